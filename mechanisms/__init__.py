@@ -1,4 +1,4 @@
-"""What is audited: reference implementations with exact log-densities, privacy notions, claims, pairs."""
+"""Reference implementations with exact log-densities, privacy notions, claims, and pairs of datasets."""
 
 import lazy_loader as _lazy
 

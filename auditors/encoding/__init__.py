@@ -1,1 +1,1 @@
-"""Outputs of any type as numbers: what is in an output, leaf by leaf. Imports `mechanisms` alone."""
+"""Encoding of outputs of any type as rows of numbers, leaf by leaf. Imports only `mechanisms`."""

@@ -1,4 +1,4 @@
-"""The row of numbers that an output becomes, while its leaves are collected."""
+"""Row of numbers that represents one output, under construction."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from dpwitness.auditors.encoding.arrays import Floats
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Texts:
-    """Columns that hold hashes: of `count` texts, every `stride` columns, and of what is left of each without its numbers (`rest`).
+    """Columns of a row that hold hashes of texts, and the columns with hashes of the texts without their numbers.
 
-    Each column is looked at by itself, or all together (`pooled`), as the keys of a dict are.
+    The columns hold the hashes of `count` texts, starting at `first`, `stride` columns apart.
+    `rest` is the first column with a hash of a text without its numbers. Events use each column
+    separately, or all columns together if `pooled`, as for the keys of a dict.
     """
 
     kind: str
@@ -27,40 +29,40 @@ class Texts:
 
 @dataclasses.dataclass(slots=True)
 class Leaves:
-    """Numbers and texts of one output."""
+    """Numbers, texts and opaque types found so far in one output."""
 
     numbers: list[float] = dataclasses.field(default_factory=list)
     extras: int = 0
-    filled: dict[int, float] = dataclasses.field(default_factory=dict)  # those of the extra columns that hold something
+    filled: dict[int, float] = dataclasses.field(default_factory=dict)  # extra columns that are not NaN
     loose: list[float] = dataclasses.field(default_factory=list)
-    texts: list[Texts] = dataclasses.field(default_factory=list)  # `rest`, and `first` where it is negative, count from the extras
-    opaque: set[str] = dataclasses.field(default_factory=set)  # types of what cannot be taken apart
-    shown: dict[float, str] = dataclasses.field(default_factory=dict)  # what is behind a hash, to be printed
+    texts: list[Texts] = dataclasses.field(default_factory=list)  # `rest`, and a negative `first`, are relative to the extra columns
+    opaque: set[str] = dataclasses.field(default_factory=set)  # types of objects that have no parts
+    shown: dict[float, str] = dataclasses.field(default_factory=dict)  # printable text of each hash
     table: bool = False  # whether the leaves are cells of a table, whose rows may come in any order
     under_way: list[int] = dataclasses.field(default_factory=list)
 
     def extra(self, *values: float) -> None:
-        """Add extra columns."""
+        """Append extra columns."""
         for value in values:
             if value == value:
                 self.filled[self.extras] = value
             self.extras += 1
 
     def block(self, width: int, values: Floats | None) -> None:
-        """Add a block of extra columns."""
+        """Append a block of `width` extra columns; None for NaN in all of them."""
         if values is not None:
             at = np.flatnonzero(~np.isnan(values))
             self.filled.update(zip((at + self.extras).tolist(), values[at].tolist(), strict=True))
         self.extras += width
 
     def hashed(self, kind: str, codes: list[float]) -> None:
-        """Add extra columns of hashes."""
+        """Append extra columns of hashes, as pooled texts of this kind."""
         if codes:
             self.texts.append(Texts(kind, -self.extras - 1, self.extras, len(codes), 1, True))
             self.extra(*codes)
 
     def row(self) -> list[float]:
-        """All columns; extra ones end with the last that holds something."""
+        """Return all columns of the row. Extra columns after the last non-NaN one are dropped, unless loose columns follow."""
         if not self.filled and not self.loose:
             return self.numbers
         extra = [math.nan] * (self.extras if self.loose else max(self.filled) + 1)
@@ -69,7 +71,7 @@ class Leaves:
         return self.numbers + extra + self.loose
 
     def placed(self) -> tuple[Texts, ...]:
-        """Where the texts are in the row."""
+        """Return the text columns with their positions in the finished row."""
         main = len(self.numbers)
         return tuple(
             dataclasses.replace(each, first=main - each.first - 1 if each.first < 0 else each.first, rest=main + each.rest)

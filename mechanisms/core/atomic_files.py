@@ -1,4 +1,7 @@
-"""Files written aside and renamed: a reader finds the old file or the whole new one, whatever interrupts the writer."""
+"""Atomic writing of files: a file is written under a temporary name and then renamed.
+
+A reader sees the old file or the complete new file, even if the writer is interrupted.
+"""
 
 from __future__ import annotations
 
@@ -16,42 +19,44 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 def real_place(path: str | Path) -> Path:
-    """Return `path` in the real folder that holds it.
+    """Return `path` with its folder resolved to the real folder.
 
     Raises
     ------
     InvalidArgument
-        If something other than a regular file has this name. A symbolic link is never followed: the file behind the link may be anybody's.
+        If something other than a regular file has this name. Symbolic links are never followed,
+        because their target may belong to another user.
     """
-    goal = Path(path)
-    if goal.is_symlink():
+    destination = Path(path)
+    if destination.is_symlink():
         raise InvalidArgument(
             f"{str(path)!r} is a symbolic link, which dpwitness does not write through: remove it, or choose another place"
         )
-    if goal.exists() and not goal.is_file():
+    if destination.exists() and not destination.is_file():
         raise InvalidArgument(f"{str(path)!r} exists and is not a regular file: remove it, or choose another place")
-    return goal.parent.resolve() / goal.name
+    return destination.parent.resolve() / destination.name
 
 
 @contextlib.contextmanager
 def aside(path: str | Path) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes the place of `path` where the block ends without an exception, and is gone otherwise.
+    """Yield a temporary path beside `path`, which replaces `path` when the block ends.
 
-    Its suffix is that of `path`, by which plotting libraries tell the format.
+    If the block raises an exception, the temporary file is deleted and `path` stays as it was. The
+    temporary file has the suffix of `path`, from which plotting libraries infer the format.
 
     Examples
     --------
     >>> with aside("plot.svg") as file:                     # doctest: +SKIP
     ...     figure.savefig(file)
     """
-    goal = real_place(path)
-    draft = goal.with_name(f".{goal.stem[:40]}-{os.getpid()}-{secrets.token_hex(4)}{goal.suffix}")
+    destination = real_place(path)
+    draft = destination.with_name(f".{destination.stem[:40]}-{os.getpid()}-{secrets.token_hex(4)}{destination.suffix}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         with contextlib.suppress(OSError):
-            draft.chmod(goal.stat().st_mode & 0o777)  # of the file that is replaced
+            draft.chmod(destination.stat().st_mode & 0o777)  # keep the permissions of the replaced file
         yield draft
-        os.replace(draft, goal)
+        os.replace(draft, destination)
     except BaseException:
         with contextlib.suppress(OSError):
             draft.unlink()
@@ -60,29 +65,30 @@ def aside(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def all_together(folder: str | Path) -> Iterator[Path]:
-    """A folder inside `folder` to write files to; they take their places where the block ends without an exception, and are gone otherwise.
+    """Yield a temporary folder inside `folder`, whose files replace those of `folder` when the block ends.
 
-    A disk that fills up half-way, or a writer that is killed, leaves what was there as it was.
+    If the block raises an exception, the disk is full or the writer is killed, the old files stay
+    as they were.
     """
-    goal = Path(folder).resolve()
-    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=goal))
+    destination = Path(folder).resolve()
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=destination))
     try:
         yield draft
-        places = {file: real_place(goal / file.name) for file in sorted(draft.iterdir())}  # all are tried before the first is replaced
+        places = {file: real_place(destination / file.name) for file in sorted(draft.iterdir())}  # check all of them before replacing any
         _rename(list(places.items()))
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def _rename(places: list[tuple[Path, Path]]) -> None:
-    """Move all files to their places; an interrupt waits until the last one is there."""
+    """Move all files to their destinations. An interrupt is raised only after the last file has been moved."""
     interrupt = None
     while places:
         try:
             file, place = places[-1]
-            if file.exists():  # not moved before an interrupt
+            if file.exists():  # false if the file was moved just before an interrupt
                 with contextlib.suppress(OSError):
-                    file.chmod(place.stat().st_mode & 0o777)  # of the file that is replaced
+                    file.chmod(place.stat().st_mode & 0o777)  # keep the permissions of the replaced file
                 os.replace(file, place)
             places.pop()
         except KeyboardInterrupt as error:
@@ -92,13 +98,13 @@ def _rename(places: list[tuple[Path, Path]]) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8 aside and rename."""
+    """Write a UTF-8 text file atomically."""
     with aside(path) as draft, draft.open("w", encoding="utf-8") as file:
         file.write(text)
 
 
 def json_text(value: Any, *, indent: int | None = 1) -> str:
-    """Strict JSON with a newline at its end; texts that are no UTF-8 (lone surrogates) are escaped."""
+    """Return strict JSON text that ends with a newline. Non-ASCII characters are escaped if the text has lone surrogates."""
     found = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     try:
         found.encode("utf-8")
@@ -108,5 +114,5 @@ def json_text(value: Any, *, indent: int | None = 1) -> str:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """One JSON file, aside and renamed: the same bytes from the same value."""
+    """Write one JSON file atomically. Equal values give equal bytes."""
     write_text(path, json_text(value))

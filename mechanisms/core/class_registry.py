@@ -1,6 +1,7 @@
-"""The classes that a file may name: a fixed table of this project's own, by their public names and by those of the modules they stand in.
+"""Registry of the classes that a JSON file may name, by their public names and by the names of their modules.
 
-Reading a file imports nothing else. A class of somebody's own is built only where a resolver that the user has asked for finds it.
+Reading a file imports no other class. A user-defined class is built only if a resolver that the
+user has requested finds the class.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ Resolver = Callable[[str, str], type]  # (name of a class, path of the field) ->
 
 # Module -> its classes. They are written by their public name, that of the package; names of modules, these and those of earlier layouts
 # (one module a package, by its last word), are read too.
-_TABLE: dict[str, str] = {
+_CLASSES_OF_MODULE: dict[str, str] = {
     "mechanisms.data.datasets": "LabelledVectors LinearCosts",
     "mechanisms.papers.aggregation": "Organisations MirrorAveraging",
     "mechanisms.numerics.kernels": "Kernel",
@@ -70,37 +71,39 @@ _EARLIER: dict[str, tuple[str, ...]] = {
     "auditors.bounds.utility_claims": ("auditors.utility", "auditors.measured.utility_claims"),
 } | {f"mechanisms.domains.{name}": ("mechanisms.domains",) for name in ("answers", "counts", "records", "rows", "labelled_ball", "costs")}
 
-_MOVED: dict[str, str] = {}  # module of an earlier layout -> module
-_PLACES: dict[str, tuple[str, str]] = {}  # name in a file -> module, class
-_PUBLIC: dict[tuple[str, str], str] = {}  # module, class -> name that is written
-for _module, _names in _TABLE.items():
+_PRESENT_MODULE: dict[str, str] = {}  # module of an earlier layout -> module
+_LOCATION_OF_NAME: dict[str, tuple[str, str]] = {}  # name in a file -> (module, class)
+_PUBLIC_NAME: dict[tuple[str, str], str] = {}  # (module, class) -> public name, used in writing
+for _module, _names in _CLASSES_OF_MODULE.items():
     _package, _last = _module.partition(".")[0], _module.rpartition(".")[2]
     _earlier = _EARLIER.get(_module, (f"{_package}.{_last}",))
-    _MOVED |= {f"dpwitness.{_name}": f"dpwitness.{_module}" for _name in _earlier}
+    _PRESENT_MODULE |= {f"dpwitness.{_name}": f"dpwitness.{_module}" for _name in _earlier}
     for _name in _names.split():
         _place = (f"dpwitness.{_module}", _name)
-        _PUBLIC[_place] = f"dpwitness.{_package}:{_name}"
+        _PUBLIC_NAME[_place] = f"dpwitness.{_package}:{_name}"
         for _known in (_package, _module, *_earlier):
-            _PLACES[f"dpwitness.{_known}:{_name}"] = _place
+            _LOCATION_OF_NAME[f"dpwitness.{_known}:{_name}"] = _place
 
 
 def known_class(name: str) -> Any:
-    """The class of the table under this name; None if the table has none."""
-    place = _PLACES.get(name)
+    """Return the registered class of this name; None if the name is not registered."""
+    place = _LOCATION_OF_NAME.get(name)
     return None if place is None else getattr(importlib.import_module(place[0]), place[1])
 
 
 def is_known(name: str) -> bool:
-    """Whether the table has a class under this name; imports nothing."""
-    return name in _PLACES
+    """Return whether a class of this name is registered, without importing the class."""
+    return name in _LOCATION_OF_NAME
 
 
 def public_name(cls: type) -> str:
-    """What a file calls a class: its public name if it is in the table, else its module and name."""
-    return _PUBLIC.get((cls.__module__, cls.__qualname__), f"{cls.__module__}:{cls.__qualname__}")
+    """Return the name of a class in files: its public name if registered, else ``module:qualname``."""
+    return _PUBLIC_NAME.get((cls.__module__, cls.__qualname__), f"{cls.__module__}:{cls.__qualname__}")
 
 
 def today(module: str) -> str:
-    """Where a module of an earlier layout stands today; any other is returned as it is."""
+    """Return the present name of a module of an earlier layout; any other name is returned as it is."""
     old = "dpwitness.proofs_checks."
-    return _MOVED.get(module, f"{old}claims.{module[len(old) :]}" if module.startswith(old) and module.endswith("_claims") else module)
+    return _PRESENT_MODULE.get(
+        module, f"{old}claims.{module[len(old) :]}" if module.startswith(old) and module.endswith("_claims") else module
+    )

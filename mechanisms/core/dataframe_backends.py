@@ -1,8 +1,10 @@
-"""Datasets as other libraries hold them, taken apart and built again: frames of pandas, polars and Arrow, graphs of networkx.
+"""Conversion of pandas, polars and Arrow frames and of networkx graphs to plain parts, and back.
 
-Stands alone (standard library and NumPy, Python 3.8 or later), for workers of other interpreters read it too. A frame is its columns: a
-name, the library's name of the type, an array of values, where they are missing, and for categories what they are. Types that have no such
-form are refused, and so is an index that holds more than row numbers or one unnamed column of them.
+Workers of other interpreters load this module too, so the module uses only the standard library and
+NumPy (Python 3.8 or later). A frame becomes a list of columns. Each column has a name, the
+library's name of its type, an array of values, a mask of missing entries, and the categories of a
+categorical column. Types without such a form are refused. The index of a frame must hold row
+numbers or a single column of values.
 """
 
 from __future__ import annotations
@@ -18,30 +20,39 @@ Parts = Dict[str, Any]  # noqa: UP006 - read by Python 3.8
 
 EXTRAS = {"pandas": "frames", "polars": "frames", "pyarrow": "frames", "networkx": "graphs"}
 GRAPHS = ("Graph", "DiGraph", "MultiGraph", "MultiDiGraph")
-_HELD = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table"), *(("networkx", form) for form in GRAPHS)}
-_NUMBERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-_POLARS = ("Boolean", "String", "Date", "Categorical", "Enum", "Float32", "Float64", *(n.title().replace("Ui", "UI") for n in _NUMBERS))
-_ARROW = {
+_CLASSES = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table"), *(("networkx", form) for form in GRAPHS)}
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_POLARS_TYPES = (
+    "Boolean",
+    "String",
+    "Date",
+    "Categorical",
+    "Enum",
+    "Float32",
+    "Float64",
+    *(n.title().replace("Ui", "UI") for n in _INTEGERS),
+)
+_ARROW_TYPES = {
     **{"bool": "bool", "string": "U", "large_string": "U", "date32[day]": "int32", "float": "float32", "double": "float64"},
-    **{name: name for name in _NUMBERS},
+    **{name: name for name in _INTEGERS},
     **{f"timestamp[{unit}]": "int64" for unit in ("s", "ms", "us", "ns")},
 }
-_MASKED = {"boolean", "Float32", "Float64", *_POLARS[7:]}  # of pandas, with the names that polars has
+_MASKED_TYPES = {"boolean", "Float32", "Float64", *_POLARS_TYPES[7:]}  # pandas' nullable types; the integers have polars' names
 
 
 class Unheld(ValueError):
-    """What has no plain form, or a library that is not installed; in one line."""
+    """Error of data that has no plain form, or of a library that is not installed; the text is one line."""
 
 
 def library_of(value: Any) -> str:
-    """``pandas``, ``polars``, ``pyarrow`` or ``networkx`` for a frame or a graph of theirs, otherwise an empty text. Imports nothing."""
+    """Return the library of a frame or graph: ``pandas``, ``polars``, ``pyarrow`` or ``networkx``; otherwise "". Imports nothing."""
     kind = type(value)
     root = kind.__module__.partition(".")[0]
-    return root if (root, kind.__name__) in _HELD else ""
+    return root if (root, kind.__name__) in _CLASSES else ""
 
 
 def library(name: str) -> Any:
-    """The library itself. Raises Unheld where it is not installed, or is and cannot be imported."""
+    """Import and return the library `name`. Raise Unheld if the library is not installed or its import fails."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -50,49 +61,49 @@ def library(name: str) -> Any:
         raise Unheld(f"{name} is not installed: pip install 'dpwitness[{EXTRAS[name.partition('.')[0]]}]'") from None
 
 
-_FIXED: dict[int, Any] = {}  # id of a frame or graph -> a reference to it, and a number of its own
-_NUMBERED = itertools.count(1)
+_FROZEN: dict[int, Any] = {}  # id of a frame or graph -> weak reference to the object, and its serial number
+_SERIAL_NUMBERS = itertools.count(1)
 
 
 def fix(value: Any) -> None:
-    """Note that a frame or graph stays as it is from now on, as the datasets of a pair do: it need not be read again to be sent again."""
+    """Register a frame or graph as immutable from now on, as the datasets of a pair are. Its packed form can then be cached."""
     if library_of(value):
         key = id(value)
-        _FIXED[key] = weakref.ref(value, lambda _: _FIXED.pop(key, None)), next(_NUMBERED)
+        _FROZEN[key] = weakref.ref(value, lambda _: _FROZEN.pop(key, None)), next(_SERIAL_NUMBERS)
 
 
 def fixed(value: Any) -> int:
-    """The number of what was fixed last; 0 for what was not."""
-    reference, number = _FIXED.get(id(value), (None, 0))
+    """Return the serial number of a registered immutable frame or graph; 0 for any other object."""
+    reference, number = _FROZEN.get(id(value), (None, 0))
     return number if reference is not None and reference() is value else 0
 
 
 def light_copy(value: Any) -> Any:
-    """A copy that costs next to nothing and can be changed without the original; None where there is none."""
+    """Return a cheap copy that can be changed without changing the original; None if the library has no cheap copy."""
     name = library_of(value)
     if name == "pandas" and int(library(name).__version__.partition(".")[0]) >= 3:
-        return value.copy(deep=False)  # written to, it parts from the original
+        return value.copy(deep=False)  # copy-on-write: a write to the copy leaves the original unchanged
     return value.clone() if name == "polars" else value if name == "pyarrow" else None
 
 
 def apart(value: Any) -> Parts:
-    """The plain parts of a frame or graph: texts, numbers, arrays, and lists and dicts of them. Raises Unheld."""
+    """Convert a frame or graph to plain parts: texts, numbers, arrays, and lists and dicts of them. Raise Unheld for unsupported data."""
     name = library_of(value)
     if name == "networkx":
         form = type(value).__name__
-        nodes = [[node, dict(held)] for node, held in value.nodes(data=True)]
+        nodes = [[node, dict(content)] for node, content in value.nodes(data=True)]
         edges = [list(edge) for edge in (value.edges(keys=True, data=True) if form.startswith("Multi") else value.edges(data=True))]
         return {"library": name, "form": form, "about": dict(value.graph), "nodes": nodes, "edges": [[*e[:-1], dict(e[-1])] for e in edges]}
     if name == "pandas":
         names = list(value.columns)
-        columns = [_of_pandas(column, value.iloc[:, i]) for i, column in enumerate(names)]
-        index = None if _is_range(value.index) else _of_pandas(value.index.name, value.index.to_series())
+        columns = [_parts_of_pandas(column, value.iloc[:, i]) for i, column in enumerate(names)]
+        index = None if _is_range(value.index) else _parts_of_pandas(value.index.name, value.index.to_series())
     elif name == "polars":
         names, index = value.columns, None
-        columns = [_of_polars(column, value[column]) for column in names]
+        columns = [_parts_of_polars(column, value[column]) for column in names]
     else:
         names, index = value.column_names, None
-        columns = [_of_arrow(column, value.column(i)) for i, column in enumerate(names)]
+        columns = [_parts_of_arrow(column, value.column(i)) for i, column in enumerate(names)]
     for column in names:
         if type(column) not in (str, int):
             raise Unheld(f"names of columns must be texts or whole numbers, got {column!r}")
@@ -102,32 +113,32 @@ def apart(value: Any) -> Parts:
 
 
 def whole(parts: Parts) -> Any:
-    """The inverse of `apart`. Raises Unheld where the library is not installed."""
+    """Build the frame or graph from its parts, as the inverse of `apart`. Raise Unheld if the library is not installed."""
     name, found = parts["library"], library(parts["library"])
     if name == "networkx":
         graph = getattr(found, parts["form"])(**parts["about"])
-        graph.add_nodes_from([(node, held) for node, held in parts["nodes"]])
+        graph.add_nodes_from([(node, content) for node, content in parts["nodes"]])
         graph.add_edges_from([tuple(edge) for edge in parts["edges"]])
         return graph
     columns = {column["name"]: column for column in parts["columns"]}
     if name == "pandas":
         index = parts["index"]
-        rows = found.RangeIndex(parts["rows"]) if index is None else found.Index(_pandas(index, found), name=index["name"])
+        rows = found.RangeIndex(parts["rows"]) if index is None else found.Index(_build_pandas(index, found), name=index["name"])
         types = {key: "object" if column["type"] == "object" else None for key, column in columns.items()}
-        held = {key: found.Series(_pandas(column, found), index=rows, dtype=types[key]) for key, column in columns.items()}
-        return found.DataFrame(held, index=rows)
+        content = {key: found.Series(_build_pandas(column, found), index=rows, dtype=types[key]) for key, column in columns.items()}
+        return found.DataFrame(content, index=rows)
     if name == "polars":
-        return found.DataFrame([_polars(key, column, found) for key, column in columns.items()])
-    return found.table({key: _arrow(column, found) for key, column in columns.items()})
+        return found.DataFrame([_build_polars(key, column, found) for key, column in columns.items()])
+    return found.table({key: _build_arrow(column, found) for key, column in columns.items()})
 
 
 def values_of(parts: Parts) -> dict[Any, list[Any]]:
-    """The columns of a frame as lists, missing entries None; dates are `datetime64`."""
+    """Return the columns of a frame as lists by name. Missing entries are None; dates are `datetime64`."""
     return {column["name"]: listed(column) for column in parts["columns"]}
 
 
 def listed(column: Parts) -> list[Any]:
-    """One column of a frame as a list, missing entries None."""
+    """Return one column of a frame as a list. Missing entries are None."""
     kind, values = column["type"], column["values"]
     if kind in ("Date", "date32[day]"):
         values = values.astype("M8[D]")
@@ -138,62 +149,66 @@ def listed(column: Parts) -> list[Any]:
         known = listed(column["categories"])
         return [None if code < 0 else known[code] for code in found]
     if column["missing"] is not None:
-        return [None if gone else value for value, gone in zip(found, column["missing"].tolist())]  # noqa: B905 - Python 3.8
+        return [None if is_missing else value for value, is_missing in zip(found, column["missing"].tolist())]  # noqa: B905 - Python 3.8
     return found
 
 
-def _column(name: Any, kind: str, values: Any, missing: Any = None, categories: Any = None, ordered: bool = False) -> Parts:
+def _column_record(name: Any, kind: str, values: Any, missing: Any = None, categories: Any = None, ordered: bool = False) -> Parts:
+    """Return the record of one column; a mask without missing entries becomes None."""
     if missing is not None:
         missing = np.asarray(missing, dtype=bool)
         missing = missing if missing.any() else None
-    held = {"name": name, "type": kind, "values": np.array(values), "missing": missing, "categories": categories, "ordered": ordered}
-    return held
+    content = {"name": name, "type": kind, "values": np.array(values), "missing": missing, "categories": categories, "ordered": ordered}
+    return content
 
 
-def _texts(name: Any, items: List[Any]) -> Any:  # noqa: UP006
-    """Texts as an array; those that are missing are to be "" by then."""
-    odd = sorted(kind.__name__ for kind in set(map(type, items)) - {str})
-    if odd:
+def _text_array(name: Any, items: List[Any]) -> Any:  # noqa: UP006
+    """Return texts as a NumPy array. Missing texts must have been replaced by "" before."""
+    others = sorted(kind.__name__ for kind in set(map(type, items)) - {str})
+    if others:
         where = "the index" if name is None else f"column {name!r}"
         raise Unheld(
-            f"{where} must hold texts, or numbers of 64 bits, truth values or dates, all of one type; it holds values of type {odd[0]}"
+            f"{where} must hold texts, or numbers of 64 bits, truth values or dates, all of one type; it holds values of type {others[0]}"
         )
-    if "\0" in "".join(items):  # NumPy ends a text there
+    if "\0" in "".join(items):  # NumPy cuts a text at trailing null characters
         raise Unheld(f"column {name!r} must hold texts without null characters")
     return np.array(items, dtype="U") if items else np.empty(0, dtype="U1")
 
 
 def _is_range(index: Any) -> bool:
+    """Return whether a pandas index is the unnamed default 0, 1, 2, ..."""
     return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1 and index.name is None
 
 
-def _of_pandas(name: Any, series: Any) -> Parts:
+def _parts_of_pandas(name: Any, series: Any) -> Parts:
+    """Return the record of a pandas column. Raise Unheld if its type is not supported."""
     dtype, kind = series.dtype, str(series.dtype)
     if isinstance(dtype, np.dtype) and dtype.kind in "biufMm":
-        return _column(name, dtype.str, series.to_numpy())
+        return _column_record(name, dtype.str, series.to_numpy())
     if kind == "category":
-        categories = _of_pandas(None, series.cat.categories.to_series())
-        return _column(name, "category", series.cat.codes.to_numpy(), None, categories, bool(series.cat.ordered))
+        categories = _parts_of_pandas(None, series.cat.categories.to_series())
+        return _column_record(name, "category", series.cat.codes.to_numpy(), None, categories, bool(series.cat.ordered))
     if type(dtype).__name__ == "StringDtype" or kind == "object":
         if kind != "object":
             kind = "str" if isinstance(getattr(dtype, "na_value", None), float) else f"string[{dtype.storage}]"
-        gone = series.isna().to_numpy()
+        is_missing = series.isna().to_numpy()
         items = series.to_numpy(dtype=object, copy=True)
-        if kind == "object" and any(item is not None for item in items[gone]):
+        if kind == "object" and any(item is not None for item in items[is_missing]):
             raise Unheld(f"column {name!r} holds objects and NaN: give None where a text is missing")
-        items[gone] = ""
-        return _column(name, kind, _texts(name, items.tolist()), gone)
+        items[is_missing] = ""
+        return _column_record(name, kind, _text_array(name, items.tolist()), is_missing)
     if type(dtype).__name__ == "DatetimeTZDtype":
-        return _column(name, kind, series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
-    if kind in _MASKED:
-        return _column(name, kind, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), series.isna().to_numpy())
-    raise Unheld(f"column {name!r} has type {kind}, which has no plain form: convert it")
+        return _column_record(name, kind, series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
+    if kind in _MASKED_TYPES:
+        return _column_record(name, kind, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), series.isna().to_numpy())
+    raise Unheld(f"column {name!r} has type {kind}, which is not supported: convert it to numbers, texts or dates")
 
 
-def _pandas(column: Parts, pandas: Any) -> Any:
+def _build_pandas(column: Parts, pandas: Any) -> Any:
+    """Build the values of a pandas column from the record of the column."""
     kind, values, missing = column["type"], column["values"], column["missing"]
     if column["categories"] is not None:
-        return pandas.Categorical.from_codes(values, pandas.Index(_pandas(column["categories"], pandas)), ordered=column["ordered"])
+        return pandas.Categorical.from_codes(values, pandas.Index(_build_pandas(column["categories"], pandas)), ordered=column["ordered"])
     if kind.startswith("datetime64[") and "," in kind:
         return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(kind[:-1].partition(", ")[2])
     if values.dtype.kind == "U":
@@ -208,31 +223,33 @@ def _pandas(column: Parts, pandas: Any) -> Any:
     return values.copy()
 
 
-def _of_polars(name: str, series: Any) -> Parts:
+def _parts_of_polars(name: str, series: Any) -> Parts:
+    """Return the record of a polars series. Raise Unheld if its type is not supported."""
     kind = str(series.dtype.base_type())
-    some = series.null_count() > 0  # expressions of polars cost more than this
-    gone = series.is_null().to_numpy() if some else None
+    has_missing = series.null_count() > 0  # cheaper than evaluating is_null for each column
+    is_missing = series.is_null().to_numpy() if has_missing else None
     if kind in ("Categorical", "Enum", "String"):
-        known = _column(None, "String", _texts(name, series.dtype.categories.to_list())) if kind == "Enum" else None
+        known = _column_record(None, "String", _text_array(name, series.dtype.categories.to_list())) if kind == "Enum" else None
         texts = series.to_list()
         if known is not None:
-            places = {text: i for i, text in enumerate(known["values"].tolist())}
-            return _column(name, kind, np.array([-1 if t is None else places[t] for t in texts], dtype=np.int64), None, known)
-        return _column(name, kind, _texts(name, ["" if text is None else text for text in texts]), gone)
+            code_of_text = {text: i for i, text in enumerate(known["values"].tolist())}
+            return _column_record(name, kind, np.array([-1 if t is None else code_of_text[t] for t in texts], dtype=np.int64), None, known)
+        return _column_record(name, kind, _text_array(name, ["" if text is None else text for text in texts]), is_missing)
     if kind == "Datetime" and series.dtype.time_zone is None:
-        return _column(
+        return _column_record(
             name,
             f"Datetime {series.dtype.time_unit}",
-            (series.to_physical().fill_null(0) if some else series.to_physical()).to_numpy(),
-            gone,
+            (series.to_physical().fill_null(0) if has_missing else series.to_physical()).to_numpy(),
+            is_missing,
         )
-    if kind not in _POLARS:
-        raise Unheld(f"column {name!r} has type {series.dtype}, which has no plain form: convert it")
+    if kind not in _POLARS_TYPES:
+        raise Unheld(f"column {name!r} has type {series.dtype}, which is not supported: convert it to numbers, texts or dates")
     plain = series.to_physical()
-    return _column(name, kind, (plain.fill_null(False if kind == "Boolean" else 0) if some else plain).to_numpy(), gone)
+    return _column_record(name, kind, (plain.fill_null(False if kind == "Boolean" else 0) if has_missing else plain).to_numpy(), is_missing)
 
 
-def _polars(name: str, column: Parts, polars: Any) -> Any:
+def _build_polars(name: str, column: Parts, polars: Any) -> Any:
+    """Build a polars series from the record of a column."""
     kind, _, unit = column["type"].partition(" ")
     if kind == "Enum":
         texts = listed(column["categories"])
@@ -245,31 +262,33 @@ def _polars(name: str, column: Parts, polars: Any) -> Any:
     return polars.select(polars.when(polars.Series(~column["missing"])).then(found).alias(name)).to_series()
 
 
-def _of_arrow(name: str, held: Any) -> Parts:
-    kind = str(held.type)
-    chunk = held.combine_chunks()
+def _parts_of_arrow(name: str, content: Any) -> Parts:
+    """Return the record of an Arrow column. Raise Unheld if its type is not supported."""
+    kind = str(content.type)
+    chunk = content.combine_chunks()
     chunk = chunk.chunk(0) if hasattr(chunk, "num_chunks") and chunk.num_chunks else chunk
     if kind.startswith("dictionary<"):
-        categories = _of_arrow(None, library("pyarrow").chunked_array([chunk.dictionary]))  # type: ignore[arg-type]
+        categories = _parts_of_arrow(None, library("pyarrow").chunked_array([chunk.dictionary]))  # type: ignore[arg-type]
         codes = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return _column(name, f"dictionary {held.type.index_type}", codes, None, categories, bool(held.type.ordered))
-    if kind not in _ARROW:
-        raise Unheld(f"column {name!r} has type {kind}, which has no plain form: convert it")
-    gone = chunk.is_null().to_numpy(zero_copy_only=False)
-    if _ARROW[kind] == "U":
-        return _column(name, kind, _texts(name, chunk.fill_null("").to_pylist()), gone)
-    plain = chunk.cast(_ARROW[kind]) if kind.startswith(("date", "time")) else chunk
-    return _column(name, kind, plain.fill_null(False if kind == "bool" else 0).to_numpy(zero_copy_only=False), gone)
+        return _column_record(name, f"dictionary {content.type.index_type}", codes, None, categories, bool(content.type.ordered))
+    if kind not in _ARROW_TYPES:
+        raise Unheld(f"column {name!r} has type {kind}, which is not supported: convert it to numbers, texts or dates")
+    is_missing = chunk.is_null().to_numpy(zero_copy_only=False)
+    if _ARROW_TYPES[kind] == "U":
+        return _column_record(name, kind, _text_array(name, chunk.fill_null("").to_pylist()), is_missing)
+    plain = chunk.cast(_ARROW_TYPES[kind]) if kind.startswith(("date", "time")) else chunk
+    return _column_record(name, kind, plain.fill_null(False if kind == "bool" else 0).to_numpy(zero_copy_only=False), is_missing)
 
 
-def _arrow(column: Parts, arrow: Any) -> Any:
+def _build_arrow(column: Parts, arrow: Any) -> Any:
+    """Build an Arrow array from the record of a column."""
     kind, values, missing = column["type"], column["values"], column["missing"]
     if column["categories"] is not None:
-        known = _arrow(column["categories"], arrow)
+        known = _build_arrow(column["categories"], arrow)
         codes = arrow.array(values, mask=values < 0, type=arrow.type_for_alias(kind.partition(" ")[2]))
         return arrow.DictionaryArray.from_arrays(codes, known, ordered=column["ordered"])
     if values.dtype.kind == "U":
         return arrow.array([None if v is None else v for v in listed(column)], type=arrow.type_for_alias(kind))
     if kind.startswith(("date", "time")):
-        return arrow.array(values, mask=missing, type=arrow.type_for_alias(_ARROW[kind])).cast(arrow.type_for_alias(kind))
+        return arrow.array(values, mask=missing, type=arrow.type_for_alias(_ARROW_TYPES[kind])).cast(arrow.type_for_alias(kind))
     return arrow.array(values, mask=missing, type=arrow.type_for_alias(kind))

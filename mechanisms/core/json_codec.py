@@ -1,7 +1,7 @@
-"""Datasets and parameters as JSON, exactly: floats to the last bit, arrays with their dtype, no pickle.
+"""Exact conversion of datasets and parameters to JSON and back: floats to the last bit, arrays with their dtype, no pickle.
 
-What comes back is what was written, or it is refused when written. Reading builds the types below and the classes of one fixed table; no
-text of a file is imported, evaluated or called.
+A value that cannot be restored exactly is refused when written. Reading builds the types below and
+registered classes only; no text of a file is imported, evaluated or called.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from dpwitness.mechanisms.core.json_reader import (
 )
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
 
-Dataset = Any  # an array, a list, a scalar, a string, None, or a dataclass of these
+Dataset = Any  # array, list, scalar, string, None, or a dataclass of these
 
 _TAG = "$type"
-_DEPTH = 30  # of containers in what is written: each takes up to two levels of JSON
+_DEPTH = 30  # largest nesting of containers that are written; each container takes up to two levels of JSON
 
 
 def to_jsonable(value: Any, _depth: int = 0) -> Any:
-    """`value` as plain JSON types that `from_jsonable` turns back. Raises InvalidArgument for what has no exact form."""
+    """Return `value` as plain JSON types, which `from_jsonable` inverts. Raise InvalidArgument for a value without an exact form."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, np.ndarray):
@@ -62,7 +62,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return _tagged("bytes" if isinstance(value, bytes) else "bytearray", hex=value.hex())
     if type(value) in (datetime.date, datetime.datetime):
         if getattr(value, "tzinfo", None) not in (None, datetime.UTC):
-            raise InvalidArgument("dataset must be writable as JSON, got a time in a zone of its own: give it in UTC")
+            raise InvalidArgument("dataset must be writable as JSON, got a time with a time zone other than UTC: convert it to UTC")
         return _tagged(type(value).__name__, value=value.isoformat())
     if type(value) is datetime.timedelta:
         return _tagged("timedelta", value=[value.days, value.seconds, value.microseconds])
@@ -75,7 +75,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return to_jsonable(part, _depth + 1)
 
     if library_of(value):
-        return _written(value, inner)
+        return _library_json(value, inner)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
         return _tagged("object", **{"class": public_name(type(value)), "fields": fields})
@@ -95,8 +95,8 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}")
 
 
-def _written(value: Any, inner: Callable[[Any], Any]) -> Json:
-    """A frame, column by column, or a graph, by its nodes and edges."""
+def _library_json(value: Any, inner: Callable[[Any], Any]) -> Json:
+    """Return a frame as its columns, or a graph as its nodes and edges, in tagged JSON."""
     try:
         parts = apart(value)
     except Unheld as error:
@@ -106,38 +106,41 @@ def _written(value: Any, inner: Callable[[Any], Any]) -> Json:
 
 
 def _tagged(tag: str, **fields: Any) -> Json:
+    """Return a JSON object with a type tag."""
     return {_TAG: tag, **fields}
 
 
 def _scalar(value: np.generic) -> Any:
-    """What a NumPy scalar is, as the one entry of an array of its dtype."""
+    """Return the JSON form of a NumPy scalar: the only entry of an array of its dtype."""
     found = write_array(np.asarray(value), to_jsonable)
     return found["value"][0] if len(found.get("value", ())) == 1 and found[_TAG] == "array" else found
 
 
 def from_jsonable(value: Any, path: str = "dataset", classes: Resolver | None = None) -> Any:
-    """The inverse of `to_jsonable`.
+    """Return the value of its JSON form, as the inverse of `to_jsonable`.
 
     Parameters
     ----------
     value
         Plain JSON types.
     path : str
-        What an error calls it.
+        Name of the value in error messages.
     classes : callable, optional
-        ``(name, path)`` to the class, for classes that are not in the project's table: refused without it.
+        Function ``(name, path)`` that returns a class that is not registered. Without it,
+        unregistered classes are refused.
 
     Raises
     ------
     InvalidArgument
-        If a field is missing, unknown, of another type or beyond a limit, or a class does not take its fields; with the path of the field.
+        If a field is missing, unknown, of another type or beyond a limit, or a class does not
+        accept its fields. The message has the path of the field.
     """
     within_limits(value)
     return _Reader(classes).read(value, path)
 
 
 class _Reader:
-    """Reads one value; `classes` finds the classes that the table does not have."""
+    """Reader of tagged JSON values. The method `_<tag>` reads values with this tag; `classes` finds unregistered classes."""
 
     def __init__(self, classes: Resolver | None) -> None:
         self._classes = classes
@@ -150,12 +153,12 @@ class _Reader:
         if _TAG not in value:
             return {k: self.read(v, f"{path}.{k[:60]}") for k, v in value.items()}
         tag = value[_TAG]
-        how = getattr(self, f"_{tag}", None) if isinstance(tag, str) and tag in _TAGS else None
-        if how is None:
+        reader = getattr(self, f"_{tag}", None) if isinstance(tag, str) and tag in _TAGS else None
+        if reader is None:
             refuse(f"{path}.{_TAG}", f"be one of {', '.join(_TAGS)}", tag)
         fields = record(**{_TAG: one_of(tag)}, **_TAGS[tag])(value, path)
         try:
-            return how(fields, path)
+            return reader(fields, path)
         except InvalidArgument:
             raise
         except (TypeError, ValueError, OverflowError, MemoryError, ArithmeticError, LookupError, AttributeError) as error:
@@ -190,13 +193,13 @@ class _Reader:
         return {self.read(k, f"{path}.items"): self.read(v, f"{path}.items") for k, v in fields["items"]}
 
     def _scalar(self, fields: Json, path: str) -> Any:
-        held = fields["value"]
-        if isinstance(held, dict) and held.get(_TAG) in ("array", "structured"):
-            array = self.read(held, f"{path}.value")
+        content = fields["value"]
+        if isinstance(content, dict) and content.get(_TAG) in ("array", "structured"):
+            array = self.read(content, f"{path}.value")
             if array.ndim or array.dtype.str != fields["dtype"]:
-                refuse(f"{path}.value", f"be one entry of dtype {fields['dtype']}", held)
+                refuse(f"{path}.value", f"be one entry of dtype {fields['dtype']}", content)
         else:
-            array = read_array({"dtype": fields["dtype"], "shape": [], "value": [held]}, path)
+            array = read_array({"dtype": fields["dtype"], "shape": [], "value": [content]}, path)
         return array[()]
 
     def _array(self, fields: Json, path: str) -> Any:
@@ -235,7 +238,7 @@ class _Reader:
     def _frame(self, fields: Json, path: str) -> Any:
         columns = [self._column(column, f"{path}.columns[{i}]", fields["rows"]) for i, column in enumerate(fields["columns"])]
         index = None if fields["index"] is None else self._column(fields["index"], f"{path}.index", fields["rows"])
-        return self._built({**fields, "columns": columns, "index": index}, path)
+        return self._build_library_object({**fields, "columns": columns, "index": index}, path)
 
     def _column(self, fields: Json, path: str, rows: int | None) -> Parts:
         fields = _COLUMN(fields, path)
@@ -250,15 +253,15 @@ class _Reader:
         return {**fields, "values": values, "missing": missing, "categories": known}
 
     def _graph(self, fields: Json, path: str) -> Any:
-        held = {key: self.read(fields[key], f"{path}.{key}") for key in ("about", "nodes", "edges")}
-        return self._built({"library": "networkx", "form": fields["form"], **held}, path)
+        content = {key: self.read(fields[key], f"{path}.{key}") for key in ("about", "nodes", "edges")}
+        return self._build_library_object({"library": "networkx", "form": fields["form"], **content}, path)
 
-    def _built(self, parts: Parts, path: str) -> Any:
+    def _build_library_object(self, parts: Parts, path: str) -> Any:
         try:
             return built(parts)
         except Unheld as error:
             raise InvalidArgument(f"{path}: {error}") from None
-        except Exception as error:  # whatever the library says to what a file holds
+        except Exception as error:  # the library may raise anything on the content of a file
             raise InvalidArgument(f"{path} must be a {parts['library']} {parts['form']}: {said(error)}") from None
 
     def _object(self, fields: Json, path: str) -> Any:
@@ -274,80 +277,84 @@ class _Reader:
         values = {key: self.read(value, f"{path}.fields.{key[:60]}") for key, value in fields["fields"].items()}
         try:
             return cls(**values)
-        except Exception as error:  # whatever its own checks raise on what the file holds
-            told = str(error) if isinstance(error, InvalidArgument) else f"{type(error).__name__} {str(error)[:200]}"
-            raise InvalidArgument(f"{path} must be a {cls.__name__}: {told}") from None
+        except Exception as error:  # the checks of the class may raise anything on the content of a file
+            reason = str(error) if isinstance(error, InvalidArgument) else f"{type(error).__name__} {str(error)[:200]}"
+            raise InvalidArgument(f"{path} must be a {cls.__name__}: {reason}") from None
 
 
 def _plain_float(value: Any, path: str) -> float:
+    """Return a JSON number as a float. Raise InvalidArgument for anything else."""
     if not isinstance(value, float | int) or isinstance(value, bool):
         refuse(path, "be two numbers", value)
     return float(value)
 
 
-def _same(value: Any, path: str) -> Any:
+def _any(value: Any, path: str) -> Any:
+    """Return any value unchanged, as a rule without a condition."""
     return value
 
 
-def _pair(value: Any, path: str) -> Any:
+def _two_entries(value: Any, path: str) -> Any:
+    """Return a list of two entries. Raise InvalidArgument for anything else."""
     if not isinstance(value, list) or len(value) != 2:
         refuse(path, "be a list of two", value)
     return value
 
 
 def _column(value: Any, path: str) -> Any:
-    name, array = _pair(value, path)
+    name, array = _two_entries(value, path)
     return text()(name, path), array
 
 
-def _either(one: Rule, other: Rule) -> Rule:
+def _by_type(one: Rule, other: Rule) -> Rule:
+    """Return a rule that applies `one` to texts and `other` to all other values."""
     return lambda value, path: one(value, path) if isinstance(value, str) else other(value, path)
 
 
 _hex = text(2**25)
 _shape = listing(whole(most=2**31), most=32)
 _bool = one_of(True, False)
-_name = nullable(_either(text(1000), whole(None)))
-_COLUMN = record(name=_name, type=text(200), values=_same, missing=_same, categories=nullable(_same), ordered=_bool)
+_name = nullable(_by_type(text(1000), whole(None)))
+_COLUMN = record(name=_name, type=text(200), values=_any, missing=_any, categories=nullable(_any), ordered=_bool)
 _TAGS: dict[str, Json] = {
     "date": {"value": text(40)},
     "datetime": {"value": text(40)},
     "timedelta": {"value": listing(whole(None), 3, 3)},
     "decimal": {"value": text(1000)},
     "frame": {"library": one_of(*(n for n, extra in EXTRAS.items() if extra == "frames")), "rows": whole(most=10**8)}
-    | {"columns": listing(_same, most=10_000), "index": nullable(_same)},
-    "graph": {"form": one_of(*GRAPHS), "about": _same, "nodes": listing(listing(_same, 2, 2)), "edges": listing(listing(_same, 3, 4))},
+    | {"columns": listing(_any, most=10_000), "index": nullable(_any)},
+    "graph": {"form": one_of(*GRAPHS), "about": _any, "nodes": listing(listing(_any, 2, 2)), "edges": listing(listing(_any, 3, 4))},
     "float": {"value": one_of("inf", "-inf", "nan")},
     "int": {"hex": text(60_000)},
-    "complex": {"value": listing(_same, 2, 2)},
+    "complex": {"value": listing(_any, 2, 2)},
     "bytes": {"hex": _hex},
     "bytearray": {"hex": _hex},
-    "tuple": {"value": listing(_same)},
-    "set": {"value": listing(_same)},
-    "frozenset": {"value": listing(_same)},
-    "dict": {"items": listing(_pair)},
-    "scalar": {"dtype": text(40), "value": _same},
-    "array": {"dtype": text(40), "shape": _shape, "value": listing(_same)},
+    "tuple": {"value": listing(_any)},
+    "set": {"value": listing(_any)},
+    "frozenset": {"value": listing(_any)},
+    "dict": {"items": listing(_two_entries)},
+    "scalar": {"dtype": text(40), "value": _any},
+    "array": {"dtype": text(40), "shape": _shape, "value": listing(_any)},
     "structured": {"shape": _shape, "columns": listing(_column, 1), "record": _bool},
-    "masked": {"data": _same, "mask": _same, "fill": _same, "hard": _bool},
-    "object": {"class": text(400), "fields": items(_same)},
+    "masked": {"data": _any, "mask": _any, "fill": _any, "hard": _bool},
+    "object": {"class": text(400), "fields": items(_any)},
 }
 
 
 def foreign_classes(value: Any) -> list[str]:
-    """Names of the classes in JSON that are not in the project's table."""
-    found, left = [], [value]
-    while left:
-        item = left.pop()
+    """Return the names of the classes in a JSON value that are not registered."""
+    found, pending = [], [value]
+    while pending:
+        item = pending.pop()
         if isinstance(item, dict):
             if item.get(_TAG) == "object" and isinstance(item.get("class"), str) and not is_known(item["class"]):
                 found.append(item["class"])
-            left.extend(item.values())
+            pending.extend(item.values())
         elif isinstance(item, list | tuple):
-            left.extend(item)
+            pending.extend(item)
     return found
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Equality of two records, bit for bit: NaN equals itself, 0.0 differs from -0.0."""
+    """Return whether two records are equal bit for bit: NaN equals itself, 0.0 differs from -0.0."""
     return repr(to_jsonable(a)) == repr(to_jsonable(b))

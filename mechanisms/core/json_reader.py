@@ -1,7 +1,7 @@
-"""One strict reader for the JSON files of this project: limits first, then a schema, and one line that names the field at fault.
+"""Strict reading of the project's JSON files: size limits first, then a schema, with errors of one line that name the field.
 
-A file is data from anywhere. It is read only if it is a regular file of a bounded size; nesting, numbers, texts and counts of elements are
-bounded before anything looks at them; and each field is checked against a rule::
+A file may come from anywhere. A file is read only if it is a regular file of bounded size. Nesting, numbers, texts and the number of
+elements are checked against limits before anything else. Then each field is checked against a rule::
 
     COUNTS = record(correct=whole(), wrong=whole(), rounds=whole(least=1))
     COUNTS(data["counts"], "counts")        # counts.rounds must be a whole number, at least 1, got "x"
@@ -19,28 +19,28 @@ from typing import Any, NoReturn
 
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
-Json = dict[str, Any]  # an object of a JSON file, read or to be written
+Json = dict[str, Any]  # JSON object
 
-BYTES = 64 * 2**20  # of a file
-DEPTH = 80  # of nesting
-ELEMENTS = 4_000_000  # values of any kind in one file
-TEXT = 200_000  # characters in one text
-DIGITS = 2_000  # of one whole number
+BYTES = 64 * 2**20  # largest size of a file
+DEPTH = 80  # largest nesting
+ELEMENTS = 4_000_000  # most values of any type in one file
+TEXT = 200_000  # most characters in one text
+DIGITS = 2_000  # most digits of one whole number
 
 Rule = Callable[[Any, str], Any]
 
 
-class _Unfit(ValueError):
-    """What the parser's hooks refuse."""
+class _Rejected(ValueError):
+    """Error raised by the hooks of the JSON parser."""
 
 
 def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
-    """The content of a regular file of at most `most` bytes. Devices, pipes and folders are refused and never waited for.
+    """Return the content of a regular file of at most `most` bytes. Devices, pipes and folders are refused without waiting for them.
 
     Raises
     ------
     InvalidArgument
-        The reason only: callers put the file's name before it.
+        The message is the reason only: callers prepend the name of the file.
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -49,7 +49,7 @@ def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
     try:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
-            raise InvalidArgument(f"must be a regular file, it is a {_kind(mode)}")
+            raise InvalidArgument(f"must be a regular file, it is a {_file_kind(mode)}")
         parts, left = [], most + 1
         while left > 0 and (part := os.read(handle, min(left, 2**20))):
             parts.append(part)
@@ -63,7 +63,8 @@ def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
     return b"".join(parts)
 
 
-def _kind(mode: int) -> str:
+def _file_kind(mode: int) -> str:
+    """Return the type of a file that is not regular: folder, pipe, socket or device."""
     for test, word in ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket")):
         if test(mode):
             return word
@@ -71,56 +72,65 @@ def _kind(mode: int) -> str:
 
 
 def parse(content: bytes | str) -> Any:
-    """Strict JSON within the limits: no NaN, no name twice, no number that is no float. InvalidArgument gives the reason only."""
+    """Return the value of strict JSON within the limits: no NaN, no duplicate names, no numbers beyond the floats.
+
+    The message of the InvalidArgument is the reason only.
+    """
     try:
         found = json.loads(
             content.decode("utf-8") if isinstance(content, bytes) else content,
-            parse_constant=_no_constant,
-            parse_int=_integer,
-            parse_float=_float,
+            parse_constant=_refuse_constant,
+            parse_int=_parse_integer,
+            parse_float=_parse_float,
             object_pairs_hook=each_name_once,
         )
     except RecursionError:
         raise InvalidArgument(f"must be nested at most {DEPTH} deep") from None
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"must be UTF-8: {error.reason} at byte {error.start}") from None
-    except _Unfit as error:
+    except _Rejected as error:
         raise InvalidArgument(str(error)) from None
     except ValueError as error:
-        raise InvalidArgument(f"is no complete JSON file: {error}") from None
+        raise InvalidArgument(f"is not a complete JSON file: {error}") from None
     within_limits(found)
     return found
 
 
-def _no_constant(word: str) -> NoReturn:
-    raise _Unfit(f"{word} is no JSON number")
+def _refuse_constant(word: str) -> NoReturn:
+    """Raise _Rejected for NaN and infinities."""
+    raise _Rejected(f"{word} is not a valid JSON number")
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
+    """Return the integer of its digits. Raise _Rejected if there are too many digits."""
     if len(digits) > DIGITS:
-        raise _Unfit(f"whole numbers must have at most {DIGITS} digits, got {len(digits)}")
+        raise _Rejected(f"whole numbers must have at most {DIGITS} digits, got {len(digits)}")
     return int(digits)
 
 
-def _float(digits: str) -> float:
+def _parse_float(digits: str) -> float:
+    """Return the float of its digits. Raise _Rejected if the number is not finite."""
     value = float(digits) if len(digits) <= DIGITS else math.inf
     if not math.isfinite(value):
-        raise _Unfit(f"numbers must be finite, got {digits[:40]}")
+        raise _Rejected(f"numbers must be finite, got {digits[:40]}")
     return value
 
 
 def each_name_once(pairs: list[tuple[str, Any]]) -> Json:
-    """Return the JSON object of these pairs, as an `object_pairs_hook`. Raise ValueError where a name occurs twice."""
+    """Return the JSON object of these pairs, as an `object_pairs_hook`. Raise ValueError if a name occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _Unfit(f"{shown(twice)} stands twice in one object")
+        duplicate = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise _Rejected(f"{shown(duplicate)} occurs twice in one object")
     return found
 
 
 def within_limits(value: Any) -> None:
-    """Refuse what is nested too deep, has too many elements, or holds too long a text or number. Never recurses."""
+    """Raise InvalidArgument if a value is nested too deep, has too many elements, or has a text or number that is too long.
+
+    The function is not recursive.
+    """
     level, depth, count = [value], 0, 1
     while level:
         if depth > DEPTH:
@@ -131,19 +141,20 @@ def within_limits(value: Any) -> None:
                 for name in item:
                     if not isinstance(name, str):
                         raise InvalidArgument(f"names of fields must be text, got {shown(name)}")
-                    _short(name)
+                    _check_length(name)
                 below.extend(item.values())
             elif isinstance(item, list | tuple):
                 below.extend(item)
             else:
-                _short(item)
+                _check_length(item)
         count += len(below)
         if count > ELEMENTS:
             raise InvalidArgument(f"must have at most {ELEMENTS:,} elements")
         level, depth = below, depth + 1
 
 
-def _short(item: Any) -> None:
+def _check_length(item: Any) -> None:
+    """Raise InvalidArgument if a text or a whole number is too long."""
     if isinstance(item, str) and len(item) > TEXT:
         raise InvalidArgument(f"texts must have at most {TEXT:,} characters, got {len(item):,}")
     if isinstance(item, int) and item.bit_length() > DIGITS * 3.33:
@@ -151,7 +162,7 @@ def _short(item: Any) -> None:
 
 
 def read_json(path: str | Path, owner: str = "") -> Any:
-    """The JSON of a regular file, within the limits. The error names `owner` (who reads) and the file."""
+    """Return the JSON value of a regular file, within the limits. Error messages name `owner` (the reader) and the file."""
     name = os.path.basename(os.fspath(path)) or os.fspath(path)
     try:
         return parse(read_bytes(path))
@@ -160,18 +171,18 @@ def read_json(path: str | Path, owner: str = "") -> Any:
 
 
 def printable(name: str) -> str:
-    """A text of a file as it may reach a terminal."""
+    """Return a text from a file in a form that is safe to print on a terminal."""
     return name.encode("utf-8", "backslashreplace").decode() if name.isprintable() else ascii(name)
 
 
-# -- rules of fields: each takes a value and its path, returns the value, and raises InvalidArgument --------------------
+# -- rules of fields: a rule takes a value and its path, and returns the value or raises InvalidArgument -----------------
 
 
 def shown(value: Any) -> str:
-    """A value in an error: as JSON, cut to what a line holds."""
+    """Return a value for an error message: as JSON, cut to 60 characters."""
     if isinstance(value, Mapping | list | tuple):
-        told = "an object" if isinstance(value, Mapping) else "a list"
-        return f"{told} of {len(value)}"
+        noun = "an object" if isinstance(value, Mapping) else "a list"
+        return f"{noun} of {len(value)}"
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 400:
         return f"a whole number of {value.bit_length()} bits"
     try:
@@ -182,12 +193,12 @@ def shown(value: Any) -> str:
 
 
 def refuse(path: str, rule: str, value: Any) -> NoReturn:
-    """Raise the one line for a field."""
+    """Raise the InvalidArgument of a field whose value breaks a rule."""
     raise InvalidArgument(f"{path or 'it'} must {rule}, got {shown(value)}")
 
 
 def whole(least: int | None = 0, most: int | None = None) -> Rule:
-    """A whole number; no true or false, no 1.0."""
+    """Return a rule for whole numbers between `least` and `most`. Booleans and 1.0 are refused."""
     bounds = "" if least is None else f", at least {least}" if most is None else f", between {least} and {most}"
 
     def rule(value: Any, path: str) -> Any:
@@ -200,7 +211,10 @@ def whole(least: int | None = 0, most: int | None = None) -> Rule:
 
 
 def number(test: Callable[[float], bool] = lambda _: True, words: str = "a finite number", *, words_allowed: tuple[str, ...] = ()) -> Rule:
-    """A finite float for which `test` holds, or one of the words that stand for what JSON cannot say, such as "inf"."""
+    """Return a rule for finite numbers for which `test` holds, read as floats.
+
+    The texts in `words_allowed` are accepted for values that JSON cannot represent, such as "inf".
+    """
 
     def rule(value: Any, path: str) -> float:
         if isinstance(value, str) and value in words_allowed:
@@ -217,7 +231,7 @@ def number(test: Callable[[float], bool] = lambda _: True, words: str = "a finit
 
 
 def text(longest: int = 10_000, *, empty: bool = True) -> Rule:
-    """A text."""
+    """Return a rule for texts of at most `longest` characters."""
 
     def rule(value: Any, path: str) -> str:
         if not isinstance(value, str) or not (empty or value):
@@ -230,14 +244,14 @@ def text(longest: int = 10_000, *, empty: bool = True) -> Rule:
 
 
 def boolean(value: Any, path: str) -> bool:
-    """True or false."""
+    """Return the value if it is true or false. Raise InvalidArgument for anything else."""
     if not isinstance(value, bool):
         refuse(path, "be true or false", value)
     return value
 
 
 def one_of(*options: Any) -> Rule:
-    """One of the values; 1 is not true."""
+    """Return a rule for values equal to an option of the same type; 1 is not true."""
 
     def rule(value: Any, path: str) -> Any:
         if not any(type(value) is type(option) and value == option for option in options):
@@ -248,17 +262,17 @@ def one_of(*options: Any) -> Rule:
 
 
 def nullable(inner: Rule) -> Rule:
-    """Null, or what `inner` says."""
+    """Return a rule that accepts null and applies `inner` to any other value."""
     return lambda value, path: None if value is None else inner(value, path)
 
 
 def anything(value: Any, path: str) -> Any:
-    """Any value within the limits: told, never acted on."""
+    """Return any value. For fields that are only displayed, never acted on."""
     return value
 
 
 def listing(inner: Rule, least: int = 0, most: int | None = None) -> Rule:
-    """A list of values of one kind."""
+    """Return a rule for lists whose entries obey `inner`."""
 
     def rule(value: Any, path: str) -> list[Any]:
         if not isinstance(value, list | tuple):
@@ -271,7 +285,7 @@ def listing(inner: Rule, least: int = 0, most: int | None = None) -> Rule:
 
 
 def items(inner: Rule) -> Rule:
-    """An object of values of one kind under any names."""
+    """Return a rule for objects with arbitrary names whose values obey `inner`."""
 
     def rule(value: Any, path: str) -> Json:
         if not isinstance(value, Mapping):
@@ -282,19 +296,19 @@ def items(inner: Rule) -> Rule:
 
 
 def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> Rule:
-    """An object with these fields, and no other. What is `optional` may be missing, and is then left out."""
+    """Return a rule for objects with exactly these fields. `optional` fields may be missing, and are then left out."""
     rules = {**required, **(optional or {})}
 
     def rule(value: Any, path: str) -> Json:
         if not isinstance(value, Mapping):
             refuse(path, "be an object", value)
-        here = f"{path}." if path else ""
+        prefix = f"{path}." if path else ""
         for name in required:
             if name not in value:
-                raise InvalidArgument(f"{here}{name} is missing")
+                raise InvalidArgument(f"{prefix}{name} is missing")
         for name in value:
             if name not in rules:
-                raise InvalidArgument(f"{here}{shown(name)[1:-1]} is no field that is known")
-        return {name: inner(value[name], f"{here}{name}") for name, inner in rules.items() if name in value}
+                raise InvalidArgument(f"{prefix}{shown(name)[1:-1]} is not a known field")
+        return {name: inner(value[name], f"{prefix}{name}") for name, inner in rules.items() if name in value}
 
     return rule

@@ -1,4 +1,4 @@
-"""Validation of parameters where they enter: one error type, one sentence with the argument, the rule and the value."""
+"""Validation of arguments, with one error type. Each message is one sentence with the argument, the rule and the value."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 class InvalidArgument(ValueError):
-    """An argument breaks a stated rule. Raised before anything is run, never turned into a verdict.
+    """Error of an argument that breaks a stated rule. Raised before anything is run, never turned into a verdict.
 
-    Its text is one printable line of at most 1000 characters, whatever value it was to show.
+    The message is one printable line of at most 1000 characters, whatever value it has to show.
     """
 
     def __init__(self, text: str = "", *more: Any) -> None:
@@ -23,7 +23,7 @@ class InvalidArgument(ValueError):
 
 
 def said(error: BaseException) -> str:
-    """An exception in one line, ``ValueError: text``, at most 300 characters; its own text may raise.
+    """Return an exception as one line, ``ValueError: text``, of at most 300 characters, even if its own text raises.
 
     Examples
     --------
@@ -39,30 +39,32 @@ def said(error: BaseException) -> str:
 
 
 def unimportable(name: str, error: ImportError, remedy: str) -> str:
-    """Why a library cannot be imported: missing, with the remedy, or installed and broken, with its own error."""
+    """Return why a library cannot be imported: not installed, with the remedy, or installed and broken, with its own error."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name.partition(".")[0]:
         return f"{name} is not installed: {remedy}"
     return f"{name} is installed but cannot be imported: {said(error)}"
 
 
 def shown(value: object) -> str:
-    """`value` in a message: its repr on one line of at most 80 characters, or its type where it has none."""
+    """Return the repr of a value for a message, on one line of at most 80 characters, or its type if its repr raises."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # a repr that raises, a number that is too long to print
+    except Exception:  # a repr that raises, or a number that is too long to print
         return f"an object of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _fail(name: str, rule: str, value: object, owner: str) -> InvalidArgument:
+    """Return the InvalidArgument of a value that breaks a rule."""
     prefix = f"{owner}: " if owner else ""
     return InvalidArgument(f"{prefix}{name} must {rule}, got {shown(value)}")
 
 
 def _is_real(value: object) -> bool:
+    """Return whether a value is a finite real number, other than a boolean."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
-    except OverflowError:  # a whole number or a fraction beyond the floats
+    except OverflowError:  # an integer or a fraction beyond the floats
         return False
 
 
@@ -88,7 +90,7 @@ def require_finite(name: str, value: Any, owner: str = "") -> float:
 
 
 def require_probability(name: str, value: Any, owner: str = "", *, zero: bool = False) -> float:
-    """Return `value` as a float; raise InvalidArgument unless it lies in (0, 1), or in [0, 1) where `zero` is allowed."""
+    """Return `value` as a float; raise InvalidArgument unless it lies in (0, 1), or in [0, 1) if `zero` is true."""
     if not _is_real(value) or not (0 <= value < 1) or (value == 0 and not zero):
         raise _fail(name, f"lie in {'[' if zero else '('}0, 1)", value, owner)
     return float(value)
@@ -105,21 +107,21 @@ def require_integer(name: str, value: Any, owner: str = "", *, least: int = 1, m
 
 def require_one_of(name: str, value: Any, options: Collection[Any], owner: str = "") -> Any:
     """Return `value`; raise InvalidArgument unless it is one of `options`."""
-    known = isinstance(value, str | int | float | None) and value in options  # what compares entry by entry is none of them
+    known = isinstance(value, str | int | float | None) and value in options  # arrays, which compare entry by entry, are never an option
     if not known:
         raise _fail(name, f"be one of {', '.join(map(repr, options))}", value, owner)
     return value
 
 
 def require_type(name: str, value: Any, kinds: type | tuple[type, ...], rule: str, owner: str = "", *, optional: bool = False) -> Any:
-    """Return `value`; raise InvalidArgument unless it is of one of the types, or None where that is allowed."""
+    """Return `value`; raise InvalidArgument unless it has one of the types, or is None and `optional` is true."""
     if not (isinstance(value, kinds) or (optional and value is None)):
         raise _fail(name, rule, value, owner)
     return value
 
 
 def require_callable(name: str, value: Any, owner: str = "", *, arguments: int | None = None, optional: bool = False) -> Any:
-    """Return `value`; raise InvalidArgument unless it can be called (with so many arguments), or is None where that is allowed."""
+    """Return `value`; raise InvalidArgument unless it is callable (with `arguments` arguments), or is None and `optional` is true."""
     if optional and value is None:
         return value
     if not callable(value):
@@ -129,26 +131,26 @@ def require_callable(name: str, value: Any, owner: str = "", *, arguments: int |
             inspect.signature(value).bind(*range(arguments))
         except TypeError:
             raise _fail(name, f"be callable with {arguments} arguments", value, owner) from None
-        except ValueError:  # a builtin that does not say what it takes
+        except ValueError:  # a builtin without a signature
             pass
     return value
 
 
 def require_numbers(name: str, value: Any, owner: str = "") -> Any:
-    """`value` as a float64 array; raise InvalidArgument unless it holds finite numbers and nothing else."""
+    """Return `value` as a float64 array; raise InvalidArgument unless it holds finite numbers and nothing else."""
     import numpy as np
 
     try:
         found = np.atleast_1d(np.asarray(value))
         if found.dtype.kind in "biuf" and np.isfinite(found.astype(np.float64)).all():
             return found.astype(np.float64)
-    except Exception:  # ragged, or an object that cannot be looked at
+    except Exception:  # ragged, or an object that raises on access
         pass
     raise _fail(name, "be an array of finite numbers", value, owner)
 
 
 def require_runner(executor: Any, progress: Any, name: Any, owner: str) -> None:
-    """What audits and replays are run with: an executor, a callback ``progress(done, planned)`` and a name, or None for each."""
+    """Raise InvalidArgument unless executor, callback ``progress(done, planned)`` and name are valid; each may be None."""
     if executor is not None and (isinstance(executor, type) or not callable(getattr(executor, "submit", None))):
         raise _fail("executor", "be a concurrent.futures.Executor", executor, owner)
     if isinstance(progress, type):
@@ -158,42 +160,48 @@ def require_runner(executor: Any, progress: Any, name: Any, owner: str) -> None:
 
 
 class require:
-    """The same rules for the fields of a dataclass, named after its class: ``require(self).positive("epsilon", "scale")``."""
+    """Validator of the fields of a dataclass, with messages that name its class: ``require(self).positive("epsilon", "scale")``."""
 
     def __init__(self, instance: object) -> None:
         self._instance = instance
         self._owner = type(instance).__name__
 
     def positive(self, *names: str) -> require:
+        """Raise InvalidArgument unless the fields are positive and finite. Return the validator."""
         for name in names:
             require_positive(name, getattr(self._instance, name), self._owner)
         return self
 
     def nonnegative(self, *names: str) -> require:
+        """Raise InvalidArgument unless the fields are zero or more and finite. Return the validator."""
         for name in names:
             require_nonnegative(name, getattr(self._instance, name), self._owner)
         return self
 
     def finite(self, *names: str) -> require:
+        """Raise InvalidArgument unless the fields are finite numbers. Return the validator."""
         for name in names:
             require_finite(name, getattr(self._instance, name), self._owner)
         return self
 
     def probability(self, *names: str, zero: bool = False) -> require:
+        """Raise InvalidArgument unless the fields lie in (0, 1), or in [0, 1) if `zero` is true. Return the validator."""
         for name in names:
             require_probability(name, getattr(self._instance, name), self._owner, zero=zero)
         return self
 
     def integer(self, *names: str, least: int = 1, most: int | None = None) -> require:
+        """Raise InvalidArgument unless the fields are whole numbers in [least, most], and store them as int. Return the validator."""
         for name in names:
             value = getattr(self._instance, name)
             whole = require_integer(name, value, self._owner, least=least, most=most)
-            if most is None and whole > 2**53:  # beyond what floats count, and what any loop ends
+            if most is None and whole > 2**53:  # beyond exact floats and any feasible loop
                 raise _fail(name, "be a whole number of at most 2^53", value, self._owner)
-            if type(value) is not int:  # 3.0 and np.int64(3) count as 3 from here on
+            if type(value) is not int:  # store 3.0 and np.int64(3) as 3
                 object.__setattr__(self._instance, name, whole)
         return self
 
     def one_of(self, name: str, options: Collection[Any]) -> require:
+        """Raise InvalidArgument unless the field is one of `options`. Return the validator."""
         require_one_of(name, getattr(self._instance, name), options, self._owner)
         return self

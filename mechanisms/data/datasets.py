@@ -1,6 +1,7 @@
-"""Datasets that witnesses are written in: labelled vectors with multiplicities, and sequences of linear costs.
+"""Dataset classes that witnesses are written in: labeled vectors with multiplicities, and sequences of linear costs.
 
-A multiplicity says how often a record occurs, so that the ledger's pairs with a million copies of one record cost one record.
+The multiplicity of a record is the number of its copies. The ledger's pairs have up to a million
+copies of a record, which are stored once.
 """
 
 from __future__ import annotations
@@ -21,16 +22,22 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class LabelledVectors:
-    """Records (x_i, y_i), each occurring `multiplicity` times. Their order carries no meaning: equality is that of multisets.
+    """Multiset of records (x_i, y_i), each with a multiplicity. The order of the records is ignored in comparisons.
 
     Parameters
     ----------
     x : (m, d) array
-        One vector a row. Finite. Whether it must lie in a ball is for the mechanism to say.
+        One vector per row. Finite. Mechanisms may require vectors in a ball.
     y : (m,) array
         Labels or responses. Finite.
-    multiplicity : (m,) array of whole numbers, optional
-        How often each row occurs, at least once. Default: once each.
+    multiplicity : (m,) array of int, optional
+        Number of copies of each row, at least 1. Default: 1 for each row.
+
+    Raises
+    ------
+    InvalidArgument
+        If an array is empty, not finite or of the wrong shape, or a multiplicity is not a positive
+        whole number.
 
     Examples
     --------
@@ -46,8 +53,8 @@ class LabelledVectors:
     multiplicity: IntArray
 
     def __init__(self, x: ArrayLike, y: ArrayLike, multiplicity: ArrayLike | None = None) -> None:
-        rows = _finite("LabelledVectors", "x", x, 2)
-        labels = _finite("LabelledVectors", "y", y, 1)
+        rows = _finite_array("LabelledVectors", "x", x, 2)
+        labels = _finite_array("LabelledVectors", "y", y, 1)
         if len(rows) == 0 or rows.shape[1] == 0:
             raise InvalidArgument(f"LabelledVectors: x must hold at least one record and one column, got shape {rows.shape}")
         if len(labels) != len(rows):
@@ -57,37 +64,37 @@ class LabelledVectors:
         object.__setattr__(self, "multiplicity", _multiplicities(multiplicity, len(rows)))
 
     def __len__(self) -> int:
-        """Stored rows, each once."""
+        """Return the number of stored rows, without multiplicities."""
         return len(self.x)
 
     @property
     def n(self) -> int:
-        """Number of records, multiplicities counted: the n of the papers."""
+        """Number of records, counted with multiplicity: n in the papers."""
         return int(self.multiplicity.sum())
 
     @property
     def dimension(self) -> int:
-        """Length of each vector: the d (or p) of the papers."""
+        """Length of each vector: d (or p) in the papers."""
         return int(self.x.shape[1])
 
     @property
     def weights(self) -> FloatArray:
-        """Multiplicities as floats, as the kernels take them."""
+        """Multiplicities as floats, for the numerical kernels."""
         return self.multiplicity.astype(np.float64)
 
     def records(self) -> Sequence[tuple[FloatArray, float, int]]:
-        """The stored rows as (x, y, multiplicity)."""
+        """Return the stored rows as tuples (x, y, multiplicity)."""
         return [(row, float(label), int(count)) for row, label, count in zip(self.x, self.y, self.multiplicity, strict=True)]
 
     def counts(self) -> Counter[tuple[bytes, float]]:
-        """How often each (x, y) occurs: what equality and the neighbour check compare. 0.0 and -0.0 are one value."""
+        """Return the number of copies of each distinct (x, y), which equality and the neighbor check compare. 0.0 equals -0.0."""
         total: Counter[tuple[bytes, float]] = Counter()
         for row, label, count in zip(self.x + 0.0, self.y + 0.0, self.multiplicity, strict=True):
             total[row.tobytes(), float(label)] += int(count)
         return total
 
     def merged(self) -> LabelledVectors:
-        """The same multiset with equal rows merged into one, which is as cheap as it can be stored."""
+        """Return the same multiset with equal rows merged into one stored row."""
         table = np.column_stack([self.x, self.y]) + 0.0
         rows, place = np.unique(table, axis=0, return_inverse=True)
         total = np.zeros(len(rows), dtype=np.int64)
@@ -104,12 +111,17 @@ class LabelledVectors:
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class LinearCosts:
-    """Linear costs <x_t, theta>, one a row, in the order in which they arrive. Neighbours replace one whole row ("substitution").
+    """Sequence of linear costs <x_t, theta>, one per row, in order of arrival. Neighbors differ in one row ("substitution").
 
     Parameters
     ----------
     x : (T, p) array
         Row t is the cost of round t. Finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If the array is empty, not finite or not two-dimensional.
 
     Examples
     --------
@@ -120,7 +132,7 @@ class LinearCosts:
     x: FloatArray
 
     def __init__(self, x: ArrayLike) -> None:
-        rows = _finite("LinearCosts", "x", x, 2)
+        rows = _finite_array("LinearCosts", "x", x, 2)
         if len(rows) == 0 or rows.shape[1] == 0:
             raise InvalidArgument(f"LinearCosts: x must hold at least one round and one column, got shape {rows.shape}")
         object.__setattr__(self, "x", rows)
@@ -130,16 +142,16 @@ class LinearCosts:
 
     @property
     def rounds(self) -> int:
-        """Number of costs: the T of the paper."""
+        """Number of costs: T in the paper."""
         return len(self.x)
 
     @property
     def dimension(self) -> int:
-        """Length of each cost: the p of the paper."""
+        """Length of each cost vector: p in the paper."""
         return int(self.x.shape[1])
 
     def records(self) -> Sequence[Any]:
-        """The costs, one an item, in order."""
+        """Return the list of cost vectors in order."""
         return list(self.x + 0.0)
 
     def __eq__(self, other: object) -> bool:
@@ -150,30 +162,31 @@ class LinearCosts:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _finite(owner: str, name: str, value: ArrayLike, axes: int) -> FloatArray:
-    """A C-contiguous float64 copy with `axes` axes; an InvalidArgument that names the first entry that is not finite."""
+def _finite_array(owner: str, name: str, value: ArrayLike, axes: int) -> FloatArray:
+    """Return a C-contiguous float64 copy with `axes` axes. Raise InvalidArgument that names the first entry that is not finite."""
     try:
         array = np.array(value, dtype=np.float64, order="C")
-    except Exception:  # a ragged list, a text, a whole number beyond the floats, an object that cannot be looked at
+    except Exception:  # a ragged list, a text, an integer beyond the floats, an object that raises on access
         raise InvalidArgument(f"{owner}: {name} must be numeric with rows of one length, got {shown(value)}") from None
     if array.ndim != axes:
         raise InvalidArgument(f"{owner}: {name} must have {axes} axes, got shape {array.shape}")
-    wrong = np.argwhere(~np.isfinite(array))
-    if len(wrong):
-        place = tuple(int(i) for i in wrong[0])
+    invalid = np.argwhere(~np.isfinite(array))
+    if len(invalid):
+        place = tuple(int(i) for i in invalid[0])
         raise InvalidArgument(f"{owner}: {name} must be finite, got {float(array[place])!r} at index {list(place)}")
     return array
 
 
 def _multiplicities(value: ArrayLike | None, rows: int) -> IntArray:
+    """Return the multiplicities as an int64 array; ones if `value` is None. Raise InvalidArgument for anything but positive integers."""
     if value is None:
         return np.ones(rows, dtype=np.int64)
-    array = _finite("LabelledVectors", "multiplicity", value, 1)
+    array = _finite_array("LabelledVectors", "multiplicity", value, 1)
     if len(array) != rows:
         raise InvalidArgument(f"LabelledVectors: multiplicity must have one entry for each of the {rows} rows of x, got {len(array)}")
-    wrong = np.flatnonzero((array < 1) | (array != np.floor(array)) | (array > 2**53))
-    if len(wrong):
-        first = int(wrong[0])
+    invalid = np.flatnonzero((array < 1) | (array != np.floor(array)) | (array > 2**53))
+    if len(invalid):
+        first = int(invalid[0])
         raise InvalidArgument(
             f"LabelledVectors: multiplicity must be whole numbers, at least 1, got {float(array[first])!r} at index [{first}]"
         )

@@ -1,4 +1,4 @@
-"""Neighbouring pairs of datasets, checked when built, and the relations under which they are neighbours."""
+"""Pairs of neighboring datasets, which are checked when built, and the relations under which they are neighbors."""
 
 from __future__ import annotations
 
@@ -20,29 +20,35 @@ __all__ = ["RELATIONS", "Pair"]
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Pair:
-    """Two neighbouring datasets, and why they are neighbours.
+    """Two neighboring datasets and their relation.
 
     Parameters
     ----------
     d0, d1 : dataset
-        Of one kind: NumPy arrays or lists, one record a row; frames of pandas, polars or Arrow; columns of one length, a tuple, list or
-        dict of arrays such as (X, y), whose record i is row i; a dict of entries; a graph of networkx; a number, the one record that
-        it is; a dataset class with a method `records()`. Vectors of answers for the norms. They must not be changed afterwards.
+        Two datasets of one kind. NumPy arrays or lists with one record per row. Frames of pandas,
+        polars or Arrow. Columns of one length: a tuple, list or dict of arrays such as (X, y),
+        whose record i is row i. A dict of entries. A networkx graph. A number, which is a single
+        record. A dataset class with a method `records()`. Vectors of answers for the norms. The
+        datasets must not be changed afterwards.
     relation : str or Relation
-        A key of `RELATIONS`, with options as `parse_relation` reads them: ``add-remove``, ``replace-one:k=3``, ``add-remove:unit=user``. Or
-        a `Relation` of the user's own, whose check is called. Every one is symmetric: (d0, d1) are neighbours exactly when (d1, d0) are.
+        A key of `RELATIONS`, with options as `parse_relation` reads them: ``add-remove``,
+        ``replace-one:k=3``, ``add-remove:unit=user``. Or a user-defined `Relation`, whose check is
+        called. Every relation is symmetric: (d0, d1) are neighbors exactly when (d1, d0) are.
     why : str
-        Where the pair comes from, for the report.
+        Origin of the pair, for the report.
     unit : str, optional
-        The column, key or place that says to whom a record belongs: all records of one unit count as one. As ``unit=`` in the relation.
+        The column, key or position that identifies the owner of a record: all records of one unit
+        count as one. The same as ``unit=`` in the relation.
     k : int
-        How many records, units, events, nodes or edges may differ. As ``k=`` in the relation.
+        Largest number of records, units, events, nodes or edges that may differ. The same as ``k=``
+        in the relation.
 
     Raises
     ------
     InvalidArgument
-        If the datasets are not neighbours under the relation, with how far apart they are and the relations under which they would be;
-        if they are identical; or if one is nothing that the relation understands, with what to give instead. Distances are exact.
+        If the datasets are not neighbors under the relation; the message has their distance and the
+        relations under which they would be neighbors. If the datasets are identical, or the
+        relation does not apply to one of them. Distances are computed exactly.
 
     Examples
     --------
@@ -67,40 +73,42 @@ class Pair:
         fix(self.d1)
         require_type("unit", unit, str, "be the name of a column", "Pair", optional=True)
         if callable(getattr(self.relation, "check", None)):
-            _check_own(self.relation, self.d0, self.d1)
+            _check_user_relation(self.relation, self.d0, self.d1)
             object.__setattr__(self, "relation", str(self.relation.name))  # type: ignore[attr-defined]
             return
         relation = composed(self.relation, unit, require_integer("k", k, "Pair", most=10**6))
         object.__setattr__(self, "relation", relation)
         problem = why_not_neighbours(self.d0, self.d1, relation)
         if problem:
-            raise InvalidArgument(f"Pair: D1 is no {relation} neighbour of D0: {problem}; {_instead(self.d0, self.d1)}")
+            raise InvalidArgument(f"Pair: D1 is not a neighbor of D0 under {relation}: {problem}; {_suggested_relations(self.d0, self.d1)}")
 
     @property
     def unchecked(self) -> str:
-        """What a report must say of two datasets that were not compared here; an empty text where they were."""
+        """Remark for reports on a pair whose relation was not checked here; "" for a checked pair."""
         found = parse_relation(self.relation)
         if found.name == OWN:
-            return f"that the two datasets are neighbours was told by a function of the user's ({self.relation}), not checked by dpwitness"
-        return "" if found.checked else "that the two datasets are neighbours was stated, and not checked (relation stated)"
+            return f"that the two datasets are neighbors was decided by the user's function ({self.relation}), not checked by dpwitness"
+        return "" if found.checked else "that the two datasets are neighbors was stated, and not checked (relation stated)"
 
     def swapped(self) -> Pair:
-        """The same pair in the other order."""
+        """Return the pair in the other order."""
         return Pair(self.d1, self.d0, self.relation, self.why)
 
     def to_json(self) -> Json:
-        sides = {name: self._written(side) for name, side in (("d0", self.d0), ("d1", self.d1))}
+        """Return the pair as a JSON object."""
+        sides = {name: self._side_json(side) for name, side in (("d0", self.d0), ("d1", self.d1))}
         return {**sides, "relation": self.relation, "why": self.why}
 
     @property
     def writable(self) -> bool:
-        """Whether both datasets have an exact form in JSON: of checked pairs they have, other objects cannot be replayed from a file."""
+        """Whether both datasets have an exact JSON form. Checked pairs always have one; other objects cannot be replayed from a file."""
         try:
             return to_jsonable([self.d0, self.d1]) is not None
         except InvalidArgument:
             return False
 
-    def _written(self, dataset: Dataset) -> Any:
+    def _side_json(self, dataset: Dataset) -> Any:
+        """Return a dataset as JSON; for an unchecked pair without an exact form, return its type and a short text."""
         try:
             return to_jsonable(dataset)
         except InvalidArgument:
@@ -109,8 +117,8 @@ class Pair:
             return f"{type(dataset).__module__}.{type(dataset).__qualname__}: {shown(dataset)}"
 
 
-def _check_own(relation: Any, d0: Dataset, d1: Dataset) -> None:
-    """Ask the check of a relation of the user's own."""
+def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
+    """Call the check of a user-defined relation in both orders. Raise InvalidArgument unless both calls accept the pair."""
     for first, second in ((d0, d1), (d1, d0)):
         try:
             found = relation.check(first, second)
@@ -118,20 +126,22 @@ def _check_own(relation: Any, d0: Dataset, d1: Dataset) -> None:
             raise InvalidArgument(f"Pair: the check of {relation.name} raises {said(error)}") from None
         if not isinstance(found, bool | np.bool_ | str):
             raise InvalidArgument(
-                f"Pair: the check of {relation.name} must return True, or False or a text that says why not, got {shown(found)}"
+                f"Pair: the check of {relation.name} must return True, or False or a text with the reason, got {shown(found)}"
             )
         if found == "" or (found and not isinstance(found, str)):
             continue
         if first is not d0:
             raise InvalidArgument(f"Pair: the check of {relation.name} must be symmetric, it accepts (D0, D1) and refuses (D1, D0)")
-        raise InvalidArgument(f"Pair: D1 is no {relation.name} neighbour of D0: {found if isinstance(found, str) else 'its check says no'}")
+        raise InvalidArgument(
+            f"Pair: D1 is not a neighbor of D0 under {relation.name}: {found if isinstance(found, str) else 'its check returned False'}"
+        )
 
 
-def _instead(d0: Dataset, d1: Dataset) -> str:
-    """Relations under which the two would be neighbours."""
+def _suggested_relations(d0: Dataset, d1: Dataset) -> str:
+    """Return a text with relations under which the two datasets would be neighbors."""
     found = relations_of(d0, d1)[:4]
-    told = f"they are neighbours under {', '.join(found)}" if found else "they are neighbours under no relation that is checked"
+    suggestion = f"they are neighbors under {', '.join(found)}" if found else "they are not neighbors under any relation that is checked"
     vectors = all(numbers_in(d) is not None and not isinstance(d, int | float) for d in (d0, d1))
     if vectors and not set(found) & set(NORMS):
-        told += '; relation="l1", "l2" or "linf" are for vectors of answers that move by at most 1'
-    return told if found else f'{told}; relation="stated" takes any two'
+        suggestion += '; relations "l1", "l2" and "linf" are for vectors of answers that move by at most 1'
+    return suggestion if found else f'{suggestion}; relation="stated" accepts any two datasets'

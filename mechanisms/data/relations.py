@@ -1,7 +1,8 @@
-"""Which datasets count as neighbours: the relations, their spelling, and what is compared.
+"""Neighboring relations: their names, their options, and their parsing.
 
-A relation is spelled as its name and, where it takes any, its options: ``add-remove``, ``add-remove:unit=user``, ``replace-one:k=3``,
-``attribute:columns=age+city``. Every relation is symmetric: (d0, d1) are neighbours exactly when (d1, d0) are.
+A relation is written as its name and, if it has any, its options: ``add-remove``,
+``add-remove:unit=user``, ``replace-one:k=3``, ``attribute:columns=age+city``. Every relation is
+symmetric: (d0, d1) are neighbors exactly when (d1, d0) are.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RELATIONS = {
     "stated": "any two datasets: that they are neighbours is stated, and was not checked",
 }
 NORMS = ("l1", "l2", "linf")
-OWN = "own"  # relations of the user's own: own:NAME
+OWN = "own"  # prefix of user-defined relations: own:NAME
 GRAPHS = ("edge", "replace-edge", "node", "replace-node")
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "replace-one": ("unit", "k"),
@@ -42,19 +43,20 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SpelledRelation:
-    """A relation as it was spelled: its name, and its options.
+    """Parsed relation: its name and its options.
 
     Parameters
     ----------
     name : str
-        A key of `RELATIONS`, or ``own`` for one of the user's own.
+        A key of `RELATIONS`, or ``own`` for a user-defined relation.
     unit : str
-        The column, key or place whose value says to whom a record belongs: then all records of one unit count as one. ``key`` for the
-        entries of a dictionary. Empty: each record stands for itself.
+        The column, key or position whose value identifies the owner of a record: all records of one
+        unit count as one. ``key`` for the entries of a dictionary. Empty: each record is its own
+        unit.
     k : int
-        How many records, units, events, nodes or edges may differ.
+        Largest number of records, units, events, nodes or edges that may differ.
     columns : tuple of str
-        In which a record may change.
+        Columns in which a record may change.
     """
 
     name: str
@@ -66,22 +68,22 @@ class SpelledRelation:
         options = {"unit": self.unit, "columns": "+".join(self.columns), "k": "" if self.k == 1 else str(self.k)}
         if self.name == OWN:
             return f"{OWN}:{self.unit}"
-        told = ",".join(f"{key}={value}" for key, value in options.items() if value)
-        return f"{self.name}:{told}" if told else self.name
+        options_text = ",".join(f"{key}={value}" for key, value in options.items() if value)
+        return f"{self.name}:{options_text}" if options_text else self.name
 
     @property
     def checked(self) -> bool:
-        """Whether a pair of it is checked from the two datasets alone."""
+        """Whether a pair under this relation is checked from the two datasets alone."""
         return self.name not in ("stated", OWN)
 
 
 def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
-    """A relation from its spelling.
+    """Return the relation of a text such as ``add-remove:unit=user,k=2``.
 
     Raises
     ------
     InvalidArgument
-        If there is no such relation, or it takes no such option; with those that there are.
+        If the relation is unknown, or does not have an option; the message lists the known ones.
 
     Examples
     --------
@@ -98,8 +100,8 @@ def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
     for part in rest.split(",") if rest else ():
         key, _, value = (piece.strip() for piece in part.partition("="))
         if key not in known or key in found or not value:
-            takes = f"takes {' and '.join(f'{option}=...' for option in known)}, each once" if known else "takes no options"
-            raise InvalidArgument(f"{owner}: relation {name} {takes}, got {shown(part)}")
+            rule = f"takes {' and '.join(f'{option}=...' for option in known)}, each once" if known else "takes no options"
+            raise InvalidArgument(f"{owner}: relation {name} {rule}, got {shown(part)}")
         found[key] = value
     k = found.get("k", "1")
     if not k.isdecimal() or not 1 <= int(k[:10]) <= 10**6:
@@ -111,17 +113,17 @@ def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
 
 
 def composed(relation: str, unit: str | None, k: int) -> str:
-    """The spelling of a relation with a unit and a number given beside it."""
+    """Return the text of a relation after adding a unit and a number k that were given as separate arguments."""
     found = parse_relation(relation)
     if unit is not None and (not unit or set(unit) & set(",=+")):
         raise InvalidArgument(f"Pair: unit must be the name of a column, without commas, = and +, got {shown(unit)}")
     more = ([f"unit={unit}"] if unit is not None else []) + ([f"k={k}"] if k != 1 else [])
-    told = ",".join([*filter(None, [str(found).partition(":")[2]]), *more])
-    return str(parse_relation(f"{found.name}:{told}" if told else found.name))
+    options_text = ",".join([*filter(None, [str(found).partition(":")[2]]), *more])
+    return str(parse_relation(f"{found.name}:{options_text}" if options_text else found.name))
 
 
 def told_of(relation: str) -> str:
-    """What a relation means, in words; an empty text for one that is not known.
+    """Return the meaning of a relation as a sentence; "" for an unknown relation.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Mechanisms of other people's libraries, run in worker processes of their own interpreters. May import the terms and the domains."""
+"""Mechanisms of other libraries and programs, run in separate worker processes. May import `terms` and `domains`."""
 
 from dpwitness.mechanisms.foreign.target import Target
 

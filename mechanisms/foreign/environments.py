@@ -1,4 +1,4 @@
-"""Interpreters for the adapters of `adapters`: virtual environments with pinned libraries, in the user's cache."""
+"""Virtual environments with pinned libraries for the adapters of `adapters`, in the user's cache."""
 
 from __future__ import annotations
 
@@ -25,22 +25,26 @@ PINS = "environments.toml"
 
 
 def home() -> Path:
-    """Where environments live: ``$DPWITNESS_HOME/environments``, or else the user's cache; the temporary directory for who has no home."""
+    """Return the folder of all environments: ``$DPWITNESS_HOME/environments``, or in the user's cache.
+
+    For users without a home directory, the folder is in the temporary directory.
+    """
     root = os.environ.get("DPWITNESS_HOME")
     if root:
-        return _expanded(root) / "environments"
-    return _expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "dpwitness" / "environments"
+        return _expand(root) / "environments"
+    return _expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "dpwitness" / "environments"
 
 
-def _expanded(place: str) -> Path:
+def _expand(place: str) -> Path:
+    """Return a path with ``~`` expanded; in the temporary directory if there is no home directory."""
     try:
         return Path(place).expanduser()
-    except RuntimeError:  # no HOME, and no such user
+    except RuntimeError:  # HOME is not set and the user is unknown
         return Path(tempfile.gettempdir()) / place.lstrip("~/.")
 
 
-def _told(place: Path) -> str:
-    """A place from the current folder or from home, where it lies in one of them: witnesses keep it, and are replayed on other machines."""
+def _portable_path(place: Path) -> str:
+    """Return a path relative to the current or home directory if possible, because witnesses are replayed on other machines."""
     for start, base in ((".", Path.cwd()), ("~", Path(os.path.expanduser("~")))):
         if place.is_relative_to(base):
             return f"{start}/{place.relative_to(base).as_posix()}"
@@ -49,26 +53,27 @@ def _told(place: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One table of the file of pins.
+    """Environment of adapters: one table of ``environments.toml``.
 
     Parameters
     ----------
     name : str
-        The table's name, and that of the folder.
+        Name of the table and of the folder.
     requirements : tuple of str
-        What pip installs, pinned, with what it needs.
+        Pinned requirements that pip installs with their dependencies.
     no_deps : tuple of str
-        What pip installs afterwards without looking at what it needs.
+        Requirements that pip installs afterwards, without dependencies.
     targets : tuple of str
-        Adapters that run in it: names of files of `adapters`.
+        Adapters that run in this environment: names of files in `adapters`.
     npm : tuple of str
-        What npm installs, pinned, for programs in JavaScript.
+        Pinned npm packages for programs in JavaScript.
     programs : tuple of str
-        Sources of `adapters/programs` that stand for an adapter: JavaScript is run by node, C++ compiled by g++.
+        Sources in `adapters/programs` that are used instead of an adapter: node runs JavaScript,
+        g++ compiles C++.
     python : str
-        A version such as ``3.10``; this interpreter's if empty.
+        Version such as ``3.10``; this interpreter's version if empty.
     note : str
-        What a reader must know.
+        Remark for readers.
     """
 
     name: str
@@ -92,20 +97,20 @@ class Environment:
 
     @property
     def pins(self) -> str:
-        """A digest of what is to be installed."""
+        """Digest of everything that is to be installed."""
         pinned: list[Any] = [self.requirements, self.no_deps, self.python]
         if self.programs:
             pinned += [self.npm, [(PROGRAMS / name).read_text(encoding="utf-8") for name in self.programs]]
         return hashlib.blake2b(json.dumps(pinned).encode(), digest_size=8).hexdigest()
 
     def command(self, program: str, target: str) -> list[str]:
-        """How a target of a program is started."""
+        """Return the command that starts a target of a program."""
         if program.endswith(".js"):
-            return ["node", _told(PROGRAMS / program), target, _told(self.folder)]
-        return [_told(self.folder / Path(program).stem), target]
+            return ["node", _portable_path(PROGRAMS / program), target, _portable_path(self.folder)]
+        return [_portable_path(self.folder / Path(program).stem), target]
 
-    def _commands(self) -> list[list[str]]:
-        """What makes the environment of programs."""
+    def _build_commands(self) -> list[list[str]]:
+        """Return the commands that install packages and compile sources for programs."""
         found = [["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(self.folder), *self.npm]] if self.npm else []
         shim, flags = str(FOLDER.parent / "shims" / "cpp"), ["-O2", "-std=c++17"]
         for name in self.programs:
@@ -115,7 +120,7 @@ class Environment:
 
     @property
     def state(self) -> str:
-        """``ready``, ``missing``, ``unfinished`` or ``outdated`` (the pins have changed since)."""
+        """State of the environment: ``ready``, ``missing``, ``unfinished`` or ``outdated`` (the pins have changed since)."""
         if not self.interpreter.exists():
             return "missing"
         try:
@@ -124,24 +129,25 @@ class Environment:
             return "unfinished"
 
     def setup(self, say: Callable[[str], None]) -> None:
-        """Make the environment, telling each command before it is run.
+        """Create the environment, passing each command to `say` before it is run.
 
         Raises
         ------
         InvalidArgument
-            If the interpreter is missing or a command fails; the message holds its last lines.
+            If the interpreter is missing or a command fails; the message has the last lines of its
+            output.
         """
         if self.state == "ready":
             say(f"{self.name}: ready in {self.folder}, nothing to do")
             return
         base = sys.executable if not self.python else shutil.which(f"python{self.python}")
         if base is None:
-            raise InvalidArgument(f"environment {self.name} needs python{self.python} on the PATH, which is not there")
+            raise InvalidArgument(f"environment {self.name} needs python{self.python} on the PATH, which is not installed")
         if self.folder.exists():
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True)
         pip = [str(self.interpreter), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        commands = self._commands() if self.programs else [[base, "-m", "venv", str(self.folder)]]
+        commands = self._build_commands() if self.programs else [[base, "-m", "venv", str(self.folder)]]
         if self.requirements:
             commands.append([*pip, *self.requirements])
         if self.no_deps:
@@ -149,7 +155,7 @@ class Environment:
         for command in commands:
             say(f"{self.name}: {' '.join(command)}")
             if shutil.which(command[0]) is None:
-                raise InvalidArgument(f"environment {self.name} needs {command[0]} on the PATH, which is not there")
+                raise InvalidArgument(f"environment {self.name} needs {command[0]} on the PATH, which is not installed")
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
                 last = " | ".join(done.stdout.strip().splitlines()[-5:])
@@ -160,7 +166,7 @@ class Environment:
 
 @functools.cache
 def environments() -> dict[str, Environment]:
-    """All environments, by name."""
+    """Return all environments by name. Raise InvalidArgument if the file of pins has an unknown field."""
     path = FOLDER / PINS
     if not path.is_file():
         return {}
@@ -170,17 +176,17 @@ def environments() -> dict[str, Environment]:
         try:
             found[name] = Environment(name, **values)
         except TypeError as error:
-            raise InvalidArgument(f"{PINS}: [{name}] has a field that is not known: {error}") from None
+            raise InvalidArgument(f"{PINS}: [{name}] has an unknown field: {error}") from None
     return found
 
 
 def adapters() -> list[str]:
-    """Names of the adapter files that come with dpwitness."""
+    """Return the names of the adapter files that are part of dpwitness."""
     return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem[0] != "_")
 
 
 def adapter_file(name: str) -> Path | None:
-    """The file of an adapter by its name, with or without ``_targets``; None if there is none."""
+    """Return the file of an adapter by its name, with or without ``_targets``; None if there is no such adapter."""
     for stem in (name, f"{name}_targets"):
         if stem in adapters():
             return FOLDER / f"{stem}.py"
@@ -188,5 +194,5 @@ def adapter_file(name: str) -> Path | None:
 
 
 def environment_of(file: Path) -> Environment | None:
-    """The environment of an adapter: the first whose `targets` name it."""
+    """Return the environment of an adapter: the first one whose `targets` contain it; None if there is none."""
     return next((found for found in environments().values() if file.name in found.targets), None)

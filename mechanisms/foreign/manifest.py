@@ -1,4 +1,4 @@
-"""What a target says of itself: its promise, where it is to be tried, and what a report must tell of it."""
+"""Description of a target: its claim, its domain, and its notes for reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpwitness.mechanisms.privacy import Claim, parse_claim
 
 
 class Described(ABC):
-    """Read from `describe`, which asks the worker once."""
+    """Base class of targets whose attributes are read from `describe`, which asks the worker once."""
 
     command: Sequence[str]
     text: str
@@ -29,19 +29,17 @@ class Described(ABC):
 
     @abstractmethod
     def describe(self) -> Json:
-        """All that the target file, or the program, says."""
+        """Return all declarations of the target file or the program."""
 
     @property
     def claim(self) -> Claim | None:
-        """What the target file promises. Raises TargetError where the library itself reports no finite promise."""
+        """Claim of the target file. Raises TargetError if the library itself reports an infinite claim."""
         text = self.describe()["claim"]
         if text is None:
             return None
         numbers = [part.strip().lower() for part in str(text).partition(":")[2].split(",")]
         if any(number in ("inf", "infinity", "+inf", "nan") for number in numbers):
-            raise TargetError(
-                f"{self.__name__}: claim must be finite, the target reports {text!r}: it promises nothing that could be refuted"
-            )
+            raise TargetError(f"{self.__name__}: claim must be finite, the target reports {text!r}, which cannot be refuted")
         try:
             return parse_claim(text)
         except InvalidArgument as error:
@@ -49,49 +47,49 @@ class Described(ABC):
 
     @property
     def domain(self) -> domains.Domain | None:
-        """The declared domain, built by name."""
+        """Declared domain, built from its kind and arguments."""
         found = self.describe()["domain"]
         if found is not None and "own" in found:
-            raise TargetError(f"{self.__name__}: its domain is of a class of its own, {found['own']}; use it in this process: --in-process")
+            raise TargetError(f"{self.__name__}: its domain is a user-defined class, {found['own']}; use it in this process: --in-process")
         return None if found is None else build_domain(found, self.__name__)
 
     @property
     def seeded(self) -> bool:
-        """Whether the library takes a seed; where it does not, no count can be reproduced."""
+        """Whether the library takes a seed. Without a seed, no count can be reproduced."""
         return bool(self.describe()["seeded"])
 
     @property
     def expected_failures(self) -> dict[str, str]:
-        """Checks that are known to fail, with the reason."""
+        """Names of the checks that are known to fail, with the reasons."""
         return dict(self.describe()["expected_failures"])
 
     @property
     def expected_findings(self) -> dict[str, str]:
-        """Kinds of findings of a trace that are known to be no fault, with the reason."""
+        """Kinds of trace findings that are known not to be faults, with the reasons."""
         return dict(self.describe()["expected_findings"])
 
     @property
     def batch(self) -> int | None:
-        """Most runs in one batch."""
+        """Largest number of runs in one batch; None without a limit."""
         found: int | None = self.describe()["batch"]
         return found
 
     @property
     def trials(self) -> int | None:
-        """Runs of one audit where nobody says how many."""
+        """Default number of runs of an audit; None if the target declares none."""
         found: int | None = self.describe()["trials"]
         return found
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report must say: library and version, a version that was not tested, a library that cannot be seeded."""
+        """Notes for reports: library and version, a version outside the tested range, a library without seeds."""
         found = self.describe()
         notes = []
         if self.command:
             notes.append(told_by(found, self.text))
         elif found["library"]:
             notes.append(f"{found['library']} {found['version'] or 'of unknown version'}, Python {found['python']}, NumPy {found['numpy']}")
-        if found["tested"] and found["version"] and not _inside(found["version"], found["tested"]):
+        if found["tested"] and found["version"] and not _is_tested_version(found["version"], found["tested"]):
             notes.append(f"{found['library']} {found['version']} is outside the tested range {found['tested']}")
         notes += found["notes"]
         if not found["seeded"]:
@@ -99,7 +97,8 @@ class Described(ABC):
         return tuple(notes)
 
 
-def _inside(version: str, tested: str) -> bool:
+def _is_tested_version(version: str, tested: str) -> bool:
+    """Return whether a version lies in the tested range; False if the version is not comparable."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion
 
@@ -107,14 +106,15 @@ def _inside(version: str, tested: str) -> bool:
         return SpecifierSet(tested).contains(version, prereleases=True)
     except InvalidSpecifier:
         raise TargetError(f"TESTED must be a range of versions such as '>=1.2,<2', got {shown(tested)}") from None
-    except InvalidVersion:  # a library whose version cannot be compared
+    except InvalidVersion:  # the library's version number does not follow the standard
         return False
 
 
 def require_attributes(mechanism: Any) -> None:
-    """Raise InvalidArgument where a function, or a mechanism of single runs, has an attribute that breaks its rule.
+    """Raise InvalidArgument if an attribute of a function, or of a mechanism of single runs, is invalid.
 
-    A target in a worker process is checked there, by the same rules, and a class may use these names for parameters.
+    Targets in worker processes are checked there by the same rules. Classes are not checked,
+    because they may use these names for parameters.
     """
     if inspect.isfunction(mechanism) or isinstance(mechanism, PerRun):
         try:

@@ -1,4 +1,4 @@
-"""Workers that are Python interpreters: a target file is loaded and its functions are run (`worker`), by the messages of `wire`."""
+"""Workers that are Python interpreters, which load a target file and run its functions (`worker`), by the messages of `wire`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dpwitness.mechanisms.foreign.worker_process import Process, TookTooLong, Wo
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _SCRIPT = str(Path(__file__).resolve().with_name("inside") / "worker.py")
-_START = 120.0  # seconds that an interpreter may take to say hello
-_INLINE = 4096  # bytes up to which a dataset is sent with every request
+_START_SECONDS = 120.0  # seconds within which an interpreter must answer the first request
+_INLINE_BYTES = 4096  # size in bytes from which a dataset is sent once and referred to by a key
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """An interpreter (this one if None), a target file or module that it loads, and a limit on memory in bytes (0: none)."""
+    """Slot of a Python worker: interpreter (this one if None), target file or module, import paths, memory limit in bytes (0: none)."""
 
     python: str | None
     place: str
@@ -45,7 +45,7 @@ class Interpreter:
         return None
 
     def environment(self) -> dict[str, str]:
-        others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()  # they are this interpreter's
+        others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()  # these belong to this interpreter
         return {name: value for name, value in os.environ.items() if name not in others}
 
     def start(self, time_limit: float) -> Worker:
@@ -53,16 +53,16 @@ class Interpreter:
 
 
 class Worker(Process):
-    """One process of the foreign interpreter, which has loaded the target file."""
+    """Worker process of a Python interpreter that has loaded a target file."""
 
     slot: Interpreter
-    noise = (_SCRIPT, "Extension modules:")  # of faulthandler
+    noise = (_SCRIPT, "Extension modules:")  # lines printed by faulthandler
 
     def __init__(self, slot: Interpreter, time_limit: float) -> None:
         super().__init__(slot)
         self.kept: OrderedDict[str, None] = OrderedDict()
         try:
-            hello, _ = self.ask({"op": "hello"}, [], _START)
+            hello, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
         except WorkerDied as error:
             self.close()
             raise InvalidArgument(self._no_start(str(error))) from None
@@ -82,9 +82,10 @@ class Worker(Process):
     def python(self) -> str:
         return self.slot.python or sys.executable
 
-    def _no_start(self, why: str) -> str:
+    def _start_error(self, why: str) -> str:
+        """Return the error message of an interpreter that could not be started."""
         if "No module named 'numpy'" in why:
-            return f"python must have NumPy, {self.python} has not; install it: {self.python} -m pip install numpy"
+            return f"python must have NumPy, {self.python} does not; install it: {self.python} -m pip install numpy"
         return f"python must be a Python interpreter (3.8 or later), {self.python} did not answer: {why}"
 
     def ask(self, header: Json, blobs: codec.Blobs, time_limit: float) -> tuple[Json, codec.Blobs]:
@@ -93,7 +94,8 @@ class Worker(Process):
         Raises
         ------
         WorkerDied
-            If the process ends first, or takes longer than `time_limit` seconds and is killed; the message says what it last printed.
+            If the process ends first, or takes longer than `time_limit` seconds and is killed. The
+            message has the last output lines.
         """
         deadline = time.monotonic() + time_limit
         try:
@@ -106,7 +108,7 @@ class Worker(Process):
             raise TookTooLong(f"took longer than time_limit = {time_limit:g} s") from None
         except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
             self.kill()
-            raise WorkerDied(f"answered what is no message: {error}{self.last_lines()}") from None
+            raise WorkerDied(f"sent an invalid message: {error}{self.last_lines()}") from None
         if found is None:
             raise WorkerDied(self.ended())
         return found
@@ -125,7 +127,7 @@ class Worker(Process):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A dataset as it goes to a worker; large ones have a key, which is a hash of their content."""
+    """Packed dataset for workers. A large dataset has a key, which is a hash of its content."""
 
     packed: Any
     blobs: codec.Blobs
@@ -133,7 +135,7 @@ class Sent:
 
 
 def sent_as(dataset: Any) -> Sent:
-    """A dataset in the form of the wire. Raises MechanismFailed for a frame or a graph that has none."""
+    """Return a dataset in packed form. Raise MechanismFailed for a frame or graph that cannot be packed."""
     number = fixed(dataset)
     if number in _PACKED:
         return _PACKED[number]
@@ -143,7 +145,7 @@ def sent_as(dataset: Any) -> Sent:
     except Unheld as error:
         raise MechanismFailed(f"the dataset cannot be sent to a worker: {error}") from None
     key = ""
-    if sum(map(len, blobs)) >= _INLINE or len(str(packed)) >= _INLINE:
+    if sum(map(len, blobs)) >= _INLINE_BYTES or len(str(packed)) >= _INLINE_BYTES:
         digest = hashlib.blake2b(json.dumps(packed).encode(), digest_size=16)
         for blob in blobs:
             digest.update(blob)
@@ -151,11 +153,11 @@ def sent_as(dataset: Any) -> Sent:
     found = Sent(packed, blobs, key)
     if number:
         _PACKED[number] = found
-        while len(_PACKED) > _FEW:
-            with contextlib.suppress(KeyError, RuntimeError):  # another thread was first
+        while len(_PACKED) > _MAX_PACKED:
+            with contextlib.suppress(KeyError, RuntimeError):  # another thread has removed the entry
                 del _PACKED[next(iter(_PACKED))]
     return found
 
 
-_PACKED: dict[int, Sent] = {}  # of datasets that are fixed, by their number
-_FEW = 4
+_PACKED: dict[int, Sent] = {}  # packed form of immutable datasets, by serial number
+_MAX_PACKED = 4

@@ -1,7 +1,8 @@
-"""A mechanism that is a database query: SQLite (of the standard library) or DuckDB (extra ``sql``), one run a query.
+"""Mechanism given by a database query: SQLite (of the standard library) or DuckDB (extra ``sql``), one query per run.
 
-The dataset is a table in a database of its own, in memory, and what the query returns is the output of one run. It is loaded once in each
-thread; from then on the engine lets nobody write, and a query that tries is no query.
+The dataset is a table in an in-memory database, and the result of the query is the output of one
+run. Each thread loads a dataset once. After loading, the engine refuses writes, and a query that
+tries to write is refused.
 """
 
 from __future__ import annotations
@@ -30,37 +31,40 @@ from dpwitness.mechanisms.privacy import Claim, parse_claim
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 ENGINES = ("sqlite", "duckdb")
-_KEPT = 4  # datasets of a thread that stay loaded
+_MAX_LOADED = 4  # most databases that a thread keeps loaded
 _THREAD = threading.local()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
-_READ = {getattr(sqlite3, f"SQLITE_{word}") for word in ("SELECT", "READ", "FUNCTION", "RECURSIVE")}
+_READ_ACTIONS = {getattr(sqlite3, f"SQLITE_{word}") for word in ("SELECT", "READ", "FUNCTION", "RECURSIVE")}
 Rows = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """Runs a query on a table, once for each output.
+    """Mechanism that runs a query on a table, once for each output.
 
     Parameters
     ----------
     dsn : str
-        ``sqlite:///:memory:`` or ``duckdb:///:memory:``; a file instead of ``:memory:`` is opened to be read only, for the functions and
-        macros that it defines, and is copied to memory.
+        ``sqlite:///:memory:`` or ``duckdb:///:memory:``. A file instead of ``:memory:`` is opened
+        read-only, for its functions and macros, and copied to memory.
     query : str
-        One SELECT. Its rows are the output of a run: one number of one row as a number, other rows as a list of tuples.
+        One SELECT. Its rows are the output of a run: a single number, or a list of tuples.
     table : str
-        The name that the query gives to the dataset.
+        Name of the dataset in the query.
     setup : str
-        Statements that are run once before the table is loaded: views, macros, parameters.
+        Statements that are run once before the table is loaded, such as views, macros and
+        parameters.
     claim : str, optional
-        What it promises.
+        Privacy claim of the query.
     domain : Domain or dict, optional
-        Its datasets: `Table`, as frames of any library, columns, or records.
+        Domain of the datasets, such as `Table`. Datasets are frames of any library, columns, or
+        records.
 
     Raises
     ------
     InvalidArgument
-        If the engine is not known or not installed, or the query is none.
+        If the engine is unknown or not installed, the query is empty, or another argument is
+        invalid.
 
     Examples
     --------
@@ -87,17 +91,17 @@ class Query:
         if not self.query.strip():
             raise InvalidArgument("Query: query must be a SELECT, got nothing")
         if engine == "duckdb":
-            _duckdb()
+            _import_duckdb()
         if isinstance(self.claim, str):
             object.__setattr__(self, "claim", parse_claim(self.claim))
         if isinstance(self.domain, dict):
             object.__setattr__(self, "domain", build_domain(self.domain, "Query"))
         if not isinstance(self.claim, Claim | None) or not isinstance(self.domain, Domain | None):
-            raise InvalidArgument(f"Query: claim and domain must be such, got {shown(self.claim)} and {shown(self.domain)}")
+            raise InvalidArgument(f"Query: claim must be a claim and domain a domain, got {shown(self.claim)} and {shown(self.domain)}")
 
     @property
     def seeded(self) -> bool:
-        """Whether the engine's random() takes a seed: SQLite's takes none, so its counts are not reproducible."""
+        """Whether the engine's random() takes a seed. SQLite's takes none, so its counts are not reproducible."""
         return self.dsn.startswith("duckdb")
 
     @property
@@ -105,31 +109,31 @@ class Query:
         return f"query on {self.dsn.partition(':')[0]}"
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> Any:
-        """Run the query `size` times.
+        """Return the outputs of `size` runs of the query.
 
         Raises
         ------
         MechanismFailed
             If the query changes the table, or the engine refuses it.
         """
-        base = self._loaded(columns_of(dataset))
+        base = self._database(columns_of(dataset))
         base.seed(float(rng.random()))
         try:
             base.check(self.query)
             return _outputs([base.rows(self.query) for _ in range(size)])
         except Exception as error:
-            _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]  # DuckDB lets nothing run after an error
+            _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]  # DuckDB runs no further statement after an error
             if isinstance(error, RefusedStatement) or base.refuses(error):
                 raise MechanismFailed(f"the query must only read: {said(error)}") from None
             raise MechanismFailed(f"the query cannot be run: {said(error)}") from None
 
-    def _loaded(self, columns: dict[str, list[Any]]) -> _Base:
-        """The database with the dataset in it, kept for the next batches of this thread."""
+    def _database(self, columns: dict[str, list[Any]]) -> _Base:
+        """Return the database with the dataset loaded, cached for the next batches of this thread."""
         if not columns:
             raise MechanismFailed("a query needs a dataset with columns, got none: give a frame, or columns as a dict")
-        kept, looks = _THREAD.__dict__.setdefault("kept", []), pickle.dumps(columns)
+        kept, fingerprint = _THREAD.__dict__.setdefault("kept", []), pickle.dumps(columns)
         for query, known, base in kept:
-            if query is self and known == looks:
+            if query is self and known == fingerprint:
                 return cast(_Base, base)
         engine, _, file = self.dsn.partition(":///")
         base = (_SQLite if engine == "sqlite" else _DuckDB)(file)
@@ -138,24 +142,26 @@ class Query:
         except Exception as error:
             raise MechanismFailed(f"the setup of the query raises {said(error)}") from None
         if base.has(self.table):
-            raise MechanismFailed(f"the table {self.table} must be the dataset, the database or the setup has made one: give another name")
+            raise MechanismFailed(
+                f"the table {self.table} must be the dataset, but this name is taken by the database or the setup: choose another"
+            )
         try:
             base.load(self.table, columns)
             base.lock()
         except Exception as error:
             raise MechanismFailed(f"the dataset cannot be made the table {self.table}: {said(error)}") from None
-        kept.append((self, looks, base))
-        if len(kept) > _KEPT:
+        kept.append((self, fingerprint, base))
+        if len(kept) > _MAX_LOADED:
             kept.pop(0)[2].held.close()
         return base
 
 
 class RefusedStatement(Exception):
-    """Why a statement is none that only reads."""
+    """Error of a statement that does more than read; the text is the reason."""
 
 
 class _Base:
-    """A database in memory."""
+    """Base class of in-memory databases."""
 
     def __init__(self, file: str) -> None:
         raise NotImplementedError
@@ -163,16 +169,16 @@ class _Base:
     held: Any
 
     def run(self, statements: str) -> None:
-        """Several statements."""
+        """Run several statements."""
         raise NotImplementedError
 
     def rows(self, query: str) -> Rows:
-        """What a query returns."""
+        """Return the rows of a query."""
         found: Rows = self.held.execute(query).fetchall()
         return found
 
     def has(self, table: str) -> bool:
-        """Whether anything is called so."""
+        """Return whether a table or view of this name exists."""
         try:
             self.rows(f'SELECT 1 FROM "{table}" LIMIT 1')
         except Exception:
@@ -180,31 +186,31 @@ class _Base:
         return True
 
     def lock(self) -> None:
-        """From now on nothing is written."""
+        """Refuse all writes from now on."""
         raise NotImplementedError
 
     def check(self, query: str) -> None:
-        """Raise RefusedStatement for what is not one SELECT."""
+        """Raise RefusedStatement unless the query is one SELECT."""
 
     def refuses(self, error: Exception) -> bool:
-        """Whether the engine says that something would write."""
+        """Return whether an error of the engine means that a statement tried to write."""
         return "read-only" in str(error)
 
     def seed(self, number: float) -> None:
-        """Seed random(), where it takes a seed."""
+        """Seed the engine's random(), if it takes a seed."""
 
     def load(self, table: str, columns: dict[str, list[Any]]) -> None:
-        """Make the table."""
+        """Create the table and insert the rows."""
         names = ", ".join(f'"{name.replace(chr(34), 2 * chr(34))}" {self.type_of(values)}' for name, values in columns.items())
         self.held.execute(f'CREATE TABLE "{table}" ({names})')
         self.fill(table, list(columns.values()))
 
     def fill(self, table: str, columns: list[list[Any]]) -> None:
-        """Put the rows into the table."""
+        """Insert the rows into the table."""
         self.held.executemany(f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})', zip(*columns, strict=True))
 
     def type_of(self, values: Sequence[Any]) -> str:
-        """The type of a column: that of its values."""
+        """Return the SQL type of a column, from the types of its values."""
         kinds = {type(value) for value in values if value is not None}
         return (
             {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime.date: "DATE"}.get(kinds.pop(), "VARCHAR") if len(kinds) == 1 else ""
@@ -212,6 +218,8 @@ class _Base:
 
 
 class _SQLite(_Base):
+    """In-memory SQLite database."""
+
     def __init__(self, file: str) -> None:
         self.held = sqlite3.connect(":memory:", isolation_level=None)
         if file != ":memory:":
@@ -235,12 +243,12 @@ class _SQLite(_Base):
 
     def lock(self) -> None:
         self.held.execute("PRAGMA query_only = 1")
-        self.held.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READ else sqlite3.SQLITE_DENY)
+        self.held.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READ_ACTIONS else sqlite3.SQLITE_DENY)
 
     def rows(self, query: str) -> Rows:
         found = self.held.execute(query)
         if found.description is None:
-            raise RefusedStatement("it is no SELECT")
+            raise RefusedStatement("it is not a SELECT")
         return list(found)
 
     def refuses(self, error: Exception) -> bool:
@@ -248,8 +256,10 @@ class _SQLite(_Base):
 
 
 class _DuckDB(_Base):
+    """In-memory DuckDB database."""
+
     def __init__(self, file: str) -> None:
-        engine = _duckdb()
+        engine = _import_duckdb()
         try:
             self.held = engine.connect(
                 ":memory:", config={"threads": 1, "python_enable_replacements": False, "autoinstall_known_extensions": False}
@@ -261,23 +271,24 @@ class _DuckDB(_Base):
             raise MechanismFailed(f"the database {file} cannot be read: {said(error)}") from None
 
     def run(self, statements: str) -> None:
-        if found := self._kinds(statements) & {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT"}:
+        if found := self._statement_types(statements) & {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT"}:
             raise RefusedStatement(f"it holds {', '.join(sorted(found))}, which may write files")
         if statements.strip():
             self.held.execute(statements)
 
-    def _kinds(self, statements: str) -> set[str]:
+    def _statement_types(self, statements: str) -> set[str]:
+        """Return the types of the statements."""
         return {statement.type.name for statement in self.held.extract_statements(statements)}
 
     def lock(self) -> None:
         self.held.execute("BEGIN TRANSACTION READ ONLY")
 
     def check(self, query: str) -> None:
-        if self._kinds(query) != {"SELECT"} or len(self.held.extract_statements(query)) != 1:
-            raise RefusedStatement(f"it must be one SELECT, it holds {', '.join(sorted(self._kinds(query))) or 'nothing'}")
+        if self._statement_types(query) != {"SELECT"} or len(self.held.extract_statements(query)) != 1:
+            raise RefusedStatement(f"it must be one SELECT, it holds {', '.join(sorted(self._statement_types(query))) or 'nothing'}")
 
     def fill(self, table: str, columns: list[list[Any]]) -> None:
-        if columns[0]:  # of a whole column at once: row by row takes a thousand times as long
+        if columns[0]:  # all columns at once: row by row takes a thousand times as long
             self.held.execute(f'INSERT INTO "{table}" SELECT {", ".join(["unnest(?)"] * len(columns))}', columns)
 
     def seed(self, number: float) -> None:
@@ -287,7 +298,8 @@ class _DuckDB(_Base):
         return super().type_of(values) or "VARCHAR"
 
 
-def _duckdb() -> Any:
+def _import_duckdb() -> Any:
+    """Return the module duckdb. Raise InvalidArgument if it cannot be imported."""
     try:
         return importlib.import_module("duckdb")
     except ImportError as error:
@@ -296,7 +308,10 @@ def _duckdb() -> Any:
 
 
 def columns_of(dataset: Any) -> dict[str, list[Any]]:
-    """A dataset as columns of plain values, None where missing: of a frame, of columns, of records, of an array (columns c0, c1, ...)."""
+    """Return a dataset as columns of plain values, with None for missing values.
+
+    The dataset is a frame, columns, records, or an array (columns c0, c1, ...).
+    """
     try:
         if library_of(dataset) not in ("", "networkx"):
             found: dict[str, Any] = {str(name): values for name, values in values_of(apart(dataset)).items()}
@@ -310,19 +325,20 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
             table = table[:, None] if table.ndim == 1 else table
             found = {f"c{i}": column.tolist() for i, column in enumerate(table.T)}
     except (Unheld, TypeError, ValueError, IndexError) as error:
-        raise MechanismFailed(f"a query needs a dataset that is a table, got {shown(dataset)}: {said(error)}") from None
+        raise MechanismFailed(f"a query needs a table as its dataset, got {shown(dataset)}: {said(error)}") from None
     if len(set(map(len, found.values()))) > 1:
         raise MechanismFailed(f"a query needs columns of one length, got {', '.join(f'{name}: {len(v)}' for name, v in found.items())}")
     return {name: [_plain(value) for value in values] for name, values in found.items()}
 
 
 def _plain(value: Any) -> Any:
+    """Return a value as a Python value; None for NaN."""
     if isinstance(value, float) and math.isnan(value):
         return None
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _outputs(found: list[Rows]) -> Any:
-    """One number of each run as an array; anything else as a list of runs, each a list of rows."""
+    """Return an array if each run returned one number, otherwise a list of runs, each a list of rows."""
     single = all(len(rows) == 1 and len(rows[0]) == 1 and isinstance(rows[0][0], int | float) for rows in found)
     return np.array([rows[0][0] for rows in found], dtype=float) if single else found

@@ -1,13 +1,15 @@
-"""The keeper of a worker: starts it, and ends it with every process that it has started, whatever ends the controller.
+"""Supervisor process of a worker: starts the worker, and ends the worker and all of its descendants when the controller or the worker ends.
 
-Stands alone (standard library); `process` starts it as a script, one for each worker, in this interpreter::
+Uses the standard library only; `process` starts one supervisor per worker as a script, in this interpreter::
 
     python supervisor.py LIFE CONTROLLER MEMORY PROGRAM ARGUMENTS...
 
-LIFE is the read end of a pipe whose other end the controller holds. When that closes, when the controller dies (Linux) or when the worker
-ends, all descendants are killed: on Linux also those that have left the worker's session, for orphans become children of the keeper. It
-leaves as the worker did: with its exit code, or by its signal. MEMORY limits the worker's address space (bytes; 0: not). The environment
-tells the worker the keeper's process id.
+LIFE is the read end of a pipe whose other end the controller holds. All descendants are killed when
+this pipe closes, when the controller dies (Linux) or when the worker ends. On Linux this includes
+descendants that have left the worker's session, because orphans become children of the supervisor.
+The supervisor exits as the worker did: with its exit code, or by its signal. MEMORY limits the
+worker's address space (bytes; 0: no limit). An environment variable gives the worker the
+supervisor's process id.
 """
 
 from __future__ import annotations
@@ -21,26 +23,28 @@ import sys
 import time
 from collections.abc import Iterator
 
-MOST = 512  # processes that a worker may have started and not ended
-LOG = 2**26  # bytes of what it prints that are kept while it runs
-TICK = 0.2  # seconds between two looks
-TOO_MANY = 70  # exit code
-_END = 8.0  # seconds in which all must have ended
+MOST = 512  # most running descendants of a worker
+LOG = 2**26  # bytes of printed output above which the log is emptied
+TICK = 0.2  # seconds between two checks
+TOO_MANY = 70  # exit code for too many processes
+_KILL_SECONDS = 8.0  # seconds after which killing is given up
 
 _PDEATHSIG, _SUBREAPER = 1, 36  # of prctl, see linux/prctl.h
-_ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def _prctl(option: int, value: int) -> None:
+    """Call Linux's prctl, ignoring errors; do nothing on other systems."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def descendants(root: int) -> list[int]:
-    """All processes that descend from `root`, where /proc tells; else none.
+    """Return the running descendants of process `root`; an empty list on systems without /proc.
 
-    Those that have ended are left out, but not their children: the first thread of a process shows as ended while others of it end.
+    Ended processes are omitted, but their children are followed: the first thread of a process can
+    be shown as ended while its other threads still end.
     """
     children: dict[int, list[int]] = {}
     ended = set()
@@ -62,22 +66,22 @@ def descendants(root: int) -> list[int]:
 
 
 def end_all(worker: int) -> None:
-    """Kill the worker's group and all descendants. They are stopped first, so that none starts another one meanwhile."""
+    """Kill the worker's process group and all descendants. All are stopped first, so that none can start another process."""
     seen: set[int] = set()
     for _ in range(400):
-        found = _send(worker, signal.SIGSTOP)
+        found = _signal_all(worker, signal.SIGSTOP)
         if found <= seen:
             break
         seen |= found
-    given_up = time.monotonic() + _END
-    _send(worker, signal.SIGKILL)
-    while _reap(worker) and time.monotonic() < given_up:
+    deadline = time.monotonic() + _KILL_SECONDS
+    _signal_all(worker, signal.SIGKILL)
+    while _has_children(worker) and time.monotonic() < deadline:
         time.sleep(0.002)
-        _send(worker, signal.SIGKILL)
+        _signal_all(worker, signal.SIGKILL)
 
 
-def _send(worker: int, sign: signal.Signals) -> set[int]:
-    """Signal the worker's group and all descendants, which are returned."""
+def _signal_all(worker: int, sign: signal.Signals) -> set[int]:
+    """Send a signal to the worker's process group and all descendants, and return the descendants."""
     with contextlib.suppress(OSError):
         os.killpg(worker, sign)
     found = set(descendants(os.getpid()))
@@ -87,25 +91,25 @@ def _send(worker: int, sign: signal.Signals) -> set[int]:
     return found
 
 
-_ended: dict[str, int] = {}
+_exit_status: dict[str, int] = {}
 
 
-def _reap(worker: int) -> bool:
-    """Take leave of children that have ended; whether any is left. The kernel knows; a walk through /proc may miss some."""
+def _has_children(worker: int) -> bool:
+    """Wait for ended children, without blocking, and return whether a child is left. Does not depend on /proc."""
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return True
             if pid == worker:
-                _ended["worker"] = status
+                _exit_status["worker"] = status
     except ChildProcessError:
         return False
 
 
 @contextlib.contextmanager
 def limited(memory: int) -> Iterator[None]:
-    """A limit on address space, which a process that is started meanwhile keeps."""
+    """Set a limit on address space, which processes started in the block inherit."""
     if not memory:
         yield
         return
@@ -120,13 +124,13 @@ def limited(memory: int) -> Iterator[None]:
 
 
 def main() -> None:
-    """Start the worker, wait, end everything, leave as it did."""
+    """Start the worker, wait for its end or the controller's, kill all descendants, and exit as the worker did."""
     life, controller, memory, command = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
-    woken, waker = os.pipe()
-    for end in (woken, waker):
+    wake_read, wake_write = os.pipe()
+    for end in (wake_read, wake_write):
         os.set_blocking(end, False)
-    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    for sign in (*_ENDS, signal.SIGCHLD):
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    for sign in (*_END_SIGNALS, signal.SIGCHLD):
         signal.signal(sign, lambda *_: None)
     _prctl(_PDEATHSIG, signal.SIGTERM)
     _prctl(_SUBREAPER, 1)
@@ -139,39 +143,39 @@ def main() -> None:
     os.set_inheritable(life, False)
     environment = dict(os.environ, DPWITNESS_KEEPER=str(os.getpid()))
     try:
-        with limited(memory):  # SIGPIPE as this interpreter found it
+        with limited(memory):  # restore the default action of SIGPIPE
             worker = os.posix_spawn(command[0], command, environment, setpgroup=0, setsigdef=[signal.SIGPIPE])
     except OSError as error:
         os.write(2, f"cannot be started: {error.strerror}\n".encode())
         os._exit(127)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    os.dup2(nothing, 1)  # the pipes are the worker's: they close with it
-    looked = time.monotonic()
-    while _reap(worker) and "worker" not in _ended:
-        ready = select.select([life, woken], [], [], TICK)[0]
-        signs = b""
-        if woken in ready:
+    os.dup2(nothing, 1)  # only the worker holds the pipes, so they close when the worker ends
+    last_check = time.monotonic()
+    while _has_children(worker) and "worker" not in _exit_status:
+        ready = select.select([life, wake_read], [], [], TICK)[0]
+        received = b""
+        if wake_read in ready:
             with contextlib.suppress(BlockingIOError):
-                signs = os.read(woken, 4096)
-        if life in ready or any(sign in signs for sign in _ENDS):
+                received = os.read(wake_read, 4096)
+        if life in ready or any(sign in received for sign in _END_SIGNALS):
             break
         if os.fstat(2).st_size > LOG:
             os.ftruncate(2, 0)
-        if time.monotonic() - looked > 1.0:
-            looked = time.monotonic()
+        if time.monotonic() - last_check > 1.0:
+            last_check = time.monotonic()
             count = len(descendants(os.getpid())) - 1
             if count > MOST:
                 end_all(worker)
-                os.write(2, f"the target has started {count} processes that still run, more than {MOST}\n".encode())
+                os.write(2, f"the target has started {count} processes that still run, at most {MOST} are allowed\n".encode())
                 os._exit(TOO_MANY)
     end_all(worker)
-    status = _ended.get("worker", signal.SIGKILL)
+    status = _exit_status.get("worker", signal.SIGKILL)
     if os.WIFSIGNALED(status):
-        its = os.WTERMSIG(status)
+        signal_number = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):
-            signal.signal(its, signal.SIG_DFL)
-        os.kill(os.getpid(), its)
+            signal.signal(signal_number, signal.SIG_DFL)
+        os.kill(os.getpid(), signal_number)
     os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
 
 

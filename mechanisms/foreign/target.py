@@ -1,30 +1,30 @@
-"""Targets: functions of a target file, run in worker processes of the interpreter that their library needs; and programs in any language.
+"""Targets: functions of a target file, run in worker processes of the interpreter that their library needs, and programs in any language.
 
-What a **program** says and is asked stands in docs/reference/protocol.md.
+The messages of a **program** are described in docs/reference/protocol.md.
 
-A **target file** is plain Python that imports NumPy, the library under test and nothing of dpwitness. Its targets are functions
+A **target file** is plain Python that imports NumPy and the library under test, but not dpwitness. Its targets are functions
 ``name(dataset, size, rng)`` with an attribute `claim`; ``rng`` is a `numpy.random.Generator` of the worker's NumPy::
 
-    LIBRARY = "diffprivlib"              # optional: the distribution whose version is reported
+    LIBRARY = "diffprivlib"              # optional: distribution whose version is reported
     TESTED = ">=0.6.6,<0.7"              # optional: other versions are run with a warning
-    INSTALL = "pip install diffprivlib"  # optional: shown where the library is missing
+    INSTALL = "pip install diffprivlib"  # optional: shown if the library is missing
 
-    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of `size` outputs of any kind; may raise
+    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of `size` outputs of any type; may raise
         ...
 
-    laplace.claim = "pure:1"             # text as `parse_claim` takes it, or a function without arguments that returns such text
+    laplace.claim = "pure:1"             # text for `parse_claim`, or a function without arguments that returns this text
     laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0, "relation": "replace-one"}
     laplace.seeded = True                # optional: False if the library cannot take a seed
     laplace.expected_failures = {}       # optional: names of checks that are known to fail, with the reason
-    laplace.primitives = {"mine.add_noise": {"law": "laplace", "input": "value"}}   # optional: noise that `trace` is to record, see there
-    laplace.expected_findings = {}       # optional: kinds of findings of a trace that are no fault, with the reason
+    laplace.primitives = {"mine.add_noise": {"law": "laplace", "input": "value"}}   # optional: noise functions that `trace` records
+    laplace.expected_findings = {}       # optional: kinds of findings of a trace that are not faults, with the reason
     laplace.batch = 64                   # optional: most runs in one batch, for slow targets
-    laplace.trials = 20_000              # optional: runs of one audit where nobody says how many
-    laplace.features = np.abs            # optional: numbers of outputs that may tell datasets apart, for events to use
+    laplace.trials = 20_000              # optional: default number of runs of one audit
+    laplace.features = np.abs            # optional: statistics of outputs that may separate the datasets, for events
 
-`domain` names a class of `dpwitness.mechanisms.domains` and its arguments. Datasets arrive as NumPy arrays, lists, tuples, dicts and
-scalars; a dataset class of dpwitness arrives as the dict of its fields. The dataset is a fresh copy in every batch and must be left as
-it is.
+`domain` names a class of `dpwitness.mechanisms.domains` and its arguments. Datasets are passed as
+NumPy arrays, lists, tuples, dicts and scalars; a dataset class of dpwitness is passed as the dict
+of its fields. The dataset is a fresh copy in every batch and must not be changed.
 """
 
 from __future__ import annotations
@@ -56,38 +56,47 @@ Answer = TypeVar("Answer")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Target(Described):
-    """A mechanism that runs in its own interpreter, or is a program of its own.
+    """Mechanism that runs in a separate interpreter, or is a separate program.
 
     Parameters
     ----------
     file : str
-        A target file (``.py``), an adapter that comes with dpwitness (``diffprivlib``), or a module that the interpreter can import.
+        A target file (``.py``), an adapter that is part of dpwitness (``diffprivlib``), or a module
+        that the interpreter can import.
     name : str
-        A function in it.
+        A function of this file.
     python : str, optional
-        The interpreter, by path, or the name of an environment made by ``dpwitness targets setup``. Default: the adapter's environment,
-        or this interpreter.
+        Path of the interpreter, or name of an environment made by ``dpwitness targets setup``.
+        Default: the adapter's environment, or this interpreter.
     kwargs : dict
         Keyword arguments of the function.
     time_limit : float
-        Seconds that one batch may take; a slow target's batches may take ten times what its runs before them took.
+        Time limit of one batch in seconds. Batches of a slow target may take ten times as long as
+        its previous runs predict.
     memory_limit : float
-        Gigabytes of address space of each worker; 0 for no limit.
+        Address space of each worker in gigabytes; 0 for no limit.
     command : list of str
-        Instead of `file` and `name`, a program that speaks the protocol of docs/reference/protocol.md, with its arguments.
-        No shell reads it.
+        A program that speaks the protocol of docs/reference/protocol.md, with its arguments,
+        instead of `file` and `name`. The command is run without a shell.
     cwd : str, optional
-        The folder in which the program runs; the current one if left out.
+        Working directory of the program. Default: the current directory.
     text : {"", "batch", "one"}
-        For a program that speaks no protocol and prints one output a line: it is started anew for each batch of runs, or for each one.
-        Its arguments may hold ``{size}``, ``{seed}`` and ``{dataset}``, its environment holds DPWITNESS_SIZE, DPWITNESS_SEED and
+        For a program without the protocol that prints one output per line: "batch" starts the
+        program for each batch of runs, "one" for each run. Its arguments may contain ``{size}``,
+        ``{seed}`` and ``{dataset}``; its environment has DPWITNESS_SIZE, DPWITNESS_SEED and
         DPWITNESS_DATASET.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid, or arguments for files and for programs are combined.
 
     Notes
     -----
-    Each thread that calls `sample` gets a worker process of its own: with a ``ThreadPoolExecutor(K)`` K of them work side by side.
+    Each thread that calls `sample` has its own worker process: with a ``ThreadPoolExecutor(K)``, K workers run in parallel.
 
-    A worker that crashes is replaced and its batch done once more, with the same seed; then MechanismFailed names the signal.
+    A worker that crashes is replaced, and its batch is run once more with the same seed. A second
+    crash raises MechanismFailed, which names the signal.
 
     Examples
     --------
@@ -114,24 +123,27 @@ class Target(Described):
             return
         for field, what in (("cwd", self.cwd), ("text", self.text)):
             if what:
-                raise InvalidArgument(f"Target: {field} is for programs: it needs a command, got {what!r}")
+                raise InvalidArgument(f"Target: {field} is for programs only: give a command, or leave it out, got {what!r}")
         for field in ("file", "name"):
             if not isinstance(getattr(self, field), str) or not getattr(self, field):
                 raise InvalidArgument(f"Target: {field} must be a non-empty text, got {getattr(self, field)!r}")
-        if self.file.endswith(".py"):  # a witness is replayed from anywhere
+        if self.file.endswith(".py"):  # absolute, because a witness may be replayed from another folder
             object.__setattr__(self, "file", os.path.abspath(os.path.expanduser(self.file)))
         if self.python is not None and os.sep in self.python:
             object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
 
     def _check_command(self) -> None:
-        given = self.command
-        if isinstance(given, str) or not all(isinstance(part, str) and "\0" not in part for part in given) or not given[0]:
-            raise InvalidArgument(f"Target: command must be a list of texts, the program first, got {given!r}")
+        """Raise InvalidArgument if the command, or another argument for programs, is invalid."""
+        argv = self.command
+        if isinstance(argv, str) or not all(isinstance(part, str) and "\0" not in part for part in argv) or not argv[0]:
+            raise InvalidArgument(f"Target: command must be a list of texts, the program first, got {argv!r}")
         if self.file or self.name or self.python or self.kwargs:
-            raise InvalidArgument("Target: command stands alone: leave out file, name, python and kwargs; a program's arguments are in it")
+            raise InvalidArgument(
+                "Target: command excludes file, name, python and kwargs: leave them out; put a program's arguments in command"
+            )
         if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)) and not SENT.get().here:
             raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
-        object.__setattr__(self, "command", tuple(given))
+        object.__setattr__(self, "command", tuple(argv))
         object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
 
     def __reduce__(self) -> Any:
@@ -144,14 +156,15 @@ class Target(Described):
         return f"{Path(self.file).stem}:{self.name}"
 
     def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
-        """Run `size` times in a worker process: what the function returns, types that are not built in as stand-ins of the same name.
+        """Return the outputs of `size` runs in a worker process. Objects of non-built-in types are stand-ins with the same class name.
 
         Raises
         ------
         MechanismFailed
             If the worker crashes twice, takes too long, runs out of memory, or changes the dataset.
         Exception
-            What the call raised, as a stand-in of the same name and text. Nothing is run again.
+            The exception of the call, as a stand-in with the same class name and text. Nothing is
+            run again.
         """
         if self.command:
             (answer,) = self._run(dataset, [size], rng)
@@ -161,7 +174,7 @@ class Target(Described):
         return self._read(*self._sample(dataset, size, rng))
 
     def sample_each(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
-        """Run `size` times, one run at a time: what each returned or raised, in order."""
+        """Return the outputs or exceptions of `size` single runs, in order."""
         if self.command:
             return Parts(joined(self._run(dataset, [1] * size, rng)))
         return self._read(*self._sample(dataset, size, rng, each=True))
@@ -177,18 +190,21 @@ class Target(Described):
         return Parts(found["parts"]) if "parts" in found else found["value"]
 
     def draws(self, dataset: Any, size: int, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """How many 64-bit words each of `size` single runs takes from its generator: (size,); 0 for a program, which has its own."""
+        """Return the number of 64-bit words that each of `size` single runs draws from its generator: (size,).
+
+        The counts are 0 for a program, which has its own generator.
+        """
         if self.command:
             return np.zeros(size, dtype=np.int64)
         return np.asarray(self._sample(dataset, size, rng, each=True)[0]["draws"], dtype=np.int64)
 
     def words(self, dataset: Any, size: int, rng: np.random.Generator) -> int:
-        """How many 64-bit words one batch of `size` runs takes from its generator; 0 for a program."""
+        """Return the number of 64-bit words that one batch of `size` runs draws from its generator; 0 for a program."""
         return 0 if self.command else int(self._sample(dataset, size, rng)[0]["words"])
 
     @property
     def features(self) -> Callable[[Any], Any]:
-        """The scores that the function, or its class, suggests by an attribute of this name. Raises AttributeError where it has none."""
+        """Statistics of outputs that the function or its class suggests by its attribute `features`. Raises AttributeError if none."""
         if not self.describe()["features"]:
             raise AttributeError("features")
         return self._features
@@ -212,16 +228,19 @@ class Target(Described):
 
     @property
     def warned(self) -> tuple[str, ...]:
-        """What its first batches have warned of so far, each once."""
+        """Distinct warnings of the first batches so far."""
         return tuple(self._state.warned)
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time that the function itself has taken in this process' batches so far."""
+        """Processor time of the function in the batches of this process so far."""
         return float(self._state.cpu)
 
     def describe(self) -> Json:
-        """All that the target file says: library, version, tested, install, claim, domain, seeded, doc, and the interpreter's versions.
+        """Return all declarations of the target file, and the versions of its interpreter and NumPy.
+
+        The keys are library, version, tested, install, claim, domain, seeded, doc and the other
+        attributes of a target.
 
         Raises
         ------
@@ -231,15 +250,16 @@ class Target(Described):
         state = self._state
         with state.lock:
             if state.about is None:
-                state.about = self._hello() if self.command else self._describe()
+                state.about = self._describe_program() if self.command else self._describe()
             return state.about
 
     def state(self, claim: str | None, domain: Json | None) -> None:
-        """What the program does not say of itself, said by whoever runs it."""
+        """Set the claim and the domain that the user states for a program that declares none."""
         stated = {"claim": claim, "domain": domain}
         self.describe().update({key: value for key, value in stated.items() if value is not None})
 
-    def _hello(self) -> Json:
+    def _describe_program(self) -> Json:
+        """Return the program's description of itself. Raise TargetError if the program cannot be started."""
         try:
             with borrow(self.slot_of_program, self.time_limit) as worker:
                 return worker.about
@@ -278,35 +298,37 @@ class Target(Described):
         return about
 
     def _sent(self, dataset: Any) -> Any:
-        """A dataset as the function gets it: a target file knows nothing of dpwitness."""
+        """Return a dataset as the function receives it: plain types, because a target file does not import dpwitness."""
         return _plain(dataset)
 
     def _plain_kwargs(self) -> Json:
+        """Return the keyword arguments as plain values."""
         return {key: from_jsonable(value) for key, value in self.kwargs.items()}
 
     def close(self) -> None:
-        """Kill the workers of this target, busy ones too: their batches fail. The next call starts new ones."""
+        """Kill the workers of this target. Batches of busy workers fail. The next call starts new workers."""
         self._state.closed += 1
         close_all(self.slot_of_program if self.command else self._slot)
 
     @property
     def _slot(self) -> Interpreter:
+        """Worker slot of the target file."""
         if self.command:
-            raise InvalidArgument(f"{self.__name__} is a program: only Python can be looked into")
+            raise InvalidArgument(f"{self.__name__} is a program: only Python targets can be inspected")
         if self._state.slot is None:
             self._state.slot = slot_of(self.file, self.python, self.memory_limit)
         return self._state.slot
 
     @property
     def slot_of_program(self) -> Command:
-        """What is run, of a target that is a program."""
+        """Worker slot of a target that is a program."""
         return slot_of_command(self.command, self.cwd or "", self.memory_limit, self.text)
 
     def _run(self, dataset: Any, sizes: list[int], rng: np.random.Generator) -> list[Any]:
-        """What a program answers to batches of these sizes: arrays, lists, and what was raised."""
+        """Return the answers of a program to batches of these sizes: arrays, lists and exceptions."""
         seeds = rng.integers(2**32, size=(len(sizes), 4), dtype=np.uint32).tolist()
         sent = sent_as(_plain(dataset))
-        return self._asked(sum(sizes), self.slot_of_program, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
+        return self._ask_worker(sum(sizes), self.slot_of_program, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
 
     def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, codec.Blobs]:
         # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
@@ -330,7 +352,7 @@ class Target(Described):
             found: tuple[Json, codec.Blobs] = worker.ask(request | part, blobs, limit)
             return found
 
-        reply, found = self._asked(size, self._slot, ask)
+        reply, found = self._ask_worker(size, self._slot, ask)
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
         self._state.add(reply["cpu"])
@@ -339,9 +361,9 @@ class Target(Described):
             rng.bit_generator.state = codec.unworded(reply["rng"])
         return reply, found
 
-    def _asked(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:
-        """What a worker answers; one that dies is replaced, and its batch done once more, with the same seed."""
-        died, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
+    def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:
+        """Return the answer of a worker. If the worker dies, run the batch once more in a new worker, with the same seed."""
+        crash, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
         for attempt in range(2):
             try:
                 with borrow(slot, self.time_limit, fresh=attempt > 0) as worker:
@@ -354,25 +376,25 @@ class Target(Described):
             except Misspoke as error:
                 raise MechanismFailed(f"{self.__name__} {error} (a batch of {size} runs)") from None
             except WorkerDied as error:
-                died = str(error)
+                crash = str(error)
                 if self._state.closed > closed:
                     raise MechanismFailed("the target was closed while it ran a batch") from None
             except InvalidArgument as error:
                 raise MechanismFailed(str(error)) from None
-        raise MechanismFailed(f"the worker process {died} (a batch of {size} runs, tried twice with the same seed)")
+        raise MechanismFailed(f"the worker process {crash} (a batch of {size} runs, tried twice with the same seed)")
 
 
 class Isolated(Target):
-    """A mechanism of this interpreter, kept apart from this process: it gets datasets as they are, and draws what it would draw here."""
+    """Mechanism of this interpreter that runs in another process, with the same datasets and the same random draws as in this one."""
 
     @property
     def plain(self) -> bool:
-        """Whether it is written as target files are, which know nothing of dpwitness."""
+        """Whether the mechanism is written without dpwitness, as target files are."""
         return bool(self.describe()["plain"])
 
     @property
     def density(self) -> bool:
-        """Whether it has a method `log_density`, which is only used in this process."""
+        """Whether the mechanism has a method `log_density`, which is only used in this process."""
         return bool(self.describe()["density"])
 
     def _sent(self, dataset: Any) -> Any:
@@ -380,7 +402,7 @@ class Isolated(Target):
 
 
 class _State:
-    """What a target has found out, and what it has spent."""
+    """Mutable state of a target: its description, its warnings and its used time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -389,26 +411,28 @@ class _State:
         self.cpu = 0.0
         self.seconds = 0.0
         self.runs = 0
-        self.closed = 0  # times
+        self.closed = 0  # number of calls of `close`
         self.warned: dict[str, None] = {}
 
     def limit(self, least: float, size: int) -> float:
-        """Seconds that a batch may take: what the user allows, or ten times what runs have taken so far if that is more."""
+        """Return the time limit of a batch: `least`, or ten times the mean time of previous runs, whichever is longer."""
         with self.lock:
             return max(least, 10 * self.seconds * size / max(self.runs, 1))
 
     def took(self, seconds: float, runs: int) -> None:
+        """Add the wall time of a batch of runs."""
         with self.lock:
             self.seconds += seconds
             self.runs += runs
 
     def add(self, seconds: float) -> None:
+        """Add processor time."""
         with self.lock:
             self.cpu += seconds
 
 
 def _plain(dataset: Any) -> Any:
-    """Dataset classes as dicts of their fields: the worker has no dpwitness."""
+    """Return dataset classes as dicts of their fields, because the worker may not have dpwitness."""
     if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
         return {field.name: _plain(getattr(dataset, field.name)) for field in dataclasses.fields(dataset)}
     return dataset

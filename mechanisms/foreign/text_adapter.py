@@ -1,9 +1,11 @@
-"""Speaks the protocol for a program that speaks none: starts it for each batch, or for each run, and reads one output a line.
+"""Adapter that implements the protocol for a program without it: starts the program per batch or per run, and reads one output per line.
 
-Stands alone (standard library); started as ``python textual.py batch|one PROGRAM ARGUMENTS...``. ``{size}``, ``{seed}`` and ``{dataset}``
-in the arguments are replaced, and the environment holds DPWITNESS_SIZE, DPWITNESS_SEED and DPWITNESS_DATASET. A line that is a number is
-a number, one of several numbers (between blanks or commas) a list of them, any other a text, by itself and whatever stands around it. An
-exit code other than 0 is an exception, ``Exit3``; a signal ends this process too.
+Uses the standard library only; started as ``python textual.py batch|one PROGRAM ARGUMENTS...``.
+``{size}``, ``{seed}`` and ``{dataset}`` in the arguments are replaced, and the environment has
+DPWITNESS_SIZE, DPWITNESS_SEED and DPWITNESS_DATASET. A line with one number is read as this number,
+a line of several numbers (separated by blanks or commas) as a list, and any other line as a text.
+Each line is read independently of the lines around it. A nonzero exit code becomes an exception
+such as ``Exit3``; a signal also ends this process.
 """
 
 from __future__ import annotations
@@ -17,39 +19,39 @@ import subprocess
 import sys
 from typing import Any
 
-SEEDS = 2**53  # whole numbers that every language reads exactly
-_ARGUMENT = 2**17 - 1  # bytes of an argument, or of a variable, that Linux passes on
+SEEDS = 2**53  # whole numbers below this one are exact in every language
+_MAX_ARGUMENT_BYTES = 2**17 - 1  # most bytes of an argument or an environment variable on Linux
 
 
 def main() -> None:
     """Serve requests on standard input until it ends."""
     one, command = sys.argv[1] == "one", sys.argv[2:]
     name, named = os.path.basename(command[0]), re.findall(r"\{(size|seed|dataset)\}", " ".join(command))
-    _say({"protocol": 1, "name": name, "seedable": not named or "seed" in named, "datasets": ["json"], "outputs": ["json"]})
+    _write_lines({"protocol": 1, "name": name, "seedable": not named or "seed" in named, "datasets": ["json"], "outputs": ["json"]})
     datasets: dict[int, str] = {}
     for line in sys.stdin.buffer:
-        asked = json.loads(line)
-        if asked["op"] == "dataset":
-            datasets[asked["dataset"]] = json.dumps(asked["value"])
+        request = json.loads(line)
+        if request["op"] == "dataset":
+            datasets[request["dataset"]] = json.dumps(request["value"])
             continue
-        words = asked["seed"]
+        words = request["seed"]
         seed = (words[0] + (words[1] << 32)) % SEEDS
-        size = asked["size"]
+        size = request["size"]
         outputs: list[Any] = []
         for i in range(size if one else 1):
-            found = _run(command, 1 if one else size, (seed + 0x9E3779B97F4A7 * i) % SEEDS, datasets[asked["dataset"]])
+            found = _run_program(command, 1 if one else size, (seed + 0x9E3779B97F4A7 * i) % SEEDS, datasets[request["dataset"]])
             if isinstance(found, dict):
-                _say(found)
+                _write_lines(found)
                 break
-            outputs += map(_value, found)
+            outputs += map(_parse_line, found)
         else:
-            _say({"kind": "json", "rows": size}, *outputs)
+            _write_lines({"kind": "json", "rows": size}, *outputs)
 
 
-def _run(command: list[str], size: int, seed: int, dataset: str) -> list[str] | dict[str, Any]:
-    """The `size` lines that it prints, or what it raises, or why it failed."""
+def _run_program(command: list[str], size: int, seed: int, dataset: str) -> list[str] | dict[str, Any]:
+    """Run the program and return its `size` output lines, or a message about an exception or a failure."""
     values = {"size": str(size), "seed": str(seed), "dataset": dataset}
-    if len(dataset.encode()) > _ARGUMENT:
+    if len(dataset.encode()) > _MAX_ARGUMENT_BYTES:
         return {"failed": f"a dataset of {len(dataset)} characters does not fit into an argument: the program must speak the protocol"}
     filled = [re.sub(r"\{(size|seed|dataset)\}", lambda m: values[m[1]], part) for part in command]
     environment = dict(os.environ, **{f"DPWITNESS_{key.upper()}": value for key, value in values.items()})
@@ -58,7 +60,7 @@ def _run(command: list[str], size: int, seed: int, dataset: str) -> list[str] | 
     except OSError as error:
         return {"failed": f"{command[0]} cannot be started: {error.strerror}"}
     if ran.returncode < 0:
-        with contextlib.suppress(OSError):  # of SIGKILL there is nothing to set
+        with contextlib.suppress(OSError):  # the action of SIGKILL cannot be set
             signal.signal(-ran.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -ran.returncode)
     if ran.returncode:
@@ -68,8 +70,8 @@ def _run(command: list[str], size: int, seed: int, dataset: str) -> list[str] | 
     return lines if len(lines) == size else {"failed": f"{os.path.basename(command[0])} printed {len(lines)} lines for size = {size}"}
 
 
-def _value(line: str) -> Any:
-    """A line as an output: by its own form alone, so that equal lines are equal outputs."""
+def _parse_line(line: str) -> Any:
+    """Return the output of a line, which depends on this line only, so that equal lines are equal outputs."""
     parts = [part for part in re.split(r"[\s,]+", line.strip()) if part]
     try:
         numbers = [int(part) if re.fullmatch(r"[+-]?\d+", part) else float(part.replace("_", "no number")) for part in parts]
@@ -78,7 +80,8 @@ def _value(line: str) -> Any:
     return numbers[0] if len(numbers) == 1 else numbers or line
 
 
-def _say(*lines: Any) -> None:
+def _write_lines(*lines: Any) -> None:
+    """Write messages to standard output."""
     sys.stdout.write("".join(json.dumps(line) + "\n" for line in lines))
     sys.stdout.flush()
 

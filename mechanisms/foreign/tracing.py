@@ -1,4 +1,4 @@
-"""A trace of a target in its own interpreter: the session of the recording room, at the other end of the pipe."""
+"""Tracing of a target in its own interpreter: a recording session in a worker process."""
 
 from __future__ import annotations
 
@@ -16,46 +16,52 @@ from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.recording.recorder import Stopped
 from dpwitness.mechanisms.recording.session import Entry
 
-_GRACE = 30.0  # seconds beside those of one run: for the comparison
+_COMPARISON_SECONDS = 30.0  # seconds added to the time limit of a run, for the comparison of recordings
 
 
 class ForeignSession:
-    """`recording.session.Session` of a target, by the same methods.
+    """Recording session of a target in a worker process, with the methods of `recording.session.Session`.
 
     Raises
     ------
     MechanismFailed
-        If the worker process dies, or answers what cannot be read.
+        If the worker process dies, or its answer cannot be read.
     TargetError
-        If a primitive is not there.
+        If a primitive does not exist.
     """
 
     def __init__(self, target: Target, worker: Worker, time_limit: float) -> None:
         self._target, self._worker, self._limit = target, worker, time_limit
 
     def record(self, dataset: Any, seed: int) -> Json:
-        found: Json = self._ask("record", {"seed": seed}, dataset)
+        """Return the recording of a run on a dataset."""
+        found: Json = self._request("record", {"seed": seed}, dataset)
         return found
 
     def replay(self, key: int, dataset: Any, seed: int, shifts: Any = None, left_out: Any = None, brief: bool = False) -> Json:
+        """Return the comparison of a run with the recording `key`, whose draws the run reuses."""
         arguments = {"key": key, "seed": seed, "shifts": shifts, "left_out": left_out, "brief": brief}
-        found: Json = self._ask("replay", arguments, dataset)
+        found: Json = self._request("replay", arguments, dataset)
         return found
 
     def constant(self, first: int, others: list[int]) -> list[str]:
-        found: list[str] = self._ask("constant", {"first": first, "others": others})
+        """Return the generators whose real-valued draws are equal in recordings under different seeds."""
+        found: list[str] = self._request("constant", {"first": first, "others": others})
         return found
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
-        found: list[list[Any]] = self._ask("varies", {"first": first, "others": others, "left_out": left_out})
+        """Return the kinds and places at which recordings differ from the first one in more than their draws."""
+        found: list[list[Any]] = self._request("varies", {"first": first, "others": others, "left_out": left_out})
         return found
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
-        found: list[str] = self._ask("past", {"key": key, "seed": seed}, dataset)
+        """Return the generators from which a run draws without a recorded primitive."""
+        found: list[str] = self._request("past", {"key": key, "seed": seed}, dataset)
         return found
 
     def uncompile(self) -> bool:
-        return bool(self._ask("uncompile", {}))
+        """Make functions compiled by Numba run as plain Python, and return whether there are any."""
+        return bool(self._request("uncompile", {}))
 
     def _ask(self, step: str, arguments: Json, dataset: Any = None, **more: Any) -> Any:
         blobs: codec.Blobs = []
@@ -64,7 +70,7 @@ class ForeignSession:
             request["data"] = codec.pack_dataset(self._target._sent(dataset), blobs)
         request["arguments"] = codec.pack(arguments, blobs)
         try:
-            reply, found = self._worker.ask(request, blobs, self._limit + _GRACE)
+            reply, found = self._worker.ask(request, blobs, self._limit + _COMPARISON_SECONDS)
         except TookTooLong:
             raise Stopped("time limit") from None
         except WorkerDied as error:
@@ -78,7 +84,7 @@ class ForeignSession:
 
 @contextmanager
 def foreign_session(target: Target, entries: Iterable[Entry], time_limit: float) -> Iterator[ForeignSession]:
-    """A worker of the target with its primitives patched, until the block ends."""
+    """Yield a session of a worker that has loaded the target and patched its primitives, for the duration of the block."""
     with borrow(target._slot, target.time_limit) as worker:
         if "error" in worker.loaded:
             raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
@@ -89,4 +95,4 @@ def foreign_session(target: Target, entries: Iterable[Entry], time_limit: float)
             yield session
         finally:
             if worker.alive:
-                session._ask("close", {})
+                session._request("close", {})

@@ -1,4 +1,4 @@
-"""Which worker serves a target file, and what is said where it cannot: the file, its interpreter or its library is missing."""
+"""Selection of the worker for a target file, and error messages for a missing file, interpreter or library."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dpwitness.mechanisms.foreign.worker_process import borrow
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """Files that came along with a task, on a machine of a cluster: where each lies `here`, by its place on the machine that sent it."""
+    """Files that were sent with a task to a machine of a cluster: the local path `here` of each path on the sending machine."""
 
     here: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """From where their modules are imported: their folders, and archives themselves."""
+        """Folders and archives from which the modules of the files are imported."""
         return tuple(dict.fromkeys(p if p.endswith((".zip", ".whl", ".egg")) else os.path.dirname(p) for p in self.here.values()))
 
 
-_NOTHING = Sent()
-SENT: ContextVar[Sent] = ContextVar("SENT", default=_NOTHING)
+_NO_FILES = Sent()
+SENT: ContextVar[Sent] = ContextVar("SENT", default=_NO_FILES)
 
 
 class TargetError(InvalidArgument):
-    """A target file cannot be used. `traceback` is the part of the traceback that is the user's code, if it raised."""
+    """Error of a target that cannot be used. `traceback` is the user's part of the traceback if the target file raised."""
 
     def __init__(self, reason: str, traceback: str = "") -> None:
         super().__init__(reason)
@@ -45,16 +45,16 @@ class TargetError(InvalidArgument):
 
 
 class MissingLibrary(TargetError):
-    """A target cannot be used because its library, or the environment that holds it, is not installed."""
+    """Error of a target whose library, or the environment with this library, is not installed."""
 
 
 def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
-    """Which worker serves a target file: interpreter, path, and folders that its own imports need.
+    """Return the worker slot of a target file: interpreter, path, and folders for its imports.
 
     Raises
     ------
     TargetError
-        If the file is missing, or an adapter's environment has not been made.
+        If the file is missing, or an adapter's environment has not been set up.
     """
     memory = round(memory_limit * 2**30)
     adapter = None if file.endswith(".py") else environments.adapter_file(file)
@@ -70,7 +70,7 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Interpr
         inside = os.path.join(folder, "Scripts/python.exe" if os.name == "nt" else "bin/python")
         found = inside if os.path.isdir(folder) and os.path.exists(inside) else shutil.which(python)
         if found is None:
-            raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}, which is not there")
+            raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}: no such file")
         python = os.path.abspath(found)
     if adapter is not None:
         return Interpreter(python, str(adapter), (), memory)
@@ -86,26 +86,26 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Interpr
 
 @contextmanager
 def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
-    """A worker that has loaded its target file, or a TargetError that says what to do."""
+    """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file cannot be loaded."""
     with ExitStack() as stack:
         try:
             worker = stack.enter_context(borrow(slot, time_limit))
         except InvalidArgument as error:
             raise TargetError(str(error)) from None
-        wrong = worker.loaded
-        if "error" in wrong:
-            missing = wrong.get("missing")
-            if missing is None:  # also an error of an installed library while it is imported
-                raise TargetError(f"target {slot.place} could not be loaded: {wrong['error']}", wrong["traceback"])
+        reply = worker.loaded
+        if "error" in reply:
+            missing = reply.get("missing")
+            if missing is None:  # the file or an installed library raised
+                raise TargetError(f"target {slot.place} could not be loaded: {reply['error']}", reply["traceback"])
             if slot.place == missing or slot.place.startswith(f"{missing}."):
                 raise TargetError(f"target must be importable, got {slot.place!r}: no module named {missing!r}")
             raise MissingLibrary(
-                f"target {slot.place} needs {missing!r}, which {worker.python} has not; {_remedy(slot, wrong)}", wrong["traceback"]
+                f"target {slot.place} needs {missing!r}, which {worker.python} does not have; {_remedy(slot, reply)}", reply["traceback"]
             )
         yield worker
 
 
-_DISTRIBUTIONS = {  # which hold a module of another name
+_DISTRIBUTIONS = {  # distributions whose module has another name
     "Crypto": "pycryptodome",
     "PIL": "pillow",
     "attr": "attrs",
@@ -126,23 +126,24 @@ _DISTRIBUTIONS = {  # which hold a module of another name
 }
 
 
-def _remedy(slot: Interpreter, wrong: Json) -> str:
+def _remedy(slot: Interpreter, reply: Json) -> str:
+    """Return the command that installs a missing library."""
     adapter = environments.environment_of(Path(slot.place)) if slot.place.startswith(str(environments.FOLDER)) else None
     if adapter is not None:
         return f"make its environment with: dpwitness targets setup {adapter.name}"
-    top = wrong["missing"].partition(".")[0]
-    line = wrong.get("install") or f"pip install {wrong.get('library') or _DISTRIBUTIONS.get(top, top)}"
+    top = reply["missing"].partition(".")[0]
+    line = reply.get("install") or f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
     return f"install it there: {slot.python or sys.executable} -m {line}"
 
 
 def targets_in(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> list[str]:
-    """Names of the targets of a file, in its order. Raises TargetError as `Target.describe` does."""
+    """Return the names of the targets of a file, in order. Raise TargetError as `Target.describe` does."""
     with loaded(slot_of(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
 
 
 def build_domain(found: Any, owner: str) -> domains.Domain:
-    """A domain from its declaration: ``{"kind": NAME, **arguments}``."""
+    """Return the domain of its declaration ``{"kind": NAME, **arguments}``. Raise TargetError if the declaration is invalid."""
     if not isinstance(found, dict) or "kind" not in found:
         raise TargetError(f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}")
     kinds = domains.KINDS

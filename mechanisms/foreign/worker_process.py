@@ -1,4 +1,4 @@
-"""Worker processes of targets: started, timed, killed, and kept. What is said to them, `interpreter` and `program` know."""
+"""Worker processes of targets: start, time limits, termination, and reuse. `interpreter` and `program` know the messages."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from typing import Any, Protocol, TypeVar, cast
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _KEEPER = str(Path(__file__).resolve().with_name("supervisor.py"))
-_TOLD = 600  # characters of what a process last printed that a message holds
-_END = 10.0  # seconds in which a worker and all that it has started must have ended
-_IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_PIPE = 2**20  # bytes that a pipe may hold, where that can be said (Linux): large blocks cost fewer turns
+_MAX_OUTPUT = 600  # characters of what a process last printed that a message holds
+_KILL_SECONDS = 10.0  # seconds in which a worker and all that it has started must have ended
+_MAX_IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
+_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_PIPE_BYTES = 2**20  # bytes that a pipe may hold, where that can be said (Linux): large blocks cost fewer turns
 
 
 class WorkerDied(RuntimeError):
-    """The process has ended, or had to be ended, before it answered."""
+    """Error of a worker process that ended, or had to be ended, before it answered."""
 
 
 class TookTooLong(WorkerDied):
-    """The process was ended because it did not answer in time."""
+    """Error of a worker process that was ended because it did not answer in time."""
 
 
 class Process:
-    """One process with its keeper: its pipes, its end, and what it last printed."""
+    """Worker process with its supervisor (`keeper`), its pipes and the log of its output."""
 
-    noise: tuple[str, ...] = ()  # parts of lines that tell nobody anything
+    noise: tuple[str, ...] = ()  # lines that contain one of these are not shown
 
     def __init__(self, slot: Slot[Any]) -> None:
         self.slot = slot
@@ -49,48 +49,48 @@ class Process:
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._in, False)
         with contextlib.suppress(AttributeError, OSError):
-            fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE)
+            fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(self._out, select.POLLIN)
         self._writable.register(self._in, select.POLLOUT)
 
     def send(self, parts: Iterable[Any], deadline: float) -> None:
-        """Write all parts. Raises BrokenPipeError where nobody can read them, TimeoutError where nobody does."""
+        """Write all parts. Raise BrokenPipeError if the process has closed the pipe, TimeoutError if the process does not read in time."""
         for part in parts:
             left = memoryview(part).cast("B") if len(part) else memoryview(b"")
             while left:
-                if not self._writable.poll(1000 * _left(deadline)):
+                if not self._writable.poll(1000 * _wait_seconds(deadline)):
                     continue
                 with contextlib.suppress(BlockingIOError):
                     left = left[os.write(self._in, left) :]
 
     def some(self, view: memoryview, deadline: float) -> int:
-        """Read what is there into `view`, at least a byte; 0 if the process has ended. Raises TimeoutError."""
-        while not self._readable.poll(1000 * _left(deadline)):
+        """Read the available bytes, at least one, into `view` and return their count; 0 if the process has ended. Raise TimeoutError."""
+        while not self._readable.poll(1000 * _wait_seconds(deadline)):
             if not self.alive:
-                return 0  # though a process that it forked holds the pipe open
+                return 0  # a forked process may still hold the pipe open
         return os.readv(self._out, [view])
 
     def read(self, size: int, deadline: float) -> memoryview:
-        """`size` bytes of the answer, or fewer if the process has ended."""
-        whole, have = memoryview(bytearray(size)), 0
-        while have < size:
-            count = self.some(whole[have:], deadline)
+        """Return `size` bytes of the answer, or fewer if the process has ended."""
+        buffer, received = memoryview(bytearray(size)), 0
+        while received < size:
+            count = self.some(buffer[received:], deadline)
             if count == 0:
                 break
-            have += count
-        return whole[:have]
+            received += count
+        return buffer[:received]
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def ended(self) -> str:
-        """How the process ended, and the last lines it printed."""
+        """Kill the process if necessary, and return how it ended, with the last lines it printed."""
         try:
             code = self._process.wait(2.0)
         except subprocess.TimeoutExpired:
-            code = 0  # it closed its pipe but lives: killed below
+            code = 0  # the process closed its pipe but still runs: it is killed below
         self.kill()
         if code < 0:
             with contextlib.suppress(ValueError):
@@ -99,19 +99,19 @@ class Process:
         return f"ended with exit code {code}{self.last_lines()}"
 
     def last_lines(self) -> str:
-        """What it last printed, to be added to a message."""
+        """Return the last lines that the process printed, as a suffix for a message."""
         text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(errors="replace")
         lines = [line for line in text.splitlines() if line.strip() and not any(part in line for part in self.noise)][-6:]
-        told = " | ".join(line.strip() for line in lines)
-        return f"; it last printed: {told if len(told) <= _TOLD else '... ' + told[-_TOLD:]}" if told else ""
+        output = " | ".join(line.strip() for line in lines)
+        return f"; it last printed: {output if len(output) <= _MAX_OUTPUT else '... ' + output[-_MAX_OUTPUT:]}" if output else ""
 
     @property
     def printed(self) -> int:
-        """Bytes on standard error so far, or since the keeper has thrown some away."""
+        """Bytes on standard error so far, or since the supervisor last emptied the log."""
         return os.fstat(self._log.fileno()).st_size
 
     def finish(self, time_limit: float) -> tuple[int | None, bytes]:
-        """Close its standard input: its exit code (None if it goes on) and what it still writes."""
+        """Close the standard input of the process. Return its exit code (None if it still runs) and the start of its last output."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         rest = b""
@@ -120,15 +120,15 @@ class Process:
             chunk = memoryview(bytearray(200))
             while count := self.some(chunk, deadline):
                 rest = rest or bytes(chunk[:count])
-            return self._process.wait(_left(deadline)), rest
+            return self._process.wait(_wait_seconds(deadline)), rest
         return None, rest
 
     def kill(self) -> None:
-        """End the process and what it has started, at once."""
+        """Kill the process and all processes that it has started."""
         self.let_go()
         try:
-            self._process.wait(_END)
-        except subprocess.TimeoutExpired:  # the keeper itself was stopped
+            self._process.wait(_KILL_SECONDS)
+        except subprocess.TimeoutExpired:  # the supervisor itself was stopped
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
@@ -142,7 +142,7 @@ class Process:
             os.close(life)
 
     def close(self) -> None:
-        """Kill, and give back its pipes: for who has the worker to himself."""
+        """Kill the process and close its pipes. Only for the exclusive user of the worker."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout, self._log):
             if pipe is not None:
@@ -154,26 +154,26 @@ P = TypeVar("P", bound=Process)
 
 
 class Slot(Protocol[P_co]):
-    """What a worker serves; workers of equal slots stand in for each other."""
+    """Specification of a worker. Workers of equal slots are interchangeable."""
 
     @property
     def memory(self) -> int:
-        """A limit in bytes; 0: none."""
+        """Memory limit in bytes; 0 for no limit."""
 
     def argv(self) -> list[str]:
-        """The command line. Raises InvalidArgument for one that cannot be."""
+        """Return the command line. Raise InvalidArgument if the command cannot be run."""
 
     def folder(self) -> str | None:
-        """Where it runs; the current folder if None."""
+        """Return the working directory; None for the current one."""
 
     def environment(self) -> dict[str, str]: ...
 
     def start(self, time_limit: float) -> P_co:
-        """A worker that is ready to be asked."""
+        """Start a worker and return it when it is ready for requests."""
 
 
-def _left(deadline: float) -> float:
-    """Seconds to wait before the next look."""
+def _wait_seconds(deadline: float) -> float:
+    """Return the seconds to wait before the next check, at most 1. Raise TimeoutError after the deadline."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -181,7 +181,7 @@ def _left(deadline: float) -> float:
 
 
 class _Spawner:
-    """Starts processes from one thread that lives on: a worker dies with the thread that started it (Linux, PR_SET_PDEATHSIG)."""
+    """Starter of processes from one long-lived thread, because a worker dies with the thread that started it (Linux, PR_SET_PDEATHSIG)."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -195,9 +195,9 @@ class _Spawner:
 
 
 def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
-    """The keeper of a new worker, and the end of the pipe that keeps both alive."""
+    """Start the supervisor of a new worker. Return its process, and the end of the pipe that keeps both alive."""
     command = slot.argv()
-    life, ours = os.pipe()
+    life, own_end = os.pipe()
     keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid()), str(slot.memory)]
     try:
         process = subprocess.Popen(
@@ -207,16 +207,16 @@ def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
             stdout=subprocess.PIPE,
             stderr=log,
             cwd=slot.folder(),
-            env=dict.fromkeys(_THREADS, "1") | slot.environment() | {"PYTHONHASHSEED": "0"},
+            env=dict.fromkeys(_THREAD_VARIABLES, "1") | slot.environment() | {"PYTHONHASHSEED": "0"},
             pass_fds=[life],
-            start_new_session=True,  # Ctrl-C is the controller's to handle
+            start_new_session=True,  # Ctrl-C is handled by the controller
         )
     except OSError as error:
-        os.close(ours)
+        os.close(own_end)
         raise InvalidArgument(f"a worker process could not be started: {error.strerror}") from None
     finally:
         os.close(life)
-    return process, ours
+    return process, own_end
 
 
 _SPAWNER = _Spawner()
@@ -227,7 +227,7 @@ _busy: set[Process] = set()
 
 @contextlib.contextmanager
 def borrow(slot: Slot[P], time_limit: float, *, fresh: bool = False) -> Iterator[P]:
-    """A worker for one batch: an idle one, or a new one (always, if `fresh`). Whatever goes wrong with it, it is not used again."""
+    """Yield a worker for one batch: an idle one, or a new one if none is idle or `fresh` is true. An exception closes the worker."""
     with _lock:
         found = None if fresh else next((w for w in reversed(_idle) if w.slot == slot), None)
         if found is not None:
@@ -246,7 +246,7 @@ def borrow(slot: Slot[P], time_limit: float, *, fresh: bool = False) -> Iterator
     else:
         with _lock:
             _idle.append(worker)
-            surplus = _idle.pop(0) if len(_idle) > _IDLE else None
+            surplus = _idle.pop(0) if len(_idle) > _MAX_IDLE else None
         if surplus is not None:
             surplus.close()
     finally:
@@ -255,7 +255,7 @@ def borrow(slot: Slot[P], time_limit: float, *, fresh: bool = False) -> Iterator
 
 
 def close_all(slot: Slot[Any] | None = None) -> None:
-    """Kill all workers, or those of one slot; busy ones too: their batches fail."""
+    """Kill all workers, or the workers of one slot. Batches of busy workers fail."""
     with _lock:
         found = [w for w in (*_idle, *_busy) if slot is None or w.slot == slot]
         _idle[:] = [w for w in _idle if w not in found]
@@ -264,15 +264,15 @@ def close_all(slot: Slot[Any] | None = None) -> None:
 
 
 def close_idle() -> None:
-    """Kill the workers that are between batches: for a process that lives on when its audits have ended."""
+    """Kill the idle workers, for a process that continues after its audits."""
     with _lock:
         found, _idle[:] = list(_idle), []
     for worker in found:
         worker.kill()
 
 
-def _forget() -> None:
-    """In a forked child: the workers are the parent's."""
+def _drop_workers() -> None:
+    """Drop all workers in a forked child, because they belong to the parent."""
     global _SPAWNER, _lock
     _SPAWNER, _lock = _Spawner(), threading.Lock()
     for worker in (*_idle, *_busy):
@@ -282,4 +282,4 @@ def _forget() -> None:
 
 
 atexit.register(close_all)
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_workers)

@@ -1,4 +1,4 @@
-"""Claims that an accountant computes: the trade-off curve of DP-SGD, and (epsilon, delta) read off it."""
+"""Claims computed by an accountant: the trade-off curve of DP-SGD, and its (epsilon, delta) points."""
 
 from __future__ import annotations
 
@@ -14,29 +14,34 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require, requi
 from dpwitness.mechanisms.privacy.base import ApproxDP, Claim
 from dpwitness.mechanisms.privacy.tradeoff_curves import Curve, Lines, needed
 
-_TANGENTS = 120  # lines of the curve; fewer only widen it
+_LINE_COUNT = 120  # lines of the curve; fewer lines only raise the curve
 _MOST_NOISE = 1e6
-_LARGEST_LOSS = 1000.0  # beyond, nothing is promised that could be refuted
+_LARGEST_LOSS = 1000.0  # claims with larger losses cannot be refuted by any number of runs
 
 
 @dataclass(frozen=True)
 class DPSGD(Curve):
-    """The curve of DP-SGD with Poisson sampling, by dp-accounting's privacy loss distributions, from above: no claim is drawn too strict.
+    """Trade-off curve of DP-SGD with Poisson sampling, from above, by dp-accounting's privacy loss distributions.
 
-    Neighbours add or remove an example.
+    The curve is an upper bound, so the claim is never stricter than DP-SGD's. Neighbors add or
+    remove one example.
 
     Parameters
     ----------
     sampling_probability : float
-        Of an example in each step, in (0, 1].
+        Probability of an example in each step, in (0, 1].
     noise_multiplier : float
-        Standard deviation of the noise over the clipping norm. Positive.
+        Standard deviation of the noise divided by the clipping norm. Positive.
     steps : int
+        Number of training steps.
+    factor : float
+        Factor on every e^epsilon_j of the curve; 1 for DP-SGD itself. Positive.
 
     Raises
     ------
     InvalidArgument
-        If a parameter breaks its rule, the losses are so large that nothing is promised, or dp-accounting is not installed.
+        If a parameter is out of range, the losses are too large for the claim to be refutable, or
+        dp-accounting is not installed.
 
     Examples
     --------
@@ -55,10 +60,10 @@ class DPSGD(Curve):
         require(self).positive("sampling_probability", "noise_multiplier", "factor").integer("steps", most=10**7)
         if self.sampling_probability > 1:
             raise InvalidArgument(f"DPSGD: sampling_probability must lie in (0, 1], got {self.sampling_probability!r}")
-        if self.noise_multiplier > _MOST_NOISE:  # whose squares the accountant cannot hold
+        if self.noise_multiplier > _MOST_NOISE:  # the accountant's squares overflow
             raise InvalidArgument(f"DPSGD: noise_multiplier must be at most {_MOST_NOISE:g}, got {self.noise_multiplier!r}")
-        if _loss_reach(*self.numbers) > _LARGEST_LOSS:
-            raise InvalidArgument(f"DPSGD: {self} promises nothing that runs could refute: its losses reach beyond {_LARGEST_LOSS:g}")
+        if _largest_loss(*self.numbers) > _LARGEST_LOSS:
+            raise InvalidArgument(f"DPSGD: {self} cannot be refuted by runs: its privacy losses exceed {_LARGEST_LOSS:g}")
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -73,15 +78,15 @@ class DPSGD(Curve):
         return DPSGD(self.sampling_probability, self.noise_multiplier, self.steps, value)
 
     def lines(self) -> Lines:
-        return _lines_of_sgd(*self.numbers)
+        return _dpsgd_lines(*self.numbers)
 
     def at(self, delta: float) -> AccountedDP:
-        """The one point (epsilon, delta) of the curve."""
+        """Return the point (epsilon, delta) of the curve at this delta."""
         delta = require_probability("delta", delta, "DPSGD")
-        epsilon = float(_loss(*self.numbers).get_epsilon_for_delta(delta))
+        epsilon = float(_loss_distribution(*self.numbers).get_epsilon_for_delta(delta))
         if not 0 < epsilon < math.inf:
             raise InvalidArgument(
-                f"DPSGD: delta must be one at which {self} has a positive and finite epsilon, got {delta:g}, where it is {epsilon:g}"
+                f"DPSGD: delta must give {self} a positive and finite epsilon, got delta = {delta:g} with epsilon = {epsilon:g}"
             )
         return AccountedDP(epsilon, delta, self)
 
@@ -91,7 +96,7 @@ class DPSGD(Curve):
 
 @dataclass(frozen=True, init=False, repr=False)
 class AccountedDP(ApproxDP):
-    """(epsilon, delta)-DP with the epsilon that an accountant says at delta."""
+    """(epsilon, delta)-DP with the accountant's epsilon at this delta."""
 
     curve: DPSGD
 
@@ -111,7 +116,7 @@ class AccountedDP(ApproxDP):
 
     @property
     def remark(self) -> str:
-        return f"{self}: dp-accounting says epsilon = {self.epsilon:.6g} at delta = {self.delta_budget:g}"
+        return f"{self}: dp-accounting computes epsilon = {self.epsilon:.6g} at delta = {self.delta_budget:g}"
 
     def of(self, numbers: Sequence[float]) -> Claim:
         return self.curve.of(numbers)
@@ -120,28 +125,34 @@ class AccountedDP(ApproxDP):
         return f"{self.curve},{self.delta_budget:g}"
 
 
-def _loss_reach(sampling: float, noise: float, steps: float) -> float:
-    """About the largest loss that is ever seen: of one step, and of all by the central limit (Dong, Roth and Su 2022, Corollary 5.4)."""
+def _largest_loss(sampling: float, noise: float, steps: float) -> float:
+    """Return an estimate of the largest privacy loss that is ever observed.
+
+    The estimate covers one step, and all steps by the central limit theorem (Dong, Roth and Su
+    2022, Corollary 5.4).
+    """
     signal = min(1 / noise, 1e6)
     mu = sampling * math.sqrt(steps * math.expm1(min(signal**2, 700.0)))
     return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu)
 
 
 @lru_cache(maxsize=16)
-def _loss(sampling: float, noise: float, steps: float) -> Any:
+def _loss_distribution(sampling: float, noise: float, steps: float) -> Any:
+    """Return dp-accounting's privacy loss distribution of DP-SGD. Raise InvalidArgument if dp-accounting is not installed."""
     try:
         from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
     except ImportError as error:
         why = unimportable("dp_accounting", error, "pip install dp-accounting")
         raise InvalidArgument(f"DPSGD: the claim needs dp-accounting: {why}") from None
-    step = 1e-4 if _loss_reach(sampling, noise, steps) < 10 else 1e-3
+    step = 1e-4 if _largest_loss(sampling, noise, steps) < 10 else 1e-3
     one = from_gaussian_mechanism(noise, sampling_prob=sampling, value_discretization_interval=step, use_connect_dots=True)
     return one.self_compose(int(steps)) if steps > 1 else one
 
 
 @lru_cache(maxsize=16)
-def _lines_of_sgd(*numbers: float) -> Lines:
-    loss = _loss(*numbers)
-    epsilons = np.linspace(max(0.01, float(loss.get_epsilon_for_delta(1e-12))), 0.0, _TANGENTS)
+def _dpsgd_lines(*numbers: float) -> Lines:
+    """Return the lines (epsilon_j, delta_j) of DP-SGD's trade-off curve."""
+    loss = _loss_distribution(*numbers)
+    epsilons = np.linspace(max(0.01, float(loss.get_epsilon_for_delta(1e-12))), 0.0, _LINE_COUNT)
     deltas = np.asarray(loss.get_delta_for_epsilon(epsilons[::-1]), dtype=float)[::-1]
     return needed(np.exp(epsilons), np.clip(deltas, 0.0, 1.0))

@@ -1,7 +1,7 @@
-"""Privacy notions. Each is one trade-off curve g(q): the largest true-positive rate of any attacker at false-positive rate q.
+"""Privacy notions. Each notion is a trade-off curve g(q): the largest true-positive rate of any attacker at false-positive rate q.
 
-Dong, Roth and Su (2022) for curves and GDP; Kairouz, Oh and Viswanath (2015) for (epsilon, delta). Curves are those of a symmetric
-neighbouring relation: both orders of a pair obey the notion.
+Dong, Roth and Su (2022) for curves and GDP; Kairouz, Oh and Viswanath (2015) for (epsilon, delta).
+Curves are those of a symmetric neighboring relation: both orders of a pair satisfy the notion.
 """
 
 from __future__ import annotations
@@ -21,39 +21,40 @@ FloatArray = NDArray[np.float64]
 
 
 class Claim(ABC):
-    """A privacy promise: a family of curves with one free `parameter` (epsilon, rho or mu) and, for some, a fixed second number."""
+    """Privacy claim: a family of trade-off curves with a free `parameter` (epsilon, rho or mu) and, for some, a fixed second number."""
 
     kind: ClassVar[str]
-    symbol: ClassVar[str]  # the free parameter's name
-    bounds_epsilon: ClassVar[bool] = False  # whether that is the epsilon of (epsilon, delta)-DP at `delta_budget`
-    bounds_renyi: ClassVar[bool] = False  # whether it bounds Renyi divergences, at `orders_among` any orders
+    symbol: ClassVar[str]  # name of the free parameter
+    bounds_epsilon: ClassVar[bool] = False  # whether the parameter is the epsilon of (epsilon, delta)-DP at `delta_budget`
+    bounds_renyi: ClassVar[bool] = False  # whether the notion bounds Renyi divergences, at the orders of `orders_among`
 
     @property
     def is_pure(self) -> bool:
-        """Whether it bounds the likelihood ratio of every event, with no delta."""
+        """Whether the notion bounds the likelihood ratio of every event, without a delta."""
         return self.bounds_epsilon and self.delta_budget == 0
 
     @property
     def at_delta(self) -> Claim:
-        """The notion of this claim's delta whose parameter is an epsilon: the claim itself, or pure DP."""
+        """Notion at this claim's delta whose parameter is an epsilon: the claim itself, or pure DP."""
         return self if self.bounds_epsilon else PureDP(1.0)
 
     @property
     def remark(self) -> str:
-        """What a report says beside the claim, such as how its curve was made of what was given; mostly nothing."""
+        """Remark for reports, such as how the curve was built from the given points; empty for most claims."""
         return ""
 
     def on(self, pair: Any) -> Claim:
-        """What is promised on this pair of datasets: the claim itself, but for those that depend on the pair (`budgets`)."""
+        """Return the claim on this pair of datasets: the claim itself, except for notions that depend on the pair (`budgets`)."""
         return self
 
     def group(self, size: int) -> Claim:
-        """What the claim promises to groups of `size` records: for each notion the exact conversion, or the best that is known.
+        """Return the claim for groups of `size` records, by the exact conversion of the notion or the best known bound.
 
         Raises
         ------
         InvalidArgument
-            If `size` is no whole number of at least 1, or nothing follows for such a group.
+            If `size` is not a whole number of at least 1, or the claim implies nothing for groups
+            of this size.
 
         Examples
         --------
@@ -66,68 +67,69 @@ class Claim(ABC):
         return self if size == 1 else self._grouped(size)
 
     def _grouped(self, size: int) -> Claim:
-        raise InvalidArgument(f"group: {self} speaks of all distances already, there is no form of it for groups")
+        """Return the claim for groups of `size` >= 2 records."""
+        raise InvalidArgument(f"group: {self} covers all distances already, there is no group version of it")
 
     def of(self, numbers: Sequence[float]) -> Claim:
-        """The claim of this kind with these `numbers`, exactly."""
+        """Return the claim of this kind with exactly these `numbers`."""
         return type(self)(*numbers)
 
     @property
     def spelled(self) -> str:
-        """Its text with all digits."""
+        """Text of the claim with all digits."""
         return f"{self.kind}:{','.join(repr(number) for number in self.numbers)}"
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
-        """Of some orders those at which the notion bounds the Renyi divergence, or its own; none if it is no such notion."""
+        """Return the orders among `orders` at which the notion bounds the Renyi divergence, or its own orders; none for other notions."""
         return ()
 
     def divergence_at(self, order: float) -> float:
-        """Renyi divergence of this order that a parameter of 1 allows."""
+        """Return the Renyi divergence of this order that is allowed at parameter 1."""
         return math.inf
 
     def coarse(self) -> Claim:
-        """The same promise by a few orders, where it is one about many: close enough to choose among events, and much faster."""
+        """Return an approximation of the claim with few Renyi orders or lines: sufficient to choose among events, and much faster."""
         return self
 
     @property
     def parameter(self) -> float:
-        """The free parameter: epsilon, rho or mu."""
+        """Free parameter: epsilon, rho or mu."""
         return float(getattr(self, self.symbol))
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """All numbers of the claim, exactly, as its text rounds them."""
+        """All numbers of the claim, exactly; its text rounds them."""
         return tuple(float(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
 
-    # The fixed additive slack delta of the notion; zero for all but approximate DP.
+    # fixed additive delta of the notion; zero except for approximate DP
     delta_budget: float = 0.0
 
     @abstractmethod
     def with_parameter(self, value: float) -> Claim:
-        """The same notion with another free parameter."""
+        """Return the same notion with another free parameter."""
 
     @abstractmethod
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        """g(q) at false-positive rates `fpr` in [0, 1]."""
+        """Return the largest true-positive rates g(q) at the false-positive rates `fpr` in [0, 1]."""
 
     @abstractmethod
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
-        """Smallest free parameter whose curve lets a test reach (fpr, tpr): the parameter that such a test proves. At least 0."""
+        """Return the smallest parameter, at least 0, whose curve reaches (fpr, tpr): the parameter that such a test proves."""
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """delta(epsilon) = sup_q g(q) - e^epsilon q: the smallest delta for which the notion implies (epsilon, delta)-DP."""
+        """Return delta(epsilon) = sup_q g(q) - e^epsilon q, the smallest delta for which the notion implies (epsilon, delta)-DP."""
         grid = np.concatenate([np.geomspace(1e-300, 1e-3, 4000), np.linspace(1e-3, 1.0, 4001)[1:]])
         eps = np.atleast_1d(np.asarray(epsilon, dtype=float))
         gain = self.tradeoff(grid)[None, :] - np.exp(np.minimum(eps[:, None], 700.0)) * grid[None, :]
         return np.asarray(np.clip(gain.max(axis=1), 0.0, 1.0).reshape(np.shape(epsilon)))
 
     def implies(self, other: Claim) -> bool:
-        """Whether this promise is at least as strong as `other`: its curve lies nowhere above, on a grid down to q = 1e-300."""
+        """Return whether this claim is at least as strong as `other`: its curve is nowhere above, on a grid down to q = 1e-300."""
         grid = np.concatenate([np.geomspace(1e-300, 1e-3, 2000), np.linspace(1e-3, 1.0, 2001)])
         return bool(np.all(self.tradeoff(grid) <= other.tradeoff(grid) * (1 + 1e-9) + 1e-15))
 
     def __le__(self, other: Claim) -> bool:
-        """``a <= b``: a leaks at most what b allows."""
+        """Return whether ``a <= b``: a allows at most the leakage that b allows."""
         return self.implies(other)
 
     def __lt__(self, other: Claim) -> bool:
@@ -146,7 +148,12 @@ class ApproxDP(Claim):
     epsilon : float
         Positive, finite.
     delta : float
-        In [0, 1). Read it back as `delta_budget`; the method `delta` is the whole profile.
+        In [0, 1). Stored as `delta_budget`; the method `delta` is the privacy profile.
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is out of range.
 
     Examples
     --------
@@ -188,13 +195,13 @@ class ApproxDP(Claim):
         return np.maximum(0.0, np.maximum(log_ratio(p, q), log_ratio(1.0 - q, 1.0 - p)))
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """Exact: the budget from `epsilon` on, and the corner of the curve below it."""
+        """Return the exact delta: the budget from the claim's epsilon on, and the gain at the corner of the curve below it."""
         eps = np.asarray(epsilon, dtype=float)
         odds = (1.0 + np.exp(np.minimum(eps, 700.0))) / (1.0 + math.exp(min(self.epsilon, 700.0)))
         return np.where(eps >= self.epsilon, self.delta_budget, 1.0 - (1.0 - self.delta_budget) * odds)
 
     def _grouped(self, size: int) -> ApproxDP:
-        """The curve composed with itself, e^eps q + delta again and again: delta (e^(k eps) - 1)/(e^eps - 1)."""
+        """Return the group claim, by composing q -> e^eps q + delta with itself k times: delta (e^(k eps) - 1)/(e^eps - 1)."""
         delta = self.delta_budget * math.expm1(min(size * self.epsilon, 700.0)) / math.expm1(min(self.epsilon, 700.0))
         if delta >= 1:
             raise InvalidArgument(f"group: {self} promises nothing to groups of {size}: delta would be {delta:.3g}")
@@ -210,6 +217,16 @@ class ApproxDP(Claim):
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class PureDP(ApproxDP):
     """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If epsilon is not positive and finite.
 
     Examples
     --------
@@ -249,7 +266,18 @@ class PureDP(ApproxDP):
 
 @dataclass(frozen=True, slots=True)
 class GDP(Claim):
-    """mu-Gaussian DP: no test does better than telling N(0, 1) from N(mu, 1)."""
+    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1).
+
+    Parameters
+    ----------
+    mu : float
+        Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If mu is not positive and finite.
+    """
 
     mu: float
 
@@ -273,12 +301,12 @@ class GDP(Claim):
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         from scipy.special import ndtri
 
-        with np.errstate(invalid="ignore"):  # infinity less infinity: nothing proved
+        with np.errstate(invalid="ignore"):  # infinity minus infinity: the point proves nothing
             gap = ndtri(np.asarray(tpr, dtype=float)) - ndtri(np.asarray(fpr, dtype=float))
         return np.asarray(np.maximum(0.0, np.nan_to_num(gap, nan=0.0, posinf=np.inf)))
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """Exact (Balle and Wang 2018): Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in log space against overflow."""
+        """Return the exact delta (Balle and Wang 2018): Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in log space against overflow."""
         from scipy.special import log_ndtr, ndtr
 
         eps = np.asarray(epsilon, dtype=float)

@@ -1,6 +1,7 @@
-"""Claims whose budget depends on the pair of datasets: on their distance, on which coordinates differ, or on the size of a group.
+"""Claims whose budget depends on the pair of datasets: on their distance, on the coordinates that differ, or on the size of a group.
 
-`on` a pair each is a plain notion, which is what audits test and results name; before there is a pair it speaks for the nearest neighbours.
+The method `on` returns the plain notion for a pair, which audits test and results name. Without a
+pair, the claim behaves as the one for the nearest neighbors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dpwitness.mechanisms.privacy.base import Claim, FloatArray, PureDP
 
 
 class PairClaim(Claim):
-    """A claim that is another one on each pair. Until there is a pair, all that claims tell is told by `nominal`."""
+    """Claim whose privacy notion depends on the pair of datasets. Without a pair, all methods use the notion `nominal`."""
 
     symbol: ClassVar[str] = "epsilon"
     bounds_epsilon: ClassVar[bool] = True
@@ -28,7 +29,7 @@ class PairClaim(Claim):
     @property
     @abstractmethod
     def nominal(self) -> Claim:
-        """What is promised where no pair is known."""
+        """Notion that is claimed if no pair is known."""
 
     @property
     def parameter(self) -> float:
@@ -62,16 +63,23 @@ class PairClaim(Claim):
 
 @dataclass(frozen=True, slots=True)
 class MetricDP(PairClaim):
-    """Metric privacy: P(S) <= e^(epsilon d(D0, D1)) Q(S) for every event S, whatever the distance d of the two datasets.
+    """Metric privacy: P(S) <= e^(epsilon d(D0, D1)) Q(S) for every event S and any distance d of the two datasets.
 
-    Chatzikokolakis, Andres, Bordenabe and Palamidessi (2013), "Broadening the scope of differential privacy using metrics".
+    Chatzikokolakis, Andres, Bordenabe and Palamidessi (2013), "Broadening the scope of differential
+    privacy using metrics".
 
     Parameters
     ----------
     epsilon : float
-        For each unit of distance. Positive, finite.
+        Budget per unit of distance. Positive, finite.
     distance : float or {"l1", "l2", "linf"}, optional
-        Of the two datasets, or the norm by which it is taken from vectors. Left out, the norm of the pair's relation, or else l1.
+        Distance of the two datasets, or the norm by which the distance of two vectors is computed.
+        Default: the norm of the pair's relation, otherwise l1.
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is not positive and finite, or the norm is unknown.
 
     Examples
     --------
@@ -111,29 +119,35 @@ class MetricDP(PairClaim):
         norm = self.distance or (pair.relation if pair.relation in NORMS else "l1")
         found = distance_of(pair.d0, pair.d1, norm)
         if found is None:
-            raise InvalidArgument(f"{self}: distance must be given for datasets that are no vectors of one length: metric:EPSILON,DISTANCE")
-        return PureDP(_positive(self, self.epsilon * found))
+            raise InvalidArgument(f"{self}: distance must be given unless the datasets are vectors of one length: metric:EPSILON,DISTANCE")
+        return PureDP(_positive_budget(self, self.epsilon * found))
 
     @property
     def spelled(self) -> str:
         return f"metric:{self.epsilon!r}" + ("" if self.distance is None else f",{self.distance}")
 
     def __str__(self) -> str:
-        far = f"{self.distance:g}" if isinstance(self.distance, int | float) else self.distance
-        return f"metric:{self.epsilon:g}{f',{far}' if far else ''}"
+        distance_text = f"{self.distance:g}" if isinstance(self.distance, int | float) else self.distance
+        return f"metric:{self.epsilon:g}{f',{distance_text}' if distance_text else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinateDP(PairClaim):
-    """A budget for each coordinate: of vectors that differ in coordinate i alone, epsilon_i; in several, the sum of theirs.
+    """Per-coordinate budgets: epsilon_i for vectors that differ in coordinate i only; for several coordinates, the sum of theirs.
 
-    That the budgets add up is no further promise: it follows by changing one coordinate after the other. As in personalised privacy
-    (Jorgensen, Yu and Cormode 2015), with coordinates for people.
+    The sum is not an additional promise: it follows by changing one coordinate after the other.
+    Personalized privacy (Jorgensen, Yu and Cormode 2015) is the same with people instead of
+    coordinates.
 
     Parameters
     ----------
     epsilons : tuple of float
-        One for each coordinate of the datasets, which are vectors. Positive, finite.
+        One budget per coordinate of the datasets, which are vectors. Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are no budgets, or a budget or their sum is not positive and finite.
 
     Examples
     --------
@@ -170,9 +184,11 @@ class CoordinateDP(PairClaim):
             return self.nominal
         moved = moved_in(pair.d0, pair.d1)
         if moved is None or len(moved) != len(self.epsilons):
-            told = "datasets that are no vectors" if moved is None else f"vectors of {len(moved)}"
-            raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {told}")
-        return PureDP(_positive(self, math.fsum(epsilon for epsilon, some in zip(self.epsilons, moved, strict=True) if some)))
+            given = "datasets that are not vectors" if moved is None else f"vectors of {len(moved)}"
+            raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {given}")
+        return PureDP(
+            _positive_budget(self, math.fsum(epsilon for epsilon, is_moved in zip(self.epsilons, moved, strict=True) if is_moved))
+        )
 
     def __str__(self) -> str:
         return f"percoordinate:{','.join(f'{epsilon:g}' for epsilon in self.epsilons)}"
@@ -180,14 +196,21 @@ class CoordinateDP(PairClaim):
 
 @dataclass(frozen=True, slots=True)
 class GroupDP(PairClaim):
-    """What a claim about single records promises to groups of `size`: `Claim.group`, with the claim it was made of kept for the report.
+    """Claim about groups of `size` records that follows from a claim about single records, by `Claim.group`.
+
+    Reports show the claim about single records too.
 
     Parameters
     ----------
     size : int
-        Records that may differ, at most; the pair's relation is to say so.
+        Largest number of records that may differ. The relation of the pair must allow this number.
     claim : Claim
-        About one record.
+        Claim about single records.
+
+    Raises
+    ------
+    InvalidArgument
+        If the claim depends on the pair, or implies nothing for groups of this size.
 
     Examples
     --------
@@ -204,8 +227,8 @@ class GroupDP(PairClaim):
         object.__setattr__(self, "size", require_integer("size", self.size, "GroupDP", most=10**6))
         require_type("claim", self.claim, Claim, "be a claim", "GroupDP")
         if isinstance(self.claim, PairClaim):
-            raise InvalidArgument(f"GroupDP: claim must be one about single records, got {shown(str(self.claim))}")
-        self.claim.group(self.size)  # raises where nothing is promised
+            raise InvalidArgument(f"GroupDP: claim must be about single records, got {shown(str(self.claim))}")
+        self.claim.group(self.size)  # raises if the claim implies nothing for this size
 
     @property
     def nominal(self) -> Claim:
@@ -245,15 +268,15 @@ class GroupDP(PairClaim):
         return f"group:{self.size},{self.claim}"
 
 
-def _positive(claim: Claim, epsilon: float) -> float:
-    """The budget of a pair; of none, every difference of the laws is a violation, which is no claim that runs are held against."""
+def _positive_budget(claim: Claim, epsilon: float) -> float:
+    """Return the budget of a pair. Raise InvalidArgument for a budget of 0, which any difference of the laws would violate."""
     if not epsilon:
-        raise InvalidArgument(f"{claim}: datasets must differ in value, these are at distance 0")
+        raise InvalidArgument(f"{claim}: datasets must differ in value, the distance of these two is 0")
     return epsilon
 
 
 def resolved(claim: Claim, pair: Any) -> tuple[Claim, tuple[str, ...]]:
-    """What a claim promises on this pair, and what a result says beside it.
+    """Return the claim on this pair, and the remarks of a result on the claim.
 
     Examples
     --------
@@ -261,5 +284,5 @@ def resolved(claim: Claim, pair: Any) -> tuple[Claim, tuple[str, ...]]:
     (PureDP(epsilon=1.0), ('the claim group:2,pure:0.5 is pure:1 on this pair',))
     """
     found = claim.on(pair)
-    said = () if found is claim else (f"the claim {claim} is {found} on this pair",)
-    return found, (*said, *((found.remark,) if found.remark else ()))
+    remarks = () if found is claim else (f"the claim {claim} is {found} on this pair",)
+    return found, (*remarks, *((found.remark,) if found.remark else ()))

@@ -1,4 +1,4 @@
-"""Renyi notions: RDP at one order, over several, and zCDP (Mironov 2017; Bun and Steinke 2016)."""
+"""Renyi notions: RDP at one order, RDP at several orders, and zCDP (Mironov 2017; Bun and Steinke 2016)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from numpy.typing import ArrayLike
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, require_type, shown
 from dpwitness.mechanisms.privacy.base import Claim, FloatArray
 
-# Orders at which zCDP is held to its promise. Fewer orders only widen g and lower a certified rho, so the grid errs on the safe side.
+# Orders at which zCDP is tested. Fewer orders only raise g and lower a certified rho, so the grid is conservative.
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)
 
 
 def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
-    """Renyi divergence D_a(Bernoulli(p) || Bernoulli(q)), the larger of the two orders of the pair, in log space."""
+    """Return the Renyi divergence of Bernoulli(p) and Bernoulli(q), the larger of both directions, computed in log space."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = [np.log(v) for v in (p, q)] + [np.log1p(-v) for v in (p, q)]
 
         def one(lp: FloatArray, lq: FloatArray, lp1: FloatArray, lq1: FloatArray) -> FloatArray:
-            hit = np.where(np.isneginf(lp), -np.inf, order * lp + (1 - order) * lq)
-            miss = np.where(np.isneginf(lp1), -np.inf, order * lp1 + (1 - order) * lq1)
-            return np.logaddexp(hit, miss) / (order - 1)
+            in_event = np.where(np.isneginf(lp), -np.inf, order * lp + (1 - order) * lq)
+            outside_event = np.where(np.isneginf(lp1), -np.inf, order * lp1 + (1 - order) * lq1)
+            return np.logaddexp(in_event, outside_event) / (order - 1)
 
         forward = one(logs[0], logs[1], logs[2], logs[3])
         backward = one(logs[1], logs[0], logs[3], logs[2])
     return np.maximum(0.0, np.maximum(forward, backward))
 
 
-def _largest_tpr(claim: Claim, fpr: ArrayLike) -> FloatArray:
-    """g(q) by bisection on `parameter_at`, from above so that g is never too small."""
+def _tradeoff_by_bisection(claim: Claim, fpr: ArrayLike) -> FloatArray:
+    """Return g(q) by bisection on `parameter_at`, from above so that g is never too small."""
     q = np.asarray(fpr, dtype=float)
     low, high = q.copy(), np.ones_like(q)
     for _ in range(80):
@@ -44,21 +44,32 @@ def _largest_tpr(claim: Claim, fpr: ArrayLike) -> FloatArray:
 
 
 def renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tuple[float, float]:
-    """(alpha / 2^c, 3^c epsilon) for groups of 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2. No more is known in general.
+    """Return (alpha / 2^c, 3^c epsilon) for groups of 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2.
 
-    Groups between two powers of 2 are counted as the larger.
+    No more is known in general. Group sizes between two powers of 2 are rounded up.
     """
     doublings = (size - 1).bit_length()
     if alpha < 2 ** (doublings + 1):
-        raise InvalidArgument(
-            f"group: {claim} promises nothing to groups of {size}: that takes an order of at least {2 ** (doublings + 1)}"
-        )
+        raise InvalidArgument(f"group: {claim} promises nothing to groups of {size}: it needs an order of at least {2 ** (doublings + 1)}")
     return alpha / 2**doublings, 3**doublings * epsilon
 
 
 @dataclass(frozen=True, slots=True)
 class RDP(Claim):
-    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, both orders of the pair. `alpha` is fixed, epsilon is the parameter."""
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair.
+
+    Parameters
+    ----------
+    alpha : float
+        Order of the divergence, above 1. Fixed.
+    epsilon : float
+        Bound on the divergence, the free parameter. Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is out of range.
+    """
 
     alpha: float
     epsilon: float
@@ -85,7 +96,7 @@ class RDP(Claim):
         return 1.0
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        return _largest_tpr(self, fpr)
+        return _tradeoff_by_bisection(self, fpr)
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         q, p = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
@@ -97,16 +108,24 @@ class RDP(Claim):
 
 @dataclass(frozen=True, slots=True)
 class RenyiCurve(Claim):
-    """Renyi DP at several orders at once: D_a(P || Q) <= epsilon_a for each of them, both orders of the pair (Mironov 2017).
+    """Renyi DP at several orders: D_a(P || Q) <= epsilon_a for each order a, in both orders of the pair (Mironov 2017).
 
-    Its free parameter is a factor on all of the epsilons, 1 for the claim itself.
+    The free parameter is a factor on all epsilons; the factor of the claim itself is 1.
 
     Parameters
     ----------
     orders : tuple of float
-        Above 1, rising.
+        Orders above 1, in increasing order.
     epsilons : tuple of float
-        One for each. Positive.
+        One bound per order. Positive.
+    factor : float
+        Factor on all epsilons. Positive.
+
+    Raises
+    ------
+    InvalidArgument
+        If the orders do not increase from above 1, a number is not positive, or the two lengths
+        differ.
 
     Examples
     --------
@@ -126,7 +145,9 @@ class RenyiCurve(Claim):
         for name in ("orders", "epsilons"):
             require_type(name, getattr(self, name), (tuple, list), "be a tuple of numbers", "RenyiCurve")
         if len(self.orders) != len(self.epsilons) or not self.orders:
-            raise InvalidArgument(f"RenyiCurve: orders and epsilons must be as many, got {len(self.orders)} and {len(self.epsilons)}")
+            raise InvalidArgument(
+                f"RenyiCurve: orders and epsilons must have the same length, got {len(self.orders)} and {len(self.epsilons)}"
+            )
         for name in ("orders", "epsilons"):
             object.__setattr__(self, name, tuple(require_positive(name, value, "RenyiCurve") for value in getattr(self, name)))
         if self.orders[0] <= 1 or any(b <= a for a, b in pairwise(self.orders)):
@@ -145,8 +166,8 @@ class RenyiCurve(Claim):
 
     def _grouped(self, size: int) -> RenyiCurve:
         least = 2 ** ((size - 1).bit_length() + 1)
-        kept = [renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
-        orders, epsilons = zip(*(kept or [renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # of none: raises
+        usable = [renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
+        orders, epsilons = zip(*(usable or [renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # raises if no order is left
         return RenyiCurve(orders, epsilons)
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
@@ -156,7 +177,7 @@ class RenyiCurve(Claim):
         return self.epsilons[self.orders.index(order)]
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        return _largest_tpr(self, fpr)
+        return _tradeoff_by_bisection(self, fpr)
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
@@ -173,7 +194,18 @@ class RenyiCurve(Claim):
 
 @dataclass(frozen=True, slots=True)
 class ZCDP(Claim):
-    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both orders of the pair."""
+    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, in both orders of the pair.
+
+    Parameters
+    ----------
+    rho : float
+        Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If rho is not positive and finite.
+    """
 
     rho: float
 
@@ -189,7 +221,7 @@ class ZCDP(Claim):
         return ZCDP(value)
 
     def _grouped(self, size: int) -> ZCDP:
-        """Bun and Steinke 2016, Proposition 1.9: k^2 rho."""
+        """Return the claim for groups: k^2 rho (Bun and Steinke 2016, Proposition 1.9)."""
         return ZCDP(size**2 * self.rho)
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
@@ -202,7 +234,7 @@ class ZCDP(Claim):
         return _CoarseZCDP(self.rho)
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        return _largest_tpr(self, fpr)
+        return _tradeoff_by_bisection(self, fpr)
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
@@ -211,5 +243,7 @@ class ZCDP(Claim):
 
 
 class _CoarseZCDP(ZCDP):
+    """zCDP tested at few orders, for speed."""
+
     __slots__ = ()
     orders = 1.0 + np.geomspace(1e-2, 1e3, 16)

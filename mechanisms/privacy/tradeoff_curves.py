@@ -1,8 +1,10 @@
-"""Claims that are whole trade-off curves, and the one whose points stand in a file.
+"""Claims given by trade-off curves, and the curve whose points are read from a file.
 
-A curve is known by its lines: (epsilon_j, delta_j)-DP for all j at once, which is f-DP (Dong, Roth and Su 2022, Propositions 2.5 and 2.12).
-Its family multiplies every e^epsilon_j by one `factor`, 1 for the claim itself: each member is concave, starts at 0 or more and is its own
-mirror image, so that the certificate of all notions is that of curves as well.
+A curve is determined by its lines: (epsilon_j, delta_j)-DP for all j at once, which is f-DP (Dong,
+Roth and Su 2022, Propositions 2.5 and 2.12). A family of curves multiplies every e^epsilon_j by one
+`factor`, which is 1 for the claim itself. Each curve of the family is concave, starts at 0 or above
+and is symmetric under exchange of the two datasets. The certificate of the other notions is
+therefore valid for curves as well.
 """
 
 from __future__ import annotations
@@ -24,28 +26,28 @@ from dpwitness.mechanisms.core.json_reader import parse, read_bytes
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, require_type, shown
 from dpwitness.mechanisms.privacy.base import Claim, FloatArray
 
-Lines = tuple[FloatArray, FloatArray]  # epsilons of at least 0, which fall, and deltas
+Lines = tuple[FloatArray, FloatArray]  # epsilons of at least 0 in decreasing order, and deltas
 
-_MOST = 1000  # points of a file
-_BYTES = 2**20  # of it
-_COARSE = 24
-_ROUNDED = 1e-9
+_MAX_POINTS = 1000  # most points of a curve
+_MAX_BYTES = 2**20  # largest size of a file
+_COARSE_LINES = 24  # lines of a coarse curve
+_TOLERANCE = 1e-9  # tolerance for rounding errors in points
 
 
 class Curve(Claim):
-    """A claim that is known by its lines."""
+    """Claim that is determined by its lines (epsilon_j, delta_j)."""
 
     symbol: ClassVar[str] = "factor"
     factor: float
 
     @abstractmethod
     def lines(self) -> Lines:
-        """The (epsilon, delta) that the claim itself promises, of which all others follow."""
+        """Return the (epsilon_j, delta_j) of the claim itself, which imply all others."""
 
     def coarse(self) -> Curve:
         epsilons, deltas = self.lines()
-        some = np.unique(np.linspace(0, len(epsilons) - 1, _COARSE).astype(int))
-        return self if len(some) == len(epsilons) else _Few(epsilons[some], deltas[some], self.factor)
+        chosen = np.unique(np.linspace(0, len(epsilons) - 1, _COARSE_LINES).astype(int))
+        return self if len(chosen) == len(epsilons) else _FewLines(epsilons[chosen], deltas[chosen], self.factor)
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
         q = np.asarray(fpr, dtype=float)[..., None]
@@ -62,7 +64,7 @@ class Curve(Claim):
         return np.asarray((ratios * np.exp(-epsilons)).max(axis=-1))
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """Exact: the largest gain over e^epsilon q is that at a corner of the curve."""
+        """Return the exact delta: the largest gain over e^epsilon q occurs at a corner of the curve."""
         epsilons, deltas = self.lines()
         up = self.factor * np.exp(epsilons)
         slopes, starts = np.concatenate([up, 1 / up[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) / up[::-1]])
@@ -73,39 +75,41 @@ class Curve(Claim):
         return np.asarray(np.clip((self.tradeoff(q) - growth * q).max(axis=-1), 0.0, 1.0))
 
     def _grouped(self, size: int) -> TradeoffCurve:
-        """The curve composed with itself: Dong, Roth and Su 2022, Theorem 2.14."""
+        """Return the curve for groups, composed with itself `size` times: Dong, Roth and Su 2022, Theorem 2.14."""
         corners = _corners(self)
-        if len(corners[0]) * size > _MOST:
-            corners = _corners(self.coarse())  # above the curve
-        if len(corners[0]) * size > _MOST:
-            raise InvalidArgument(f"group: size must be at most {_MOST // len(corners[0])} for {self}, got {size}")
+        if len(corners[0]) * size > _MAX_POINTS:
+            corners = _corners(self.coarse())  # the coarse curve is an upper bound
+        if len(corners[0]) * size > _MAX_POINTS:
+            raise InvalidArgument(f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, got {size}")
         found = corners
         for _ in range(size - 1):
-            q = np.union1d(found[0], np.interp(corners[0], *_risen(found)[::-1]))
+            q = np.union1d(found[0], np.interp(corners[0], *_invertible_part(found)[::-1]))
             found = q, np.interp(np.interp(q, *found), *corners)
         return TradeoffCurve(found[0], np.minimum(1 - found[1], 1 - found[0]), name=f"{str(self).partition(':')[2]} of {size}")
 
 
 def _corners(curve: Curve) -> tuple[FloatArray, FloatArray]:
-    """Points of a curve between which it is straight."""
+    """Return the points of a curve between which the curve is straight."""
     epsilons, deltas = curve.lines()
     slopes = np.concatenate([np.exp(epsilons), np.exp(-epsilons[::-1])])
     starts = np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-epsilons[::-1])])
     flat = np.append(1.0, slopes[:-1] - slopes[1:])
     q = np.clip(np.append(0.0, np.diff(starts)) / np.where(flat > 0, flat, np.inf), 0.0, 1.0)
-    ends = np.clip((1 - starts) / slopes, 0.0, 1.0)  # where it reaches 1
+    ends = np.clip((1 - starts) / slopes, 0.0, 1.0)  # where each line reaches 1
     q = np.unique(np.concatenate([[0.0, 1.0], q, ends]))
     return q, np.asarray(curve.tradeoff(q))
 
 
-def _risen(points: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Without what follows the first point at 1: there the curve has an inverse."""
+def _invertible_part(points: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return the points up to the first one at height 1, where the curve is invertible."""
     last = int(np.argmax(points[1] >= 1.0)) + 1
     return points[0][:last], points[1][:last]
 
 
 @dataclass(frozen=True, eq=False)
-class _Few(Curve):
+class _FewLines(Curve):
+    """Curve with few lines, for a fast choice among events."""
+
     epsilons: FloatArray
     deltas: FloatArray
     factor: float = 1.0
@@ -114,30 +118,35 @@ class _Few(Curve):
     def lines(self) -> Lines:
         return self.epsilons, self.deltas
 
-    def with_parameter(self, value: float) -> _Few:
-        return _Few(self.epsilons, self.deltas, value)
+    def with_parameter(self, value: float) -> _FewLines:
+        return _FewLines(self.epsilons, self.deltas, value)
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class TradeoffCurve(Curve):
     """f-DP for a curve through points: at false-positive rate alpha no test has a false-negative rate below beta = f(alpha).
 
-    Between points the curve is straight: points of a curve that is round are joined below it in TPR, which is a stronger claim. Of
-    points that no convex curve passes through, the lower convex envelope is taken, which in a plot of TPR against FPR is the concave
-    hull: an attacker may toss a coin between two tests. The neighbouring relation is symmetric, so the curve is made so as well:
-    where both orders of a pair obey f, they obey the larger of f and its inverse (Dong, Roth and Su 2022, Proposition 2.4).
+    Between points the curve is straight. Points of a smooth curve are joined below it in TPR, which
+    is a stronger claim. If no convex curve passes through the points, their lower convex envelope
+    is taken. In a plot of TPR against FPR this is the concave hull, because an attacker may choose
+    between two tests at random. The neighboring relation is symmetric, so the curve is made
+    symmetric as well: if both orders of a pair satisfy f, they satisfy the larger of f and its
+    inverse (Dong, Roth and Su 2022, Proposition 2.4).
 
     Parameters
     ----------
     alpha, beta : array
-        At most 1000 points in [0, 1], from alpha = 0 to alpha = 1; beta nowhere rises, nor lies above 1 - alpha.
+        At most 1000 points in [0, 1], from alpha = 0 to alpha = 1. beta never increases and is at
+        most 1 - alpha.
     name : str
-        For reports; that of the file.
+        Name for reports, such as the name of the file.
+    factor : float
+        Factor on every e^epsilon_j of the curve. Positive.
 
     Raises
     ------
     InvalidArgument
-        If the points are no such curve, with the first that is not.
+        If the points do not form such a curve; the message names the first wrong point.
 
     Examples
     --------
@@ -151,23 +160,27 @@ class TradeoffCurve(Curve):
     points: tuple[tuple[float, float], ...]
     name: str = field(compare=False)
     factor: float
-    above: int = field(compare=False)  # of the points given, those that lie above the envelope
+    above: int = field(compare=False)  # number of given points above the envelope
     said: str = field(compare=False)
 
     kind: ClassVar[str] = "fdp"
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike, *, name: str = "", factor: float = 1.0) -> None:
         require_type("name", name, str, "be a text", "TradeoffCurve")
-        a, b = _checked(alpha, beta)
+        a, b = _checked_points(alpha, beta)
         kept = _envelope(a, b)
         object.__setattr__(self, "points", tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True)))
         object.__setattr__(self, "name", name or f"{len(kept)} points")
         object.__setattr__(self, "factor", require_positive("factor", factor, "TradeoffCurve"))
-        above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _ROUNDED))
+        above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE))
         object.__setattr__(self, "above", above)
-        said = [f"{above} of its {len(a)} points lie above the lower convex envelope of all, which is what is claimed"] if above else []
-        one_way = b[kept] < 1 - self.tradeoff(a[kept]) - _ROUNDED
-        said += ["it is taken for both orders of the neighbours: the larger of the curve and its inverse"] if one_way.any() else []
+        said = [f"{above} of its {len(a)} points lie above their lower convex envelope, which is claimed"] if above else []
+        asymmetric = b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE
+        said += (
+            ["the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric"]
+            if asymmetric.any()
+            else []
+        )
         object.__setattr__(self, "said", f"{self}: {'; '.join(said)}" if said else "")
 
     @property
@@ -198,15 +211,15 @@ class TradeoffCurve(Curve):
         return f"TradeoffCurve({len(self.points)} points, name={self.name!r})"
 
 
-def _checked(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Points in the order of alpha."""
+def _checked_points(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the points sorted by alpha. Raise InvalidArgument if they do not form a trade-off curve."""
     owner = "TradeoffCurve"
     try:
         a, b = np.asarray(alpha, dtype=float), np.asarray(beta, dtype=float)
-    except Exception:  # ragged, too large, or an object that cannot be looked at
+    except Exception:  # ragged, too large, or an object that raises on access
         raise InvalidArgument(f"{owner}: alpha and beta must be rows of numbers, got {shown(alpha)}") from None
-    if a.ndim != 1 or a.shape != b.shape or not 2 <= a.size <= _MOST:
-        raise InvalidArgument(f"{owner}: alpha and beta must be two rows of 2 to {_MOST} numbers, got shapes {a.shape} and {b.shape}")
+    if a.ndim != 1 or a.shape != b.shape or not 2 <= a.size <= _MAX_POINTS:
+        raise InvalidArgument(f"{owner}: alpha and beta must be two rows of 2 to {_MAX_POINTS} numbers, got shapes {a.shape} and {b.shape}")
     order = np.argsort(a, kind="stable")
     a, b = a[order], b[order]
     for name, row in (("alpha", a), ("beta", b)):
@@ -215,9 +228,9 @@ def _checked(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, FloatArray]
     if a[0] != 0 or a[-1] != 1:
         raise InvalidArgument(f"{owner}: alpha must go from 0 to 1, got {a[0]:g} to {a[-1]:g}")
     for rule, wrong in (
-        ("alpha must name each rate once", np.append(False, np.diff(a) <= 0)),
+        ("alpha must contain each rate once", np.append(False, np.diff(a) <= 0)),
         ("beta must not rise", np.append(False, np.diff(b) > 0)),
-        ("beta must be at most 1 - alpha", b > 1 - a + _ROUNDED),
+        ("beta must be at most 1 - alpha", b > 1 - a + _TOLERANCE),
     ):
         if wrong.any():
             i = int(np.argmax(wrong))
@@ -226,7 +239,7 @@ def _checked(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, FloatArray]
 
 
 def _envelope(a: FloatArray, b: FloatArray) -> list[int]:
-    """Corners of the lower convex envelope."""
+    """Return the indices of the corners of the lower convex envelope."""
     kept: list[int] = []
     for i in range(len(a)):
         while len(kept) > 1 and (b[kept[-1]] - b[kept[-2]]) * (a[i] - a[kept[-2]]) >= (b[i] - b[kept[-2]]) * (a[kept[-1]] - a[kept[-2]]):
@@ -237,7 +250,11 @@ def _envelope(a: FloatArray, b: FloatArray) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
-    """Each piece p = s q + d of the curve of TPRs; of those less steep than 1, what they say of the other order: 1/s and (s + d - 1)/s."""
+    """Return the lines of a curve through points: each piece p = s q + d of the TPR curve.
+
+    A piece with s < 1 constrains the other order of the pair, as the line with slope 1/s and start
+    (s + d - 1)/s.
+    """
     a, b = np.array(points).T
     s = -np.diff(b) / np.diff(a)
     d = 1 - b[:-1] - s * a[:-1]
@@ -251,61 +268,65 @@ def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
 
 
 def needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
-    """Of lines s q + d those that are lowest somewhere at q >= 0, the steepest first."""
-    kept: list[tuple[float, float, float]] = []  # slope, start, and from where on the line is lowest
+    """Return the lines s q + d that are lowest somewhere at q >= 0, the steepest line first."""
+    kept: list[tuple[float, float, float]] = []  # slope, start, and the q from which on the line is lowest
     for s, d in sorted(zip(slopes.tolist(), deltas.tolist(), strict=True), key=lambda line: (-line[0], line[1])):
-        since = 0.0
+        lowest_from = 0.0
         while kept:
-            above, start, begin = kept[-1]
-            since = (d - start) / (above - s) if above > s else math.inf
-            if since > begin:
+            above, start, above_from = kept[-1]
+            lowest_from = (d - start) / (above - s) if above > s else math.inf
+            if lowest_from > above_from:
                 break
             kept.pop()
-            since = 0.0
-        if since < math.inf:
-            kept.append((s, d, since))
+            lowest_from = 0.0
+        if lowest_from < math.inf:
+            kept.append((s, d, lowest_from))
     found = np.array(kept)
     return np.log(found[:, 0]), found[:, 1]
 
 
 def read_curve(path: str) -> TradeoffCurve:
-    """The curve of a file: CSV with the header ``alpha,beta`` or without; JSON, a list of pairs or ``{"alpha", "beta"}``.
+    """Return the curve of a file: CSV with or without the header ``alpha,beta``; JSON, a list of pairs or ``{"alpha", "beta"}``.
 
     Raises
     ------
     InvalidArgument
-        If it cannot be read, or holds no such curve; with the name of the file.
+        If the file cannot be read, or its points do not form a trade-off curve; the message names
+        the file.
     """
     try:
-        content = read_bytes(path, most=_BYTES)
-        alpha, beta = _of_json(content) if path.lower().endswith(".json") else _of_csv(content)
+        content = read_bytes(path, most=_MAX_BYTES)
+        alpha, beta = _points_of_json(content) if path.lower().endswith(".json") else _points_of_csv(content)
         return TradeoffCurve(alpha, beta, name=Path(path).name)
     except InvalidArgument as error:
         raise InvalidArgument(f"fdp:{path}: {error}") from None
 
 
-def _of_json(content: bytes) -> tuple[list[float], list[float]]:
+def _points_of_json(content: bytes) -> tuple[list[float], list[float]]:
+    """Return alpha and beta of a JSON file."""
     found = parse(content)
     if not isinstance(found, dict):
-        return _columns(found)
+        return _two_columns(found)
     alpha, beta = found.get("alpha", []), found.get("beta", [])
     if not all(isinstance(side, list) and all(type(number) in (int, float) for number in side) for side in (alpha, beta)):
         raise InvalidArgument("must hold lists of numbers, alpha and beta")
     if len(alpha) != len(beta):
-        raise InvalidArgument(f"must have as many numbers in alpha as in beta, got {len(alpha)} and {len(beta)}")
-    return _columns(zip(alpha, beta, strict=True))
+        raise InvalidArgument(f"must have equally many numbers in alpha and beta, got {len(alpha)} and {len(beta)}")
+    return _two_columns(zip(alpha, beta, strict=True))
 
 
-def _of_csv(content: bytes) -> tuple[list[float], list[float]]:
+def _points_of_csv(content: bytes) -> tuple[list[float], list[float]]:
+    """Return alpha and beta of a CSV file."""
     try:
         rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if any(map(str.strip, row))]
     except (UnicodeDecodeError, csv.Error):
         raise InvalidArgument("must be text in two columns, alpha and beta") from None
     head = [cell.strip().lower() for cell in rows[0]] if rows else []
-    return _columns(rows[1:] if head == ["alpha", "beta"] else rows)
+    return _two_columns(rows[1:] if head == ["alpha", "beta"] else rows)
 
 
-def _columns(rows: Any) -> tuple[list[float], list[float]]:
+def _two_columns(rows: Any) -> tuple[list[float], list[float]]:
+    """Return the two columns of rows of two numbers."""
     try:
         pairs = [(float(a), float(b)) for a, b in rows]
     except (TypeError, ValueError, OverflowError):

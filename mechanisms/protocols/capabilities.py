@@ -1,8 +1,10 @@
-"""What a mechanism may offer beside `sample`: each power lets more be said of it.
+"""Optional capabilities of a mechanism beside `sample`, each of which allows stronger statements.
 
-Powers of proof are enclosures in balls (python-flint `arb`, see `mechanisms/balls`) of the law in real arithmetic, a float parameter being
-the exact rational that it is. `auditors/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits cells
-until the two ends agree; it needs `log_density_ball`, and each other power makes ends closer or notions more.
+Capabilities for proofs are enclosures by balls (python-flint `arb`, see `mechanisms/balls`) of the
+law in real arithmetic, where a float parameter is the exact rational number that it represents.
+`auditors/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits
+cells until the two bounds agree. This needs `log_density_ball`; each other capability tightens the
+bounds or adds notions.
 """
 
 from __future__ import annotations
@@ -17,18 +19,19 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 T = TypeVar("T", bound=type)
 
-_HOME = Path(__file__).parents[1]
-_ONE_LAW: set[type] = set()
+_PACKAGE_FOLDER = Path(__file__).parents[1]
+_ONE_LAW_CLASSES: set[type] = set()
 
 
 def one_law(mechanism: T) -> T:
-    """Mark a class whose ``sample`` and ``log_density`` follow from one declared law: that of the parameters in its docstring.
+    """Register a class whose ``sample`` and ``log_density`` implement one law, given by the parameters in its docstring.
 
-    The project's tests compare both methods, and `certify` takes the density of a marked class for the sampler's. The mark has an effect on
-    classes of this package only: not on a user's class, and not on a subclass of a marked one. No attribute replaces it.
+    The project's tests compare both methods, and `certify` trusts the density of a registered class
+    to be that of its sampler. The decorator has an effect only on classes of this package: not on a
+    user's class, nor on a subclass of a registered class. No attribute has the same effect.
     """
-    if _written_here(mechanism):
-        _ONE_LAW.add(mechanism)
+    if _is_defined_here(mechanism):
+        _ONE_LAW_CLASSES.add(mechanism)
     return mechanism
 
 
@@ -39,19 +42,22 @@ def log_density_at(mechanism: Any, rows: Any, dataset: Any) -> FloatArray:
 
 
 def states_one_law(mechanism: Any) -> bool:
-    """Whether sampler and density come from one declared law of this package: see `one_law`."""
+    """Return whether sampler and density of a mechanism implement one declared law of this package: see `one_law`."""
     cls = type(mechanism)
-    return cls in _ONE_LAW and _written_here(cls) and not {"sample", "log_density"} & set(getattr(mechanism, "__dict__", ()))
+    return cls in _ONE_LAW_CLASSES and _is_defined_here(cls) and not {"sample", "log_density"} & set(getattr(mechanism, "__dict__", ()))
 
 
-def _written_here(cls: type) -> bool:
-    """Whether both methods are functions whose source lies in this package."""
+def _is_defined_here(cls: type) -> bool:
+    """Return whether both methods are functions whose source is in this package."""
     codes = [getattr(getattr(cls, name, None), "__code__", None) for name in ("sample", "log_density")]
-    return all(inspect.iscode(code) and Path(code.co_filename).is_relative_to(_HOME) for code in codes)
+    return all(inspect.iscode(code) and Path(code.co_filename).is_relative_to(_PACKAGE_FOLDER) for code in codes)
 
 
 def offers(mechanism: Any, power: Any) -> bool:
-    """Whether this instance has the power: some have it for some of their parameters only (`offered_when`), which `isinstance` overlooks.
+    """Return whether this instance has a capability.
+
+    Some classes have a capability for some parameters only (`offered_when`), which `isinstance`
+    does not see.
 
     Examples
     --------
@@ -63,98 +69,101 @@ def offers(mechanism: Any, power: Any) -> bool:
 
 
 class HasDraws(Protocol):
-    """How its outputs on a dataset are drawn, as a compiled kernel: a `dpwitness.Draws`. Audits then count them where they are drawn."""
+    """Mechanism with a compiled sampling kernel, a `dpwitness.Draws`, so that audits count outputs without storing them."""
 
     def draws(self, dataset: Any, /) -> Any: ...
 
 
 class HasDomain(Protocol):
-    """The domain on which the claim is made, whose pairs are tried where none is given."""
+    """Mechanism with the domain of its claim, whose pairs are tried if no pair is given."""
 
     @property
     def domain(self) -> Any: ...
 
 
 class HasTruth(Protocol):
-    """What is known of its real privacy: a `Truth`, or None."""
+    """Mechanism whose true privacy is known: a `Truth`, or None."""
 
     @property
     def truth(self) -> Any: ...
 
 
 class HasWorstPair(Protocol):
-    """The pair on which it leaks most."""
+    """Mechanism with a pair on which its privacy loss is largest."""
 
     def worst_pair(self) -> Any: ...
 
 
 class HasSupport(Protocol):
-    """Every output row that a discrete mechanism can give, (m, k), but for 1e-15 of the mass: laws can be enumerated."""
+    """Discrete mechanism whose output rows can be listed, (m, k), up to 1e-15 of the mass, so that laws can be enumerated."""
 
     def support(self, dataset: Any, /) -> FloatArray: ...
 
 
 class HasFactors(Protocol):
-    """The independent parts that the output consists of, as (mechanism, d0_j, d1_j): laws can be composed."""
+    """Mechanism whose output consists of independent parts (mechanism, d0_j, d1_j), so that laws can be composed."""
 
     def factors(self, d0: Any, d1: Any, /) -> list[tuple[Any, Any, Any]]: ...
 
 
 class HasBreakpoints(Protocol):
-    """Where a one-dimensional density has kinks or jumps, (m,): for quadrature."""
+    """Mechanism whose one-dimensional density has known kinks or jumps, (m,), for quadrature."""
 
     def breakpoints(self, dataset: Any, /) -> FloatArray: ...
 
 
 class HasAtoms(Protocol):
-    """Where a one-dimensional law with a density has masses beside it, (m,), which `log_density` gives there."""
+    """Mechanism whose one-dimensional law has a density and atoms, (m,); `log_density` is the log-mass at the atoms."""
 
     def atoms(self, dataset: Any, /) -> FloatArray: ...
 
 
 class HasDensityBall(Protocol):
-    """Log-density, or log-mass, over each box, a span (low, high) for each column."""
+    """Mechanism with an enclosure of its log-density, or log-mass, over each box: one interval (low, high) per column."""
 
     def log_density_ball(self, boxes: Any, dataset: Any, /) -> Any: ...
 
 
 class HasMassBall(Protocol):
-    """On the line, the mass of each (low, high]; without it masses are density times width."""
+    """Mechanism on the line with an enclosure of the mass of each (low, high]; otherwise masses are density times width."""
 
     def mass_ball(self, boxes: Any, dataset: Any, /) -> Any: ...
 
 
 class HasLossBall(Protocol):
-    """Floats around the privacy loss over each box, whose ends may be infinite; else a difference of two balls."""
+    """Mechanism with float bounds on the privacy loss over each box, possibly unbounded; otherwise two balls are subtracted."""
 
     def loss_ball(self, boxes: Any, d1: Any, d0: Any, /) -> Any: ...
 
 
 class HasTailBall(Protocol):
-    """The mass outside of a box, or of `support` for None; else what `support` leaves out is missing, at any loss."""
+    """Mechanism with an enclosure of the mass outside a box, or outside `support` for None.
+
+    Without this method, mass that `support` omits is counted at any loss.
+    """
 
     def tail_ball(self, box: Any, dataset: Any, /) -> Any: ...
 
 
 class HasShiftBall(Protocol):
-    """That the pair is one noise at two places, for which all notions have closed forms; or None."""
+    """Mechanism that states whether a pair gives one noise law at two locations, for which all notions have closed forms; else None."""
 
     def shift_ball(self, d1: Any, d0: Any, /) -> Any: ...
 
 
 class HasDrawsBall(Protocol):
-    """Independent draws on both sides, to be composed, as (logs, logs, times)."""
+    """Mechanism with independent draws on both sides, to be composed, as (logs, logs, times)."""
 
     def draws_ball(self, d1: Any, d0: Any, /) -> Any: ...
 
 
 class HasAxisBall(Protocol):
-    """That the loss of a perturbed minimiser depends on one coordinate, or has its supremum there; or None."""
+    """Mechanism that states whether the loss of its perturbed minimizer depends on one coordinate, or has its supremum there; else None."""
 
     def axis_ball(self, d1: Any, d0: Any, /) -> Any: ...
 
 
 class HasPlaneBall(Protocol):
-    """That it depends on two coordinates; or None."""
+    """Mechanism that states whether the loss of its perturbed minimizer depends on two coordinates; else None."""
 
     def plane_ball(self, d1: Any, d0: Any, /) -> Any: ...

@@ -1,4 +1,4 @@
-"""What a mechanism is: something that can be run, and, if it offers more, more can be said of it."""
+"""Protocols of mechanisms, the errors of mechanisms that cannot be audited, and the record of a mechanism's true privacy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FloatArray = NDArray[np.float64]
 
 
 class MechanismFailed(RuntimeError):
-    """The mechanism cannot be audited: it crashed, hung, changed its shape, ignored its generator or kept state."""
+    """Error of a mechanism that cannot be audited: it crashes, hangs, changes its output shape, ignores its generator or keeps state."""
 
 
 class AlwaysRaises(MechanismFailed):
-    """On this pair every run of both sides raises: of what, and how many `rounds` were run to see it."""
+    """Error of a pair on which every run of both sides raises an exception; `rounds` is the number of runs made."""
 
     def __init__(self, message: str, rounds: int = 0) -> None:
-        super().__init__(message, rounds)  # both are arguments, so that it travels between processes
+        super().__init__(message, rounds)  # both go to `args`, so that the exception can be pickled
         self.rounds = rounds
 
     def __str__(self) -> str:
@@ -30,46 +30,47 @@ class AlwaysRaises(MechanismFailed):
 
 
 class Parts(list[Any]):
-    """What a batch returned in pieces, one after the other: arrays, lists of outputs and lists of exceptions."""
+    """Results of a batch that was made in several pieces, in order: arrays, lists of outputs and lists of exceptions."""
 
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """Anything with ``sample(dataset, size, rng)``. One row of what it returns is one independent run."""
+    """Protocol of a mechanism: ``sample(dataset, size, rng)`` returns one row per independent run."""
 
     def sample(self, dataset: Any, size: int, rng: np.random.Generator, /) -> Any:
-        """Run `size` times on `dataset`: an array of shape (size,) or (size, k), or a list of `size` outputs of any kind."""
+        """Return `size` runs on `dataset`: an array of shape (size,) or (size, k), or a list of `size` outputs of any type."""
 
 
 @runtime_checkable
 class WhiteBox(Mechanism, Protocol):
-    """A mechanism whose output density is known."""
+    """Protocol of a mechanism whose output density is known."""
 
     def log_density(self, outputs: FloatArray, dataset: Any, /) -> FloatArray:
-        """Log-density (or log-mass, for discrete outputs) at each row of `outputs`: shape (size,)."""
+        """Return the log-density (log-mass for discrete outputs) at each row of `outputs`: shape (size,)."""
 
 
 MechanismFunction = Callable[[Any, int, np.random.Generator], Any]
 
 
 def name_of(target: Any) -> str:
-    """What an audited object is called where nobody named it: a function's own name, or its class."""
+    """Return the default name of an audited object: the name of a function, or the class name of any other object."""
     return str(getattr(target, "__name__", type(target).__name__))
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What is known of a mechanism's real privacy, and from where.
+    """True privacy parameter of a mechanism, and the source of this number.
 
     Parameters
     ----------
     parameter : float
-        Smallest parameter of the claim's notion (epsilon at the claim's delta, mu, rho) that the mechanism keeps over its
-        domain; ``math.inf`` where none does.
+        Smallest parameter of the claim's notion (epsilon at the claim's delta, mu, rho) that the
+        mechanism satisfies over its domain; ``math.inf`` if there is no such parameter.
     source : str
         Theorem or computation behind the number.
     bits_safe : bool or None
-        Whether the low bits of the output are as private as its value; None if not known. Unrounded floating-point noise is not.
+        Whether the low bits of the output are as private as its value; None if unknown. False for
+        unrounded floating-point noise.
     """
 
     parameter: float
@@ -77,5 +78,5 @@ class Truth:
     bits_safe: bool | None = True
 
     def breaks(self, claim: Claim) -> bool:
-        """Whether the mechanism breaks `claim`, beyond rounding."""
+        """Return whether the mechanism violates `claim` by more than rounding errors."""
         return self.parameter > claim.parameter * (1 + 1e-9)

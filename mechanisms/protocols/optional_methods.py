@@ -1,4 +1,4 @@
-"""Methods that an object offers for some parameters only, so that ``hasattr`` tells the truth about each instance."""
+"""Methods that an object offers only for some of its parameters, so that ``hasattr`` is correct for each instance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Offered:
+class _ConditionalMethod:
+    """Descriptor of a method that instances have only if a condition on the instance holds."""
+
     def __init__(self, method: Callable[..., Any], condition: Callable[[Any], bool]) -> None:
         self._method, self._condition = method, condition
         self.__doc__ = method.__doc__
@@ -18,12 +20,12 @@ class _Offered:
         if instance is None:
             return self._method
         if not self._condition(instance):
-            raise AttributeError(f"{owner.__name__} offers no {self._method.__name__} with these parameters")
+            raise AttributeError(f"{owner.__name__} has no method {self._method.__name__} with these parameters")
         return MethodType(self._method, instance)
 
 
 class offered_when:
-    """Decorate a method that exists only where `condition(self)` holds; elsewhere looking it up raises AttributeError.
+    """Decorator of a method that exists only where `condition(self)` holds; elsewhere its lookup raises AttributeError.
 
     Examples
     --------
@@ -36,4 +38,4 @@ class offered_when:
         self._condition = condition
 
     def __call__(self, method: F) -> F:
-        return cast(F, _Offered(method, self._condition))
+        return cast(F, _ConditionalMethod(method, self._condition))

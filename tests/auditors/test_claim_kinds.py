@@ -170,5 +170,5 @@ def test_checks_take_claims_by_pair(claim, scale, failed):
     mechanism.claim, mechanism.domain = claim, m.Records(2)
     report = dpw.check_mechanism(mechanism, trials=10_000, seed=3)
     assert {f.check for f in report.failed} & {"check_claim", "check_special_values_inside", "check_few_records"} == failed
-    with pytest.raises(dpw.InvalidArgument, match="datasets must differ in value, these are at distance 0"):
+    with pytest.raises(dpw.InvalidArgument, match="datasets must differ in value, the distance of these two is 0"):
         dpw.audit(mechanism, pair=m.Pair(np.zeros(2), np.array([-0.0, 0.0]), relation="stated"), trials=1_000)

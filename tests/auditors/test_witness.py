@@ -111,7 +111,7 @@ def test_broken_witnesses_are_refused(witness, change, message):
 def test_truncated_and_missing_files(witness, tmp_path):
     file = tmp_path / "w.json"
     file.write_text(json.dumps(witness)[:100])
-    with pytest.raises(InvalidArgument, match=r"w.json is no complete JSON file"):
+    with pytest.raises(InvalidArgument, match=r"w.json is not a complete JSON file"):
         replay(file)
     with pytest.raises(InvalidArgument, match=r"must be readable"):
         replay(tmp_path / "nowhere.json")
@@ -196,8 +196,8 @@ def edited(witness, **change):
         (lambda w: {"counts": w["counts"] | {"wrong": 10**9}}, "counts.correct [+] counts.wrong must be at most counts.rounds"),
         (lambda w: {"counts": w["counts"] | {"directions": 1}}, "counts.directions must be that of the event, 2, got 1"),
         (lambda w: {"confidence": 0.9}, None),  # the bound is less than the counts then certify, which is no lie
-        (lambda w: {"claim_numbers": [1.0, 0.5]}, "claim must be that of claim_numbers, got pure:1"),
-        (lambda w: {"claim": "pure:2"}, "claim must be that of claim_numbers, got pure:2"),
+        (lambda w: {"claim_numbers": [1.0, 0.5]}, "claim must agree with claim_numbers, got pure:1"),
+        (lambda w: {"claim": "pure:2"}, "claim must agree with claim_numbers, got pure:2"),
         (lambda w: {"claim": "pure:2", "claim_numbers": [2.0, 0.0]}, "bound must exceed the claim, epsilon = 2, got 1[.]"),
         (
             lambda w: {"claim": "pure:0.9", "claim_numbers": [0.9, 0.0]},
@@ -207,7 +207,7 @@ def edited(witness, **change):
         (lambda w: {"event": w["event"] | {"kind": "atoms"}}, "event.kind must be 'intervals', as its rule is, got \"atoms\""),
         (lambda w: {"pair": w["pair"] | {"relation": "near"}}, "pair.relation must be one of"),
         (lambda w: {"schema_version": [1]}, "schema_version must be a whole number, at least 1, got list"),
-        (lambda w: {"extra": 1}, "extra is no field that is known"),
+        (lambda w: {"extra": 1}, "extra is not a known field"),
     ],
 )
 def test_fields_that_do_not_fit_each_other_are_named(witness, change, message):

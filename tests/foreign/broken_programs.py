@@ -150,7 +150,7 @@ BROKEN = {
     "seedable is a text": ("HELLO['seedable'] = 'yes'", "says hello", "seedable must be true or false, got 'yes'"),
     "an encoding of its own": ("HELLO['datasets'] = ['csv']", "says hello", "datasets must be a list of some of json, float64"),
     "a key of its own": ("HELLO['epsilon'] = 1", "says hello", "a key 'epsilon'; there are protocol, name"),
-    "a greeting": ("def hello(): say(HELLO); print('welcome', flush=True)", "says hello", "nobody had asked for: 'welcome"),
+    "a greeting": ("def hello(): say(HELLO); print('welcome', flush=True)", "says hello", "without a request: 'welcome"),
     "claim that is none": ("HELLO['claim'] = 'private'", "claim and domain", "claim must"),
     "domain that is none": ("HELLO['domain'] = {'kind': 'Table3'}", "claim and domain", "domain kind must be one of"),
     "dies when asked": (_answer("os._exit(9)"), _RUN, "ended with exit code 9 (an answer was due)"),
@@ -171,11 +171,11 @@ BROKEN = {
         _RUN,
         "wrote 'debug' where an answer was due",
     ),
-    "extra output behind": (_answer(_HEAD, "write(pack(out) + b'done\\n')"), _RUN, "nobody had asked for: 'done"),
+    "extra output behind": (_answer(_HEAD, "write(pack(out) + b'done\\n')"), _RUN, "without a request: 'done"),
     "short block": (_answer(_HEAD, "write(pack(out[1:]))"), _RUN, "7992 of 8000 bytes of a block were there"),
     "floats of 32 bits": (_answer(_HEAD, "write(struct.pack('<%df' % size, *out))"), _RUN, "4000 of 8000 bytes"),
-    "long block": (_answer(_HEAD, "write(pack(out + out[:1]))"), _RUN, "nobody had asked for"),
-    "answers twice": (_answer("for _ in range(2):", f"    {_HEAD}; write(pack(out))"), _RUN, "nobody had asked for"),
+    "long block": (_answer(_HEAD, "write(pack(out + out[:1]))"), _RUN, "without a request"),
+    "answers twice": (_answer("for _ in range(2):", f"    {_HEAD}; write(pack(out))"), _RUN, "without a request"),
     "raises on its own data": (_answer("say({'raised': 'KeyError', 'text': 'x'})"), _RUN, "raised KeyError: x on its own"),
     "raises nothing": (_answer("say({'raised': ''})"), _RUN, "raised must be the name of an exception"),
     "NaN that is no JSON": (
@@ -220,7 +220,7 @@ BROKEN = {
     "keeps the first of a number": (
         "def keep(number, values): data.setdefault(number, values)",
         "a dataset in place of another",
-        "did not take its place",
+        "did not replace the old one",
     ),
     "a buffer that is too small": (
         "def keep(number, values):\n    len(values) > 2**16 and os._exit(6); data.update({number: values})",
@@ -241,12 +241,12 @@ BROKEN = {
     "size 0": (
         "_known = known\ndef known(asked): return '' if asked.get('size') == 0 else _known(asked)",
         "says failed: a size of 0",
-        "it must say failed",
+        "the answer must be failed",
     ),
     "negative size": (
         "_known = known\ndef known(asked): return '' if asked.get('size') == -1 else _known(asked)",
         "says failed: a size of -1",
-        "it must say failed",
+        "the answer must be failed",
     ),
     "unknown dataset": (
         "_known = known\ndef known(asked): return '' if asked.get('dataset') == 7 else _known(asked)",
@@ -256,13 +256,13 @@ BROKEN = {
     "unknown operation": (
         "_known = known\ndef known(asked): return _known(dict(asked, op='run'))",
         "says failed: an operation that is not known",
-        "it must say failed",
+        "the answer must be failed",
     ),
     "dies of a line": ("parsed = json.loads", "says failed: a line that is no JSON", "JSONDecodeError"),
     "raises for failed": (
         "_say = say\ndef say(m): _say({'raised': 'ValueError'} if m.get('failed', '')[:4] == 'size' else m)",
         "says failed: a size of 0",
-        "it must say failed",
+        "the answer must be failed",
     ),
     "a mark of byte order": ("def hello(): write(b'\\xef\\xbb\\xbf'); say(HELLO)", "says hello", "where hello was due"),
     "a name of two lines": ("HELLO['name'] = 'a\\nb'", "says hello", "name must be a text of 1 to 200 characters in a line"),

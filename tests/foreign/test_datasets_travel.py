@@ -166,7 +166,7 @@ def test_a_reference_leads_nowhere_else(tmp_path):
 
 def test_stated_pairs_say_that_they_were_not_checked(tmp_path):
     result, _ = violated([1], [1, 2, 3], "stated")
-    assert result.notes == ("that the two datasets are neighbours was stated, and not checked (relation stated)",)
+    assert result.notes == ("that the two datasets are neighbors was stated, and not checked (relation stated)",)
     write_report([result], tmp_path, title="T", plots=False)
     told = (tmp_path / "audit.md").read_text()
     assert "that they are neighbours was stated (stated), and not checked here" in told and "checked to be stated" not in told

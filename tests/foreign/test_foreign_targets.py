@@ -149,7 +149,7 @@ def test_versions_outside_the_tested_range_are_run_with_a_warning(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message", "traced"),
     [
-        ("import no_such_library\n", r"needs 'no_such_library', which .* has not; install it there: .*-m pip install no_such", True),
+        ("import no_such_library\n", r"needs 'no_such_library', which .* does not have; install it there: .*-m pip install no_such", True),
         ('LIBRARY = "thing"\nINSTALL = "pip install thing==3"\nimport thing.part\n', r"-m pip install thing==3", True),
         ("def f(:\n", "SyntaxError", False),
         ("x = 1 / 0\n", "ZeroDivisionError: division by zero", True),
@@ -168,7 +168,7 @@ def test_bad_files(tmp_path, text, message, traced):
 
 
 def test_bad_interpreters(file, bare, tmp_path):
-    with pytest.raises(TargetError, match=r"must have NumPy, .* has not; install it: .* -m pip install numpy"):
+    with pytest.raises(TargetError, match=r"must have NumPy, .* does not; install it: .* -m pip install numpy"):
         Target(file, "leaky", bare).describe()
     with pytest.raises(TargetError, match="must be an interpreter or an environment of `dpwitness targets`, got '/nowhere/python'"):
         Target(file, "leaky", "/nowhere/python").describe()

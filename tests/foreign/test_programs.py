@@ -133,7 +133,7 @@ def test_datasets_in_json(program):
         ("text", "text"),
     ]:
         assert shown.sample(value, 1, rng()) == [[arrives]]
-    with pytest.raises(MechanismFailed, match="something that JSON can say to go to a program, got one with a set"):
+    with pytest.raises(MechanismFailed, match="representable in JSON, got one with a set"):
         shown.sample({1}, 1, rng())
     with pytest.raises(MechanismFailed, match="reads datasets as float64 only"):
         program("HELLO['datasets'] = ['float64']").sample({"a": 1}, 1, rng())
@@ -249,7 +249,7 @@ def test_what_it_writes_between_two_batches_is_told(program):
     )
     target.sample(np.zeros(1), 5, rng())
     time.sleep(0.4)
-    with pytest.raises(MechanismFailed, match="nobody had asked for: 'tick"):
+    with pytest.raises(MechanismFailed, match="without a request: 'tick"):
         target.sample(np.zeros(1), 5, rng())
 
 
@@ -267,16 +267,16 @@ def test_each_thread_has_a_process_and_none_is_left(program):
     [
         (["./nowhere"], "must name a program that is there, got './nowhere'"),
         (["no-such-program"], "must name a program that is there"),
-        (["cd", "/tmp"], "words of a shell need one: sh -c"),
-        (["A=1", "./x"], "words of a shell need one"),
-        (["./plain 1"], "its arguments are texts of their own"),
-        (["./plain | sort"], "its arguments are texts of their own"),
+        (["cd", "/tmp"], "shell commands need a shell: sh -c"),
+        (["A=1", "./x"], "shell commands need a shell"),
+        (["./plain 1"], "give each argument as a separate text"),
+        (["./plain | sort"], "give each argument as a separate text"),
         (["~/nowhere"], "must name a program that is there, got '~/nowhere'"),
-        (["plain"], r"one of the folder .* is named \./plain"),
-        (["cat", "x", "|", "sort"], r"read by no shell, got '\|' in it"),
-        (["./plain"], r"may be executed, got './plain'; make it so: chmod \+x ./plain"),
+        (["plain"], r"for the file in the folder .* write \./plain"),
+        (["cat", "x", "|", "sort"], r"run without a shell, got '\|' in it"),
+        (["./plain"], r"executable program, got './plain'; make it executable: chmod \+x ./plain"),
         (["./folder"], "which is a folder"),
-        (["./script"], "nor a script whose first line names what runs it"),
+        (["./script"], "nor a script whose first line names its interpreter"),
         (["false"], "false ended with exit code 1 .hello was due."),
     ],
 )
@@ -340,7 +340,7 @@ def sample_of(target):
     [
         ({"command": "./x"}, "command must be a list of texts"),
         ({"command": ["./x", 3]}, "command must be a list of texts"),
-        ({"command": ["./x"], "file": "a.py"}, "command stands alone"),
+        ({"command": ["./x"], "file": "a.py"}, "command excludes file"),
         ({"command": ["./x"], "cwd": "/nowhere"}, "cwd must be a folder"),
         ({"command": ["./x"], "text": "often"}, "text must be"),
         ({"file": "a.py", "name": "f", "text": "one"}, "text is for programs"),
@@ -353,7 +353,7 @@ def test_arguments_that_cannot_be(options, said):
 
 
 def test_a_program_cannot_be_traced(program):
-    with pytest.raises(InvalidArgument, match="is a program: only Python can be looked into"):
+    with pytest.raises(InvalidArgument, match="is a program: only Python targets can be inspected"):
         trace(program(), NEAR, "pure:1")
 
 
@@ -369,7 +369,7 @@ def text(code, *arguments, runs="batch"):
 def test_one_output_a_line():
     target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
     assert target.sample(np.zeros(1), 3, rng()) == target.sample(np.zeros(1), 3, rng()) != target.sample(np.zeros(1), 3, rng(2))
-    assert target.seeded and "it is started anew for each batch of runs" in target.notes[0]
+    assert target.seeded and "it is started again for each batch of runs" in target.notes[0]
     shown = text("import sys; print('\\n'.join(sys.argv[1:]))", "{size}", "{dataset}", "nan", "1 2,5", "a b")
     assert repr(shown.sample(np.array([0.5]), 5, rng())) == "[5.0, '[0.5]', nan, [1.0, 2.0, 5.0], 'a b']" and not shown.seeded
     one = text(NORMAL + "print(g.random())", runs="one")
@@ -532,7 +532,7 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
         (["audit", "m:f", "--text"], "are for programs: give --command"),
         (["audit", "--command", "x", "--text-runs", "one"], "--text-runs needs --text"),
         (["audit", "--command", "x", "--in-process"], "leave out --in-process"),
-        (["audit", "--command", "cat | sort"], "read by no shell"),
+        (["audit", "--command", "cat | sort"], "run without a shell"),
         (["check", "--command", "cat", "--text"], "which cat does not say: give --claim and --domain"),
         (["check", "--command", "cat", "--text", "--claim", "pure:1"], "which cat does not say: give --domain"),
         (["check", "mine.py", "--claim", "pure:1"], "--claim and --domain are for programs"),

@@ -111,7 +111,7 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         (("audit", "mine", "--claim", "pure:1", *PAIR), "target must have the form MODULE:NAME"),
         (("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'), "Laplace: epsilon must be positive and finite, got -1"),
         (("replay", "none.json"), 'witness file must be readable, got "none.json"'),
-        (("replay", "mine.py"), "mine.py is no complete JSON file"),
+        (("replay", "mine.py"), "mine.py is not a complete JSON file"),
         (("suite", "cellar"), "suite must be one of zoo, papers"),
         (("suite", "zoo", "-k", "laplace and"), "-k must be words with and, or, not"),
         (("suite", "zoo", "-k", "nosuchcase"), "-k must match a case"),

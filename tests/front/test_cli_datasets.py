@@ -68,7 +68,7 @@ def test_frames_and_relations(tmp_path, monkeypatch, capsys):
         (tmp_path / name).write_text("user,x\n" + rows)
     pair = ["audit", "mine.py:size", "--claim", "pure:1", "--d0", "a.csv", "--d1", "b.csv", "--trials", "2000"]
     assert cli.main(pair) == 2
-    assert "they are neighbours under add-remove:unit=user" in capsys.readouterr().err
+    assert "they are neighbors under add-remove:unit=user" in capsys.readouterr().err
     for relation in ("add-remove:unit=user", "mine.py:near"):
         assert cli.main([*pair, "--relation", relation]) == 1
         assert ("not checked" in capsys.readouterr().out) == (relation != "add-remove:unit=user")
@@ -79,7 +79,7 @@ def test_the_pairs_of_a_relation_of_ones_own(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text(MINE)
     asked = ["audit", "mine.py:size", "--in-process", "--domain", "mine.py:near", "--claim", "pure:1", "--trials", "2000"]
     assert cli.main(asked) == 1
-    assert "was told by a function of the user's (own:near)" in capsys.readouterr().out
+    assert "was decided by the user's function (own:near)" in capsys.readouterr().out
 
 
 def test_lists(shell):

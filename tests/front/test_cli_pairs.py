@@ -17,7 +17,7 @@ def test_a_slip_of_type_is_refused(d0):
 @pytest.mark.parametrize("text", ["[1]", '["a"]', "1", '[{"a": 1}]', '{"x": [1, 2]}', "[]"])
 def test_a_dataset_is_no_neighbour_of_itself(text):
     for relation in ("replace-one", "add-remove"):
-        with pytest.raises(InvalidArgument, match="which can show no violation"):
+        with pytest.raises(InvalidArgument, match="which cannot show a violation"):
             pair_of(text, text, relation, None)
 
 

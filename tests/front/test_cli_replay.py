@@ -26,7 +26,7 @@ def test_what_is_no_file_does_not_hang(shell, monkeypatch, capsys):
     os.mkfifo(shell.folder / "pipe")
     (shell.folder / "half.json").write_text('{"schema_version": 1, "name": "x"')
     monkeypatch.chdir(shell.folder)
-    cases = {"/dev/full": "a device", "/dev/zero": "a device", "pipe": "a pipe", ".": "a folder", "half.json": "no complete JSON file"}
+    cases = {"/dev/full": "a device", "/dev/zero": "a device", "pipe": "a pipe", ".": "a folder", "half.json": "not a complete JSON file"}
     for name, message in cases.items():
         assert main(["replay", name]) == 2
         out, err = capsys.readouterr()

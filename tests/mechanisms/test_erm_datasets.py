@@ -31,11 +31,11 @@ def test_a_million_copies_are_one_record_in_the_neighbour_check():
     replaced = LabelledVectors([[0.6, 0.8], [1e-4, 0.0], [1e-4, 0.0]], [-1, 1, 1], [1, 1, 999_999])
     Pair(one, replaced)
     Pair(one, LabelledVectors(*common, [999_999, 1]), "add-remove")
-    with pytest.raises(InvalidArgument, match=re.escape("no replace-one neighbour of D0: they have 1000001 and 1000000 records")):
+    with pytest.raises(InvalidArgument, match=re.escape("not a neighbor of D0 under replace-one: they have 1000001 and 1000000 records")):
         Pair(one, LabelledVectors(*common, [999_999, 1]))
     with pytest.raises(InvalidArgument, match="2 records differ, at most 1 may"):
         Pair(one, LabelledVectors(*common, [999_998, 3]))
-    with pytest.raises(InvalidArgument, match="2 records stand in one"):
+    with pytest.raises(InvalidArgument, match="2 records are in one"):
         Pair(one, replaced, "add-remove")
     with pytest.raises(InvalidArgument, match="2 and 1 dimensions"):
         Pair(one, LabelledVectors([[1.0]], [1], [1_000_001]))

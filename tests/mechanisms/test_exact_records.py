@@ -223,14 +223,14 @@ def test_attributes_that_cannot_be_compared_are_refused_with_a_remedy():
 
 
 def test_nodes_and_parallel_edges_are_compared_exactly():
-    with pytest.raises(InvalidArgument, match=r"nodes differ|nodes stand in one"):
+    with pytest.raises(InvalidArgument, match=r"nodes differ|nodes are in one"):
         Pair(nx.Graph([(0, 1), (1, 2)]), nx.Graph([(0.0, 1), (1, 2), (2, 0.0)]), "edge")
     first, second = nx.MultiGraph(), nx.MultiGraph()
     for keys, found in (((0, 1), first), ((5, 6), second)):
         for key in keys:
             found.add_edge("a", "b", key=key)
     second.add_edge("a", "b", key=7)
-    with pytest.raises(InvalidArgument, match="5 edges stand in one"):
+    with pytest.raises(InvalidArgument, match="5 edges are in one"):
         Pair(first, second, "edge")
 
 
@@ -259,7 +259,7 @@ BEYOND = {
         "replace-one",
         "4 records differ",
     ),
-    "labels of rows that are added": (USERS.set_axis([5, 6, 7, 8]), USERS.iloc[:3], "add-remove", "7 records stand in one"),
+    "labels of rows that are added": (USERS.set_axis([5, 6, 7, 8]), USERS.iloc[:3], "add-remove", "7 records are in one"),
     "an index and a column of its name": (
         pd.DataFrame({"index": [1, 2]}, index=["p", "q"]),
         pd.DataFrame({"index": [1, 3]}, index=["r", "s"]),

@@ -131,22 +131,22 @@ def test_neighbours_of_every_kind(d0, d1, relation):
 @pytest.mark.parametrize(
     ("d0", "d1", "relation", "told"),
     [
-        (USERS, USERS.iloc[:2], "replace-one", "they are neighbours under add-remove:unit=user$"),
-        (USERS, USERS.iloc[:3], "add-remove:unit=user", "all records of a unit are added or removed; they are neighbours under add-remove"),
+        (USERS, USERS.iloc[:2], "replace-one", "they are neighbors under add-remove:unit=user$"),
+        (USERS, USERS.iloc[:3], "add-remove:unit=user", "all records of a unit are added or removed; they are neighbors under add-remove"),
         (USERS, USERS.assign(x=[9, 2, 7, 9]), "replace-one:unit=user", "the records of 2 values of user differ, at most 1 may"),
         (USERS, USERS.assign(x=[9, 2, 3, 4]), "attribute:columns=user", "column x differs too, only user may"),
-        (np.zeros(2), np.ones(2), "replace-one", "2 records differ .* they are neighbours under linf"),
-        (np.zeros(2), 9 * np.ones(2), "replace-one", 'relation="l1", "l2" or "linf" are for vectors of answers'),
-        ([0.0, 0.0], [0.5, 0.5], "replace-one", "they are neighbours under l1, l2, linf"),
+        (np.zeros(2), np.ones(2), "replace-one", "2 records differ .* they are neighbors under linf"),
+        (np.zeros(2), 9 * np.ones(2), "replace-one", 'relations "l1", "l2" and "linf" are for vectors of answers'),
+        ([0.0, 0.0], [0.5, 0.5], "replace-one", "they are neighbors under l1, l2, linf"),
         (list("abc"), list("bca"), "event", "more than 1 events were added, removed or replaced"),
-        (PATH, graph_with(add=[(0, 3)]), "replace-one", "relations of graphs are edge, .*neighbours under edge"),
-        (PATH, graph_with(add=[(0, 3), (0, 2)]), "edge", "2 edges stand in one and not in the other, at most 1 may; .*replace-node"),
-        (PATH, graph_with(without=1), "replace-node", "the nodes may not differ; they are neighbours under node"),
+        (PATH, graph_with(add=[(0, 3)]), "replace-one", "relations of graphs are edge, .*neighbors under edge"),
+        (PATH, graph_with(add=[(0, 3), (0, 2)]), "edge", "2 edges are in one graph and not in the other, at most 1 may; .*replace-node"),
+        (PATH, graph_with(without=1), "replace-node", "the nodes may not differ; they are neighbors under node"),
         (
             USERS,
             PATH,
             "edge",
-            'no graph of networkx; they are neighbours under no relation that is checked; relation="stated" takes any two',
+            'not a networkx graph; they are not neighbors under any relation that is checked; relation="stated" accepts any two',
         ),
     ],
 )
@@ -175,14 +175,14 @@ def test_units_and_numbers_beside_the_relation():
 def test_a_relation_of_ones_own():
     near = Relation(lambda a, b: abs(a - b) <= 1 or "too far", lambda rng: (0.0, float(rng.random())), "near")
     assert Pair(0, 1, relation=near).relation == "own:near"
-    assert "told by a function of the user's (own:near)" in Pair(0, 1, relation=near).unchecked
+    assert "decided by the user's function (own:near)" in Pair(0, 1, relation=near).unchecked
     assert len(pairs_for(near)) == 12
-    with pytest.raises(InvalidArgument, match="D1 is no own:near neighbour of D0: too far"):
+    with pytest.raises(InvalidArgument, match="D1 is not a neighbor of D0 under own:near: too far"):
         Pair(0, 5, relation=near)
     rejects = Relation(near.check, lambda rng: (0.0, 2.0), "near")
     with pytest.raises(InvalidArgument, match=r"the check of own:near rejects a pair that its own generate made \(drawn 0\)"):
         pairs_for(rejects)
-    with pytest.raises(InvalidArgument, match="must return True, or False or a text that says why not, got 1"):
+    with pytest.raises(InvalidArgument, match="must return True, or False or a text with the reason, got 1"):
         Pair(0, 1, relation=Relation(lambda a, b: 1))
 
 

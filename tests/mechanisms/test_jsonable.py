@@ -114,7 +114,7 @@ def test_a_mask_and_padding_count_as_they_should():
         ({"$type": "array", "dtype": "S900000", "shape": [400], "value": [""] * 400}, "must hold at most 268,435,456 bytes"),
         ({"$type": "array", "dtype": "|i1", "shape": [1], "value": [300]}, r"d0.value\[0\] must be whole numbers of |i1, got 300"),
         ({"$type": "array", "dtype": "<f8", "shape": [1], "value": ["1"]}, r'd0.value\[0\] must be a number, got "1"'),
-        ({"$type": "array", "dtype": "<f8", "shape": [1], "value": [1.0], "more": 1}, "d0.more is no field that is known"),
+        ({"$type": "array", "dtype": "<f8", "shape": [1], "value": [1.0], "more": 1}, "d0.more is not a known field"),
         ({"$type": "pickle"}, r"d0.\$type must be one of"),
         (
             {"$type": "object", "class": "decimal:Context", "fields": {}},

@@ -35,5 +35,5 @@ def test_a_relation_of_ones_own_is_asked_both_ways():
 @pytest.mark.parametrize("answer", [False, "too far", np.False_])
 def test_truth_values_of_numpy_are_truth_values(answer):
     assert dpw.Pair(1, 2, relation=dpw.Relation(lambda a, b: np.abs(np.float64(a - b)) <= 1, title="near")).relation == "own:near"
-    with pytest.raises(dpw.InvalidArgument, match=r"no own:near neighbour of D0: (its check says no|too far)$"):
+    with pytest.raises(dpw.InvalidArgument, match=r"not a neighbor of D0 under own:near: (its check returned False|too far)$"):
         dpw.Pair(1, 2, relation=dpw.Relation(lambda a, b: answer, title="near"))

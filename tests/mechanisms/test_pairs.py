@@ -72,7 +72,7 @@ ACCEPTED = {
 def test_one_record_replaced(name):
     d0, d1 = ACCEPTED[name]
     Pair(d0, d1)
-    with pytest.raises(InvalidArgument, match="Pair: D0 and D1 are identical, which can show no violation"):
+    with pytest.raises(InvalidArgument, match="Pair: D0 and D1 are identical, which cannot show a violation"):
         Pair(d0, d0)
 
 
@@ -92,7 +92,7 @@ def test_what_no_record_holds_is_no_difference():
 
 def test_columns_are_added_and_removed_row_by_row():
     Pair((X, Y), (X[:2], Y[:2]), "add-remove")
-    with pytest.raises(InvalidArgument, match="5 records stand in one and not in the other"):
+    with pytest.raises(InvalidArgument, match="5 records are in one dataset and not in the other"):
         Pair((X, Y), (X[:2], 1 - Y[:2]), "add-remove")  # a label of another row turns over as well
     with pytest.raises(InvalidArgument, match="got a tuple of 2 columns with 3, 2"):
         Pair((X, Y), (X, Y[:2]), "add-remove")
@@ -108,11 +108,11 @@ WHOLE = {
     "columns as lists in a list": ([X.tolist(), [0, 1, 0]], [X.tolist(), [1, 0, 1]], "D0 must have records of one kind"),
     "names and ages in a list": ([["a", "b"], [1, 2]], [["a", "b"], [3, 4]], "hold only a number and only a text"),
     "data and a parameter": ((X, 0.5), (X, 0.7), "its entry 1 is a number"),
-    "a text": ("abc", "xyz", "told apart, got a text"),
+    "a text": ("abc", "xyz", "separate records, got a text"),
     "a dict of numbers": ({"a": 1, "b": 2}, {"a": 9, "b": 9}, "2 entries differ, at most 1 may"),
     "a dict of nothing": ({}, np.ones(1), "D0 is a dict of entries, D1 is an array of float64"),
     "a class without records": (Opaque([1, 2]), Opaque([8, 9]), "got an Opaque; give it a method records"),
-    "None": (None, np.ones(1), "told apart, got None"),
+    "None": (None, np.ones(1), "separate records, got None"),
     "a number and an array": (0, np.ones(1), "D0 is a number, D1 is an array of float64"),
     "a truth value and a list": (True, [1], "D0 is a truth value, D1 is a list of records"),
     "a list and an array": ([1.0], np.ones(1), "D0 is a list of records, D1 is an array of float64"),
@@ -120,8 +120,8 @@ WHOLE = {
     "rows of other lengths": (X, np.zeros((3, 3)), "rows of shape"),
     "a number for a text": (["a", "b"], ["a", 3], "record 1 is a text in D0 and a number in D1"),
     "columns of other names": ({"x": X}, {"y": X}, "D0 is a dict of"),
-    "a set": ({1, 2}, {1, 3}, "told apart, got a set"),
-    "bytes": (b"a", b"b", "told apart, got a bytes"),
+    "a set": ({1, 2}, {1, 3}, "separate records, got a set"),
+    "bytes": (b"a", b"b", "separate records, got a bytes"),
     "a generator": ((i for i in "ab"), [1], "D0 must be writable as JSON, got generator"),
     "objects": (np.array([None]), np.array([3], dtype=object), "D0 must be writable as JSON, got an array of dtype object; give an array"),
     "a matrix": (np.ones((1, 1)).view(np.matrix), np.zeros((1, 1)).view(np.matrix), "got matrix: give a plain array"),

@@ -227,7 +227,7 @@ def test_empty_reports_are_compared():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"schema_version": 1, "results": [', "is no complete JSON file"),
+        ('{"schema_version": 1, "results": [', "is not a complete JSON file"),
         ('{"schema_version": 99, "results": []}', "schema_version must be at most 1, got 99"),
         ('{"version": "2.1.0", "runs": []}', "must be a report of dpwitness"),
         (json.dumps(report(row(tally={"correct": "x"}))), "results[0].tally.wrong is missing"),

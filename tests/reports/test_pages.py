@@ -180,7 +180,7 @@ def test_an_old_run_is_shown_anew_from_its_json_alone(tmp_path, found):
     ("content", "reason"),
     [
         ('{"schema_version": 99, "results": []}', "schema_version must be at most 1, got 99"),
-        ('{"schema_version": 1, "results": [{"name": "a"', "no complete JSON"),
+        ('{"schema_version": 1, "results": [{"name": "a"', "not a complete JSON"),
         ('{"runs": [], "version": "2.1.0"}', "must be a report of dpwitness"),
         ("[1]", "must be a report of dpwitness"),
         ('{"schema_version": 1, "results": [{"name": "a", "verdict": "FINE"}]}', "results[0].verdict must be one of"),

@@ -1,4 +1,5 @@
-"""What runs inside a target's interpreter: standard library and NumPy, Python 3.8 or later, for it may have no dpwitness.
+"""Modules that run in a target's interpreter: standard library and NumPy, Python 3.8 or later, because dpwitness may be missing there.
 
-`worker` is started as a script and reads the others by their place; the controller imports `wire` for its end of the pipe.
+`worker` is started as a script and loads the other modules by their paths; the controller imports
+`wire` for its end of the pipe.
 """

@@ -1,6 +1,7 @@
-"""The runs of one batch, one by one where they must be: what each returned or raised, how much it drew, what it warned of.
+"""Runs of one batch, made one by one if necessary, with their results, exceptions, random draws and warnings.
 
-Stands alone (standard library and NumPy, Python 3.8 or later), for `worker` reads it.
+`worker` loads this module too, so the module uses only the standard library and NumPy (Python 3.8
+or later).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 
 def told_of_warning(found: Any) -> str:
-    """A recorded warning in one line of at most 200 characters."""
+    """Return a recorded warning as one line of at most 200 characters."""
     text = " ".join(str(found.message).split())
     text = text if len(text) <= 160 else text[:157] + "..."
     return f"the mechanism warns: {found.category.__name__}: {text}"
@@ -24,7 +25,7 @@ def told_of_warning(found: Any) -> str:
 
 @contextlib.contextmanager
 def heard(told: list[str]) -> Iterator[None]:
-    """What is warned of meanwhile, each kind and text once; what the target ignores, or turns into an error, stays so."""
+    """Append the warnings of the block to `told`, each kind and text once. Warnings that the target ignores or raises stay so."""
     with warnings.catch_warnings(record=True) as found:
         warnings.filterwarnings("always", append=True)
         try:
@@ -34,29 +35,29 @@ def heard(told: list[str]) -> Iterator[None]:
 
 
 def is_failure(error: Exception) -> bool:
-    """Whether it says that there can be no output, as the objects of `mechanisms/objects` do, with dpwitness at hand and without."""
+    """Return whether an exception means that there is no output: a MechanismFailed, of any copy of dpwitness."""
     return any(cls.__name__ == "MechanismFailed" for cls in type(error).__mro__)
 
 
 class Parts(list):  # type: ignore[type-arg]
-    """Runs made one by one: arrays, lists and lists of exceptions, in order."""
+    """Results of runs made one by one: arrays, lists and lists of exceptions, in order."""
 
 
 class Raised:
-    """A call that raised."""
+    """Result of a call that raised an exception."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error.with_traceback(None)
 
 
 def one_by_one(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]) -> Any:
-    """`size` single runs, and the draws that each of them takes."""
+    """Return the results of `size` single runs, and the number of random words that each run has drawn."""
     done: list[Any] = []
     draws: list[int] = []
     for _ in range(size):
         at = words_drawn(rng)
         try:
-            done.append(_own(run(dataset, 1, rng, **kwargs)))
+            done.append(_copied(run(dataset, 1, rng, **kwargs)))
         except MemoryError:
             raise
         except Exception as error:
@@ -64,11 +65,11 @@ def one_by_one(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwarg
                 raise
             done.append(Raised(error))
         draws.append(words_drawn(rng) - at)
-    return Parts(_joined(kind, list(same)) for kind, same in itertools.groupby(done, _kind)), draws
+    return Parts(_join(kind, list(same)) for kind, same in itertools.groupby(done, _join_key)), draws
 
 
-def _own(value: Any) -> Any:
-    """A copy, for the library may write into what it returned again; the value itself where it cannot be copied."""
+def _copied(value: Any) -> Any:
+    """Return a copy of a result, because the library may reuse the returned object; the result itself if it cannot be copied."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], (float, int, str, bytes, type(None))):
         return value[:]
     try:
@@ -77,14 +78,15 @@ def _own(value: Any) -> Any:
         return value
 
 
-def _kind(part: Any) -> Any:
-    """Parts of equal kinds, one after the other, can be joined."""
+def _join_key(part: Any) -> Any:
+    """Return a key; consecutive results with equal keys can be joined."""
     if isinstance(part, np.ndarray) and part.shape[:1] == (1,):
         return part.dtype, part.shape
     return type(part) if type(part) in (Raised, list) else id(part)
 
 
-def _joined(kind: Any, parts: list[Any]) -> Any:
+def _join(kind: Any, parts: list[Any]) -> Any:
+    """Return consecutive results of one kind as one result."""
     if kind is Raised:
         return [part.error for part in parts]
     if kind is list:
@@ -93,6 +95,6 @@ def _joined(kind: Any, parts: list[Any]) -> Any:
 
 
 def words_drawn(rng: Any) -> int:
-    """64-bit words that the generator has given: SFC64 counts them in its state. 0 for others."""
+    """Return the number of 64-bit words drawn from the generator so far, which SFC64 counts in its state; 0 for other generators."""
     state = rng.bit_generator.state
     return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0

@@ -1,8 +1,8 @@
-"""Messages between a foreign worker and its controller: values as JSON and raw little-endian bytes. Nothing is pickled.
+"""Encoding of the messages between a worker and its controller: JSON and raw little-endian bytes. Nothing is pickled.
 
-Stands alone with `libraries` and `parts` (standard library and NumPy, Python 3.8 or later), for both sides read it. A message is a length
-(4 bytes, little-endian), a JSON header of that many bytes, and the bytes of the arrays that the header refers to; ``header["blobs"]``
-holds their sizes.
+Both sides load this module, `libraries` and `parts`, which use only the standard library and NumPy
+(Python 3.8 or later). A message is a length (4 bytes, little-endian), a JSON header of this length,
+and the bytes of the arrays that the header refers to; ``header["blobs"]`` lists their sizes.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ if TYPE_CHECKING or __name__ != "dpwitness_codec":
 else:  # in a worker, whose interpreter may have no dpwitness
     _here = os.path.dirname(os.path.abspath(__file__))
 
-    def _loaded(name, *place):
-        """The module at this place, under a name that no library's module bears."""
+    def _load_module(name, *place):
+        """Load and return the module at this path, under a name that no library uses."""
         spec = importlib.util.spec_from_file_location(name, os.path.join(*place))
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
-    object_tree = _loaded("dpwitness_object_tree", _here, "object_tree.py")
-    dataframe_backends = _loaded("dpwitness_dataframe_backends", os.path.dirname(os.path.dirname(_here)), "core", "dataframe_backends.py")
+    object_tree = _load_module("dpwitness_object_tree", _here, "object_tree.py")
+    _core = os.path.join(os.path.dirname(os.path.dirname(_here)), "core")
+    dataframe_backends = _load_module("dpwitness_dataframe_backends", _core, "dataframe_backends.py")
 
 Fields, Named, array_in, parts_of, PLAIN = (
     object_tree.Fields,
@@ -48,8 +49,8 @@ Fields, Named, array_in, parts_of, PLAIN = (
 )
 
 PROTOCOL = 1
-KEPT = 16  # large datasets that a worker keeps, and its controller knows that it keeps
-MOST = 2**30  # bytes of a header
+KEPT = 16  # large datasets that a worker stores; the controller keeps the same count
+MOST = 2**30  # most bytes of a header
 _TAG = "$"
 
 Blobs = List[Any]  # noqa: UP006 - read by Python 3.8
@@ -57,7 +58,10 @@ Message = Dict[str, Any]  # noqa: UP006
 
 
 def pack(value: Any, blobs: Blobs) -> Any:
-    """`value` as JSON types; the bytes of its arrays are appended to `blobs`. What has no such form keeps its type's name and text."""
+    """Return a value as JSON types, and append the bytes of its arrays to `blobs`.
+
+    A value without such a form becomes the name of its type and its text.
+    """
     kind = type(value)
     if value is None or kind in (bool, str, float):
         return value
@@ -66,13 +70,13 @@ def pack(value: Any, blobs: Blobs) -> Any:
     if isinstance(value, np.generic) and value.dtype.kind in PLAIN:
         return {_TAG: "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
     if object_tree.is_built_on(value):
-        return _object(value, blobs)
+        return _pack_object(value, blobs)
     if isinstance(value, np.ma.MaskedArray):
         fill = None if value is np.ma.masked else pack(np.asarray(value.fill_value), blobs)
         mask = pack(np.ma.getmaskarray(value), blobs)
         return {_TAG: "masked", "data": pack(value.data, blobs), "mask": mask, "fill": fill}
     if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN:
-        return _array(value, blobs)
+        return _pack_array(value, blobs)
     if isinstance(value, (np.ndarray, np.void)) and value.dtype.names:
         scalar, value = isinstance(value, np.void), np.asarray(value)
         columns = [[name, pack(np.array(value[name]), blobs)] for name in value.dtype.names]
@@ -84,12 +88,12 @@ def pack(value: Any, blobs: Blobs) -> Any:
         more = [[name, pack(v, blobs)] for name, v in object_tree.of_exception(value, text)]
         return {_TAG: "exception", "class": kind.__name__, "text": text, "items": more}
     if object_tree.library_form(kind):
-        return _object(value, blobs)
+        return _pack_object(value, blobs)
     if isinstance(value, dict):
         head = {_TAG: "dict", "items": [[pack(k, blobs), pack(v, blobs)] for k, v in value.items()]}
         return head if kind is dict else dict(head, **{"class": kind.__name__})
     if isinstance(value, (list, tuple, set, frozenset)):
-        return _sequence(value, blobs)
+        return _pack_sequence(value, blobs)
     if kind in (bytes, bytearray):
         return {_TAG: "bytes", "hex": value.hex(), "class": kind.__name__}
     if dataclasses.is_dataclass(kind) and kind.__module__.startswith("dpwitness.mechanisms."):
@@ -98,18 +102,22 @@ def pack(value: Any, blobs: Blobs) -> Any:
     for base in (int, float, str):
         if isinstance(value, base):
             return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(object_tree.plain(value, base), blobs)}
-    arguments = _arguments(value)
+    arguments = _constructor_arguments(value)
     if arguments is not None:
         return {_TAG: "number", "class": kind.__name__, "items": arguments}
-    return _object(value, blobs)
+    return _pack_object(value, blobs)
 
 
-_open = threading.local()
+_in_progress = threading.local()
 
 
 @contextlib.contextmanager
 def opened(value: Any, under_way: list[int]) -> Iterator[str]:
-    """Take an object apart that may hold itself: the context is the text of the reference where it is under way already, else empty."""
+    """Guard against objects that contain themselves, for the duration of the block.
+
+    The context is a text that refers to the enclosing object if `value` is already in progress,
+    else "".
+    """
     place = under_way.index(id(value)) if id(value) in under_way else None
     under_way.append(id(value))
     try:
@@ -118,17 +126,17 @@ def opened(value: Any, under_way: list[int]) -> Iterator[str]:
         under_way.pop()
 
 
-def _object(value: Any, blobs: Blobs) -> Message:
+def _pack_object(value: Any, blobs: Blobs) -> Message:
     """An object that is no number, text or container: its name, the array that it is, its parts, or what its text says."""
     name, kind = object_tree.name_of(value), type(value).__name__
     if name is not None:
         return {_TAG: "named", "text": name}
-    held = array_in(value)
-    if held is not None:
-        return {_TAG: "holder", "class": kind, "value": pack(held, blobs)}
-    if not hasattr(_open, "ids"):
-        _open.ids = []
-    with opened(value, _open.ids) as reference:
+    inner = array_in(value)
+    if inner is not None:
+        return {_TAG: "holder", "class": kind, "value": pack(inner, blobs)}
+    if not hasattr(_in_progress, "ids"):
+        _in_progress.ids = []
+    with opened(value, _in_progress.ids) as reference:
         if reference:
             return {_TAG: "named", "text": reference}
         found = None if isinstance(value, Opaque) else parts_of(value)
@@ -141,20 +149,22 @@ def pack_dataset(value: Any, blobs: Blobs) -> Any:
     """`pack`, but frames and graphs, also inside lists, tuples and dicts, travel as what they are. Raises `libraries.Unheld`."""
     if dataframe_backends.library_of(value):
         return {_TAG: "held", "parts": pack(dataframe_backends.apart(value), blobs)}
-    if type(value) in (list, tuple) and any(map(_holds, value)):
+    if type(value) in (list, tuple) and any(map(_contains_library_data, value)):
         return {_TAG: type(value).__name__, "items": [pack_dataset(part, blobs) for part in value]}
-    if type(value) is dict and any(map(_holds, value.values())):
+    if type(value) is dict and any(map(_contains_library_data, value.values())):
         return {_TAG: "dict", "items": [[pack(key, blobs), pack_dataset(part, blobs)] for key, part in value.items()]}
     return pack(value, blobs)
 
 
-def _holds(value: Any) -> bool:
+def _contains_library_data(value: Any) -> bool:
+    """Return whether a value is or contains a frame or graph."""
     if type(value) in (list, tuple, dict):
-        return any(map(_holds, value.values() if type(value) is dict else value))
+        return any(map(_contains_library_data, value.values() if type(value) is dict else value))
     return bool(dataframe_backends.library_of(value))
 
 
-def _array(value: Any, blobs: Blobs) -> Message:
+def _pack_array(value: Any, blobs: Blobs) -> Message:
+    """Return the packed form of an array, and append its bytes to `blobs`."""
     plain = np.asarray(value)
     if plain.dtype.byteorder == ">" or (plain.dtype.byteorder == "=" and sys.byteorder == "big"):
         plain = plain.astype(plain.dtype.newbyteorder("<"))
@@ -162,8 +172,8 @@ def _array(value: Any, blobs: Blobs) -> Message:
     return {_TAG: "array", "dtype": plain.dtype.str, "shape": list(plain.shape), "blob": len(blobs) - 1}
 
 
-def _sequence(value: Any, blobs: Blobs) -> Message:
-    """A list of one kind of number, or of arrays of one shape, is one array; anything else goes item by item."""
+def _pack_sequence(value: Any, blobs: Blobs) -> Message:
+    """Return the packed form of a list, tuple or set. Numbers of one type, and arrays of one shape, are packed as one array."""
     name = next(base.__name__ for base in (list, tuple, set, frozenset) if isinstance(value, base))
     head: Message = {_TAG: name}
     if type(value).__name__ != name:
@@ -173,16 +183,16 @@ def _sequence(value: Any, blobs: Blobs) -> Message:
     kinds = set(map(type, value)) if len(value) > 8 and name in ("list", "tuple") else set()
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind in (float, bool) or (kind is int and max(map(abs, value)) < 2**63):
-        return dict(head, of=kind.__name__, items=_array(np.array(value), blobs))
+        return dict(head, of=kind.__name__, items=_pack_array(np.array(value), blobs))
     if kind is not None and issubclass(kind, np.generic) and value[0].dtype.kind in "fiub":
-        return dict(head, of="items", items=_array(np.array(value), blobs))
+        return dict(head, of="items", items=_pack_array(np.array(value), blobs))
     if kind is np.ndarray and value[0].dtype.kind in "fiub" and len({(v.dtype, v.shape) for v in value}) == 1:
-        return dict(head, of="items", items=_array(np.stack(value), blobs))
+        return dict(head, of="items", items=_pack_array(np.stack(value), blobs))
     return dict(head, items=[pack(v, blobs) for v in value])
 
 
-def _arguments(value: Any) -> list[Any] | None:
-    """What builds a number or a time again: JSON types; None for a value of another kind."""
+def _constructor_arguments(value: Any) -> list[Any] | None:
+    """Return the constructor arguments of a number or a time as JSON types; None for a value of another type."""
     kind = type(value)
     if kind is complex:
         return [value.real, value.imag]
@@ -200,7 +210,7 @@ def _arguments(value: Any) -> list[Any] | None:
 
 
 class Zone(datetime.tzinfo):
-    """Stands for a time zone of which only its text is known."""
+    """Stand-in for a time zone of which only the text is known."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -214,13 +224,13 @@ class Zone(datetime.tzinfo):
     utcoffset = dst = tzname = _unknown
 
 
-_NUMBERS: dict[str, Any] = {
+_NUMBER_TYPES: dict[str, Any] = {
     t.__name__: t for t in (complex, Decimal, Fraction, datetime.timedelta, datetime.date, datetime.time, datetime.datetime)
 }
 
 
 def text_of(value: Any, how: Callable[[Any], str]) -> str:
-    """What `how` says of a value whose own methods may raise."""
+    """Return `how(value)`, or "<no text>" if the methods of the value raise."""
     try:
         return how(value)
     except Exception:
@@ -228,7 +238,10 @@ def text_of(value: Any, how: Callable[[Any], str]) -> str:
 
 
 def bare(value: Any) -> bool:
-    """Return whether the text of an object says nothing of what it holds: its class has no text of its own, or the text is an address."""
+    """Return whether the text of an object contains no information on its content.
+
+    This is so if its class does not define a text, or if the text is a memory address.
+    """
     if isinstance(value, Opaque):
         return value.bare
     plain: Any = object.__repr__
@@ -236,7 +249,11 @@ def bare(value: Any) -> bool:
 
 
 def unpack(value: Any, blobs: Blobs) -> Any:
-    """The inverse of `pack`. Types that are not built in come back as stand-ins of the same name; nothing is imported or run."""
+    """Return the value of its packed form, as the inverse of `pack`.
+
+    Objects of non-built-in types become stand-ins with the same class name; nothing is imported or
+    run.
+    """
     if isinstance(value, list):
         return [unpack(v, blobs) for v in value]
     if not isinstance(value, dict):
@@ -253,8 +270,8 @@ def unpack(value: Any, blobs: Blobs) -> Any:
     if tag == "bytes":
         return (bytearray if value.get("class") == "bytearray" else bytes).fromhex(value["hex"])
     if tag == "dict":
-        held = {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
-        return stand_in(value["class"], dict)(held) if "class" in value else held
+        inner = {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
+        return stand_in(value["class"], dict)(inner) if "class" in value else inner
     if tag == "objects":
         flat = np.empty(len(value["items"]), dtype=object)
         for i, item in enumerate(value["items"]):
@@ -278,7 +295,7 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         vars(error).update((name, unpack(v, blobs)) for name, v in value.get("items", ()))
         return error
     if tag == "number":
-        return _number(value["class"], value["items"])
+        return _unpack_number(value["class"], value["items"])
     if tag == "masked":
         fill = unpack(value["fill"], blobs) if "fill" in value else None
         return np.ma.MaskedArray(unpack(value["data"], blobs), mask=unpack(value["mask"], blobs), fill_value=fill)
@@ -306,23 +323,23 @@ def unpack(value: Any, blobs: Blobs) -> Any:
     raise ValueError(f"unknown tag {tag!r}")
 
 
-def _number(name: str, items: list[Any]) -> Any:
-    """A number or a time again; a zone of times is a stand-in."""
+def _unpack_number(name: str, items: list[Any]) -> Any:
+    """Return a number or a time of its constructor arguments; a time zone becomes a stand-in."""
     if name not in ("time", "datetime"):
-        return _NUMBERS[name](*items)
+        return _NUMBER_TYPES[name](*items)
     *clock, zone, fold = items
-    return _NUMBERS[name](*clock, None if zone is None else Zone(zone), fold=fold)
+    return _NUMBER_TYPES[name](*clock, None if zone is None else Zone(zone), fold=fold)
 
 
 def words(state: Any) -> Any:
-    """The state of a bit generator as JSON: its arrays are lists of words."""
+    """Return the state of a bit generator as JSON, with arrays as lists of words."""
     if isinstance(state, dict):
         return {key: words(value) for key, value in state.items()}
     return {"words": state.tolist(), "dtype": state.dtype.str} if isinstance(state, np.ndarray) else state
 
 
 def unworded(state: Any) -> Any:
-    """The inverse of `words`."""
+    """Return the state of a bit generator of its JSON form, as the inverse of `words`."""
     if not isinstance(state, dict):
         return state
     if "words" in state:
@@ -331,7 +348,7 @@ def unworded(state: Any) -> Any:
 
 
 class Opaque:
-    """Stands for an object of which only its type's name and its text are known."""
+    """Stand-in for an object of which only the class name and the text are known."""
 
     text = ""
     bare = True
@@ -341,7 +358,7 @@ class Opaque:
 
 
 class Holder:
-    """Stands for an object that is an array."""
+    """Stand-in for an object that holds an array."""
 
     value: Any = None
     dpwitness_holder = True
@@ -350,31 +367,34 @@ class Holder:
         return np.asarray(self.value, dtype=dtype)
 
 
-_STAND_INS: dict[Any, type] = {}
+_STAND_IN_CLASSES: dict[Any, type] = {}
 
 
 def stand_in(name: str, base: type, fields: Any = ()) -> Any:
-    """A class of this name, one for each (name, base, fields); `fields` are the names of the items of a named tuple."""
+    """Return the stand-in class of this name, cached per (name, base, fields); `fields` are the item names of a named tuple."""
     key = name, base, fields
-    if key not in _STAND_INS:
-        _STAND_INS[key] = type(name, (base,), {"_fields": fields} if fields else {})
-    return _STAND_INS[key]
+    if key not in _STAND_IN_CLASSES:
+        _STAND_IN_CLASSES[key] = type(name, (base,), {"_fields": fields} if fields else {})
+    return _STAND_IN_CLASSES[key]
 
 
 def message(header: Message, blobs: Blobs) -> list[bytes]:
-    """The parts of a message, to be written one after the other."""
+    """Return the parts of a message, to be written in order."""
     text = json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode()
     return [struct.pack("<I", len(text)) + text, *blobs]
 
 
 def receive(read: Callable[[int], Any]) -> tuple[Message, Blobs] | None:
-    """One message; None at the end of the stream. `read` returns as many bytes as it is asked for, or fewer at the end."""
+    """Return the next message, or None at the end of the stream.
+
+    `read(size)` returns `size` bytes, or fewer at the end of the stream.
+    """
     head = read(4)
     if len(head) < 4:
         return None
     length = struct.unpack("<I", head)[0]
     if length > MOST:
-        raise ValueError(f"a header of {length} bytes")
+        raise ValueError(f"a header has {length} bytes")
     text = read(length)
     header = json.loads(bytes(text).decode())
     return header, [read(size) for size in header.pop("blobs")]

@@ -1,9 +1,12 @@
-"""The generators that a process shares: NumPy's legacy one, Python's `random`, and those of Numba and PyTorch where they are loaded.
+"""Global random generators of a process: NumPy's legacy generator, Python's `random`, and those of Numba and PyTorch if loaded.
 
-A mechanism that draws from one of them takes no randomness from `rng`, and processes made by fork share its stream. Seeded before every
-chunk from the chunk's own stream, it gives the same outputs on any executor, and other ones in every chunk.
+A mechanism that draws from a global generator takes no randomness from `rng`, and processes made by
+fork share the stream of the generator. The generators are seeded before every chunk from the
+chunk's own stream. The mechanism then gives the same outputs on any executor, and different outputs
+in every chunk.
 
-Stands alone (standard library and NumPy, Python 3.8 or later), for the workers of foreign targets seed theirs too.
+The workers of foreign targets seed their generators too, so the module uses only the standard
+library and NumPy (Python 3.8 or later).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-_BYTES = 4 * 625  # of a Mersenne twister: 624 words and a place, in NumPy's order or in Numba's
+_STATE_BYTES = 4 * 625  # size of a Mersenne twister's state: 624 words and a position, in NumPy's or Numba's order
 
 
 _HERE = threading.local()  # `seeded` bodies that this thread is in
@@ -38,24 +41,24 @@ def seed_batch(rng: Any) -> None:
 
 
 def seed(words: list[int]) -> None:
-    """Seed all of them from four 32-bit words."""
-    whole = sum(word << (32 * i) for i, word in enumerate(words))
-    random.seed(whole)
-    with contextlib.suppress(Exception):  # a user may have put another bit generator there
+    """Seed all global generators from four 32-bit words."""
+    seed_number = sum(word << (32 * i) for i, word in enumerate(words))
+    random.seed(seed_number)
+    with contextlib.suppress(Exception):  # a user may have installed another bit generator
         np.random.seed([word ^ 0x6E70 for word in words])  # noqa: NPY002
-    numba, torch = _numba(), sys.modules.get("torch")
+    numba, torch = _numba_module(), sys.modules.get("torch")
     if numba is not None:
         numba.rnd_seed(numba.rnd_get_np_state_ptr(), words[0] ^ 0x6E62)
         numba.rnd_seed(numba.rnd_get_py_state_ptr(), words[1] ^ 0x7079)
     if torch is not None:
         with contextlib.suppress(AttributeError, RuntimeError):
-            torch.manual_seed(whole % 2**63)
+            torch.manual_seed(seed_number % 2**63)
 
 
 def snapshot() -> dict[str, Any]:
-    """Their states, for `restore`."""
+    """Return the states of all global generators, for `restore`."""
     states: dict[str, Any] = {"random": random.getstate(), "numpy": np.random.get_state(legacy=False)}  # noqa: NPY002
-    numba, torch = _numba(), sys.modules.get("torch")
+    numba, torch = _numba_module(), sys.modules.get("torch")
     if numba is not None:
         states["numba"] = [(place, numba.rnd_get_state(place)) for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())]
     if torch is not None:
@@ -65,22 +68,22 @@ def snapshot() -> dict[str, Any]:
 
 
 def restore(states: dict[str, Any]) -> None:
-    """Put them back."""
+    """Restore the states of all global generators."""
     random.setstate(states["random"])
     with contextlib.suppress(Exception):
         np.random.set_state(states["numpy"])  # noqa: NPY002
     for place, state in states.get("numba", ()):
-        _numba().rnd_set_state(place, state)
+        _numba_module().rnd_set_state(place, state)
     if "torch" in states:
         sys.modules["torch"].set_rng_state(states["torch"])
 
 
 def fingerprint() -> tuple[Any, ...]:
-    """What differs once any of them has been drawn from, at a small price: a few microseconds for each."""
-    found: list[Any] = [hash(random.getstate()), *_legacy()]
-    numba, torch = _numba(), sys.modules.get("torch")
+    """Return a value that changes if any global generator is drawn from. The cost is a few microseconds per generator."""
+    found: list[Any] = [hash(random.getstate()), *_legacy_state()]
+    numba, torch = _numba_module(), sys.modules.get("torch")
     if numba is not None:
-        found += [ctypes.string_at(place, _BYTES) for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())]
+        found += [ctypes.string_at(place, _STATE_BYTES) for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())]
     if torch is not None:
         with contextlib.suppress(AttributeError, RuntimeError):
             found.append(bytes(torch.get_rng_state().numpy()))
@@ -89,7 +92,7 @@ def fingerprint() -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def seeded(words: list[int]) -> Iterator[None]:
-    """Seed them for the body, and put them back after it."""
+    """Seed the global generators for the block, and restore their states afterwards."""
     before = snapshot()
     seed(words)
     _HERE.depth = getattr(_HERE, "depth", 0) + 1
@@ -100,19 +103,19 @@ def seeded(words: list[int]) -> Iterator[None]:
         restore(before)
 
 
-def _legacy() -> list[Any]:
-    """State of NumPy's legacy generator, read where it lies: its own getter takes twenty times as long."""
+def _legacy_state() -> list[Any]:
+    """Return the state of NumPy's legacy generator, read from memory: its own getter takes twenty times as long."""
     try:
         found = np.random.get_bit_generator()  # type: ignore[attr-defined, unused-ignore]
         if type(found).__name__ == "MT19937":
-            return [ctypes.string_at(found.ctypes.state_address, _BYTES)]
+            return [ctypes.string_at(found.ctypes.state_address, _STATE_BYTES)]
     except AttributeError:
         pass
     return [repr(np.random.get_state(legacy=False))]  # noqa: NPY002
 
 
-def _numba() -> Any:
-    """Numba's generators, one for each thread; None if it is not loaded or keeps them elsewhere."""
+def _numba_module() -> Any:
+    """Return Numba's module with the generators of this thread; None if Numba is not loaded or stores its generators elsewhere."""
     if "numba" not in sys.modules:
         return None
     found = sys.modules.get("numba._helperlib")

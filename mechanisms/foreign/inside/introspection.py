@@ -1,6 +1,6 @@
-"""What a worker says of a target before it runs it: its promise, its domain, how it is called, and what it has started.
+"""Inspection of a target before it is run: its claim, its domain, its call signature, and the processes that it has started.
 
-Stands alone (standard library, Python 3.8 or later), for `worker` reads it.
+`worker` loads this module too, so the module uses only the standard library (Python 3.8 or later).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _DOMAINS = "dpwitness.mechanisms.domains"
 
 
 class Unfit(Exception):
-    """What is wrong with a target, in one sentence."""
+    """Error of an unusable target; the text is one sentence."""
 
 
 def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
-    """A class with its arguments."""
+    """Return an instance of a target class with its arguments. Raise Unfit if the arguments do not fit."""
     try:
         inspect.signature(cls).bind(**kwargs)
     except TypeError as error:
         raise Unfit(f"kwargs must fit {name}: {name}: {error}") from None
-    except ValueError:  # no signature is known
+    except ValueError:  # the class has no signature
         pass
     try:
         return cls(**kwargs)
     except Exception as error:
-        if type(error).__name__ == "InvalidArgument":  # says it all in a line, and may be another copy's
+        if type(error).__name__ == "InvalidArgument":  # its one-line text suffices; the class may belong to another copy of dpwitness
             raise Unfit(str(error)) from None
         raise
 
@@ -47,7 +47,7 @@ def method_hint(found: Any, name: str) -> str:
 
 
 def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
-    """Refuse what cannot be called as f(dataset, size, rng)."""
+    """Raise Unfit unless a target can be called as f(dataset, size, rng)."""
     run = getattr(found, "sample", found)
     if not callable(run):
         raise Unfit(f"target must be a mechanism or a function, {name} is of type {type(found).__name__}{method_hint(found, name)}")
@@ -61,129 +61,138 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
         raise Unfit(f"target must be callable as f(dataset, size, rng) once kwargs are bound, {name}{signature}: {error}") from None
 
 
-_MOST = 10**12  # runs
+_MAX_RUNS = 10**12  # largest number of runs
 
 
-def _whole(value: Any, least: int) -> int:
+def _read_integer(value: Any, least: int) -> int:
+    """Return a whole number of at least `least`. Raise ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (numbers.Integral, float)):
         raise ValueError
     found = int(value)
-    if found != value or not least <= found <= _MOST:
+    if found != value or not least <= found <= _MAX_RUNS:
         raise ValueError
     return found
 
 
-def _flag(value: Any) -> bool:
-    if str(value) not in ("True", "False"):  # also those of NumPy
+def _read_boolean(value: Any) -> bool:
+    """Return a boolean. Raise ValueError for anything else."""
+    if str(value) not in ("True", "False"):  # accepts NumPy's booleans too
         raise ValueError
     return str(value) == "True"
 
 
-def _reasons(value: Any) -> Dict[str, str]:  # noqa: UP006
+def _read_reasons(value: Any) -> Dict[str, str]:  # noqa: UP006
+    """Return a dict of texts. Raise ValueError for anything else."""
     if not isinstance(value, dict) or not all(isinstance(text, str) for pair in value.items() for text in pair):
         raise ValueError
     return dict(value)
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
+    """Return a text. Raise ValueError for anything else."""
     if not isinstance(value, str):
         raise ValueError
     return value
 
 
-def _texts(value: Any) -> List[str]:  # noqa: UP006
+def _read_texts(value: Any) -> List[str]:  # noqa: UP006
+    """Return a list of texts. Raise ValueError for anything else."""
     if isinstance(value, str):
         raise ValueError
-    return [_text(part) for part in value]
+    return [_read_text(part) for part in value]
 
 
-def _function(value: Any) -> bool:
+def _read_function(value: Any) -> bool:
+    """Return True for a callable. Raise ValueError for anything else."""
     if not callable(value):
         raise ValueError
     return True
 
 
-# attribute: its rule, how it is read, and what it is where a target does not have it
+# attribute -> rule in messages, function that reads the value, default
 _ATTRIBUTES: Dict[str, Any] = {  # noqa: UP006
-    "batch": ("be a positive integer", lambda value: _whole(value, 1), None),
-    "trials": ("be an integer, at least 1000", lambda value: _whole(value, 1000), None),
-    "rounds": ("be a positive integer", lambda value: _whole(value, 1), None),
-    "seeded": ("be True or False", _flag, True),
-    "expected_failures": ("be a dict of checks and reasons, both texts", _reasons, {}),
-    "expected_findings": ("be a dict of kinds and reasons, both texts", _reasons, {}),
-    "features": ("be a function of the outputs", _function, False),
-    "notes": ("be a list of texts", _texts, []),
-    "cause": ("be a text", _text, ""),
+    "batch": ("be a positive integer", lambda value: _read_integer(value, 1), None),
+    "trials": ("be an integer, at least 1000", lambda value: _read_integer(value, 1000), None),
+    "rounds": ("be a positive integer", lambda value: _read_integer(value, 1), None),
+    "seeded": ("be True or False", _read_boolean, True),
+    "expected_failures": ("be a dict of checks and reasons, both texts", _read_reasons, {}),
+    "expected_findings": ("be a dict of kinds and reasons, both texts", _read_reasons, {}),
+    "features": ("be a function of the outputs", _read_function, False),
+    "notes": ("be a list of texts", _read_texts, []),
+    "cause": ("be a text", _read_text, ""),
 }
 
 
 def attributes_of(found: Any) -> Dict[str, Any]:  # noqa: UP006
-    """Return what a target says of itself beside its claim and domain; raise Unfit where a value breaks the rule of its attribute."""
-    told = {}
-    for key, (rule, read, usual) in _ATTRIBUTES.items():
+    """Return the attributes of a target beside its claim and domain. Raise Unfit if a value breaks the rule of its attribute."""
+    values = {}
+    for key, (rule, read, default) in _ATTRIBUTES.items():
         value = getattr(found, key, None)
         try:
-            told[key] = usual if value is None else read(value)
-        except Exception:  # whatever a value does when it is looked at
+            values[key] = default if value is None else read(value)
+        except Exception:  # a value may raise anything when it is read
             raise Unfit(f"{key} must {rule}, got {shown(value)}") from None
     domain = getattr(found, "domain", None)
     if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (isinstance(domain, dict) and "kind" not in domain):
         raise Unfit(f"domain must be a dict with a kind and its arguments, got {shown(domain)}")
-    return told
+    return values
 
 
 def shown(value: Any) -> str:
-    """A value in a message, on one line of at most 80 characters."""
+    """Return the repr of a value for a message, on one line of at most 80 characters, or its type if its repr raises."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # a repr that raises, a number that is too long to print
+    except Exception:  # a repr that raises, or a number that is too long to print
         return f"an object of type {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-_KEYS = ["claim", "domain", "seeded", "batch", "trials", "features", "primitives", "expected_failures", "expected_findings", "cause"]
+_KNOWN_KEYS = ["claim", "domain", "seeded", "batch", "trials", "features", "primitives", "expected_failures", "expected_findings", "cause"]
 
 
 def check_keys(found: Any, name: str, plain: bool) -> List[str]:  # noqa: UP006
-    """Refuse an attribute of a target file's function that has no meaning. Other functions may have any: notes on misspelled names."""
+    """Raise Unfit for an unknown attribute of a function in a plain target file.
+
+    Other functions may have any attributes: notes on misspelled names are returned.
+    """
     notes = []
     for key in vars(found) if inspect.isfunction(found) else ():
-        if key[:1] == "_" or key in _KEYS:
+        if key[:1] == "_" or key in _KNOWN_KEYS:
             continue
-        near = difflib.get_close_matches(key, _KEYS, 1, 0.8)
+        near = difflib.get_close_matches(key, _KNOWN_KEYS, 1, 0.8)
         hint = f"; did you mean {near[0]}?" if near else ""
         if plain:
-            raise Unfit(f"a target has the keys {', '.join(_KEYS)}, got {name}.{key}{hint}")
+            raise Unfit(f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{key}{hint}")
         if near:
             notes.append(f"{name}.{key} is not read{hint}")
     return notes
 
 
 def is_target(found: Any) -> bool:
-    """Whether a target file means it as a target: a function with a claim."""
+    """Return whether an object of a target file is a target: a function with a claim."""
     try:
         return callable(found) and not isinstance(found, (type, types.ModuleType)) and hasattr(found, "claim")
-    except Exception:  # an object that raises when it is looked at
+    except Exception:  # an object that raises on access
         return False
 
 
 def is_missing(name: str, place: str) -> bool:
-    """Whether a module that was not found is missing itself, or its library is not installed: else the library, or a file, is at fault."""
+    """Return whether a module that was not found, or its library, is not installed; False if the library or a file is at fault."""
     if not name or place == name or place.startswith(name + "."):
         return bool(name)
     try:
         return importlib.util.find_spec(name.partition(".")[0]) is None
-    except (ImportError, AttributeError, ValueError):  # loaded, without a spec
+    except (ImportError, AttributeError, ValueError):  # the module is loaded but has no spec
         return False
 
 
 def is_plain(found: Any, claim: Any, domain: Any) -> bool:
-    """Whether it is written as a target file says, without dpwitness: then datasets arrive as plain types."""
+    """Return whether a target is written without dpwitness, as target files are. Its datasets are then passed as plain types."""
     return isinstance(claim, str) or isinstance(domain, dict) or (claim is not None and not hasattr(claim, "kind"))
 
 
 def domain_of(domain: Any) -> Dict[str, Any] | None:  # noqa: UP006
-    """A domain as its kind and fields; of a class of somebody's own, only the name of that."""
+    """Return a domain as its kind and fields; for a user-defined class, only the name of the class."""
     if domain is None or isinstance(domain, dict):
         return domain
     cls = type(domain)
@@ -193,24 +202,25 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:  # noqa: UP006
 
 
 def left_behind() -> int:
-    """How many child processes of this one still run; 0 where /proc does not tell."""
+    """Return the number of running child processes of this process; 0 on systems without /proc."""
     if not hasattr(os, "waitid"):
         return 0
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, OSError):
-        return 0  # the common case, at the price of one call
+        return 0  # the common case costs one call only
     count = 0
     try:
         for thread in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{thread}/children") as file:
-                count += sum(map(_runs, file.read().split()))
+                count += sum(map(_is_running, file.read().split()))
     except OSError:
         pass
     return count
 
 
-def _runs(pid: str) -> bool:
+def _is_running(pid: str) -> bool:
+    """Return whether a process is running."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] != b"Z"
@@ -219,7 +229,7 @@ def _runs(pid: str) -> bool:
 
 
 def version(library: str | None) -> str | None:
-    """The installed version of a distribution."""
+    """Return the installed version of a distribution; None if it is not installed."""
     if library is None:
         return None
     from importlib import metadata
@@ -231,7 +241,7 @@ def version(library: str | None) -> str | None:
 
 
 def install_line(place: str) -> dict[str, Any]:
-    """LIBRARY and INSTALL of a file that cannot be imported, read from its text."""
+    """Return LIBRARY and INSTALL of a file that cannot be imported, by parsing its source."""
     import ast
 
     found = {}

@@ -1,7 +1,8 @@
-"""The worker of a foreign target: runs a target file's functions in an interpreter that has NumPy and the library under test.
+"""Worker process of a target: runs a target file's functions in an interpreter with NumPy and the library under test.
 
-Stands alone with `wire` (standard library and NumPy, Python 3.8 or later); `process` starts it as a script. It answers
-each request with one message, and ends when its standard input does. Protocol, version 1:
+Uses only the standard library, NumPy (Python 3.8 or later) and the modules beside this file;
+`process` starts this file as a script. The worker answers each request with one message, and ends
+when its standard input ends. Protocol, version 1:
 
 =========  ===========================================================  =========================================================
 request    fields                                                       answer
@@ -15,8 +16,9 @@ trace      step: open (name, kwargs, entries, limit), or a method of     value
            `recording.session.Session` with its arguments; close
 =========  ===========================================================  =========================================================
 
-An answer with ``error`` says what is wrong with the target, one with ``failed`` why the run cannot be an output. A batch that raises is
-not run again: ``raised`` is its answer. With ``each``, its runs are made one at a time from the start, and each ends in `parts`.
+An answer with ``error`` describes a fault of the target. An answer with ``failed`` is the reason
+why there is no output. A batch that raises is not run again: its answer is ``raised``. With
+``each``, runs are made one at a time, and their results are in ``parts``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/")[0]:
-    del sys.path[0]  # the folder of this script: its modules must not stand before the library's
+    del sys.path[0]  # the folder of this script, whose modules must not shadow the library's
 
 import contextlib
 import functools
@@ -46,20 +48,20 @@ if TYPE_CHECKING:
     from dpwitness.mechanisms.foreign.inside import batch_runner, codec, global_generators, introspection
 else:
 
-    def _beside(name):
-        """The module of this name in this script's folder; under a name that no library's module bears."""
+    def _load_sibling(name):
+        """Load and return the module of this name in this script's folder, under a name that no library uses."""
         spec = importlib.util.spec_from_file_location(f"dpwitness_{name}", os.path.join(os.path.dirname(__file__), name + ".py"))
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
-    introspection, batch_runner = _beside("introspection"), _beside("batch_runner")
-    codec, global_generators = _beside("codec"), _beside("global_generators")
+    introspection, batch_runner = _load_sibling("introspection"), _load_sibling("batch_runner")
+    codec, global_generators = _load_sibling("codec"), _load_sibling("global_generators")
     dataframe_backends = codec.dataframe_backends
 
 
-def _package(name: str, folder: str) -> Any:
-    """A folder beside `foreign`, as the package of this name."""
+def _load_package(name: str, folder: str) -> Any:
+    """Load the folder beside `foreign` as the package `name`."""
     folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), folder)
     spec: Any = importlib.util.spec_from_file_location(name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -67,35 +69,35 @@ def _package(name: str, folder: str) -> Any:
     return module
 
 
-def _recording() -> Any:
-    """The package that records primitives."""
+def _recording_package() -> Any:
+    """Return the package that records primitives."""
     name = "dpwitness_recording"
-    found = sys.modules.get(name) or _package(name, "recording")
+    found = sys.modules.get(name) or _load_package(name, "recording")
     for part in ("primitives", "recorder", "session"):
         importlib.import_module(f"{name}.{part}")
     return found
 
 
-def _forms() -> Any:
-    """The module that recognizes functions of one run, objects and estimators."""
+def _forms_module() -> Any:
+    """Return the module that recognizes functions of one run, objects and estimators."""
     if "dpwitness_objects" not in sys.modules:
-        _package("dpwitness_objects", "objects")
+        _load_package("dpwitness_objects", "objects")
     return importlib.import_module("dpwitness_objects.forms")
 
 
-def _doors() -> None:
-    """In an interpreter without dpwitness, the folder of objects stands for it, so that a target file may import it all the same."""
+def _provide_dpwitness() -> None:
+    """Make the folder `objects` importable as dpwitness in an interpreter without dpwitness, so that a target file may import it."""
     if importlib.util.find_spec("dpwitness") is None:
-        _package("dpwitness", "objects")
+        _load_package("dpwitness", "objects")
 
 
-_LOG = 2**20  # bytes of what the library prints that are kept
-_WATCHED = 8  # batches in which a frame is looked at after the run
-_LEFT = 32  # processes that may still run after a batch
+_MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
+_WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
+_MAX_PROCESSES = 32  # most processes that may still run after a batch
 
 
 class Wrong(Exception):
-    """What is wrong with the target, and the user's part of the traceback."""
+    """Error of a target, with the user's part of the traceback."""
 
     def __init__(self, reason: str, trace: str = "", **more: Any) -> None:
         super().__init__(reason)
@@ -103,7 +105,7 @@ class Wrong(Exception):
 
 
 class Worker:
-    """Answers requests, one at a time."""
+    """Server of requests, one at a time. The method `do_<op>` answers the request `op`."""
 
     def __init__(self) -> None:
         self.module: Any = None
@@ -111,7 +113,7 @@ class Worker:
         self.built: dict[str, Any] = {}
         self.last: Any = None
         self.looks = 8
-        self.hears = 16  # batches whose warnings are told
+        self.hears = 16  # remaining batches whose warnings are reported
         self.rng: Any = None
         self.kept: OrderedDict[str, tuple[Any, codec.Blobs]] = OrderedDict()
         self.ready: dict[str, tuple[Any, Any]] = {}  # frames that were built, and what they look like
@@ -135,18 +137,18 @@ class Worker:
 
     def do_load(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         self.place = header["place"]
-        if header.get("front"):  # as a script's own folder
+        if header.get("front"):  # search the target's folder first, as for a script
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
         with self._users_own("is not importable", **introspection.install_line(self.place)):
-            _doors()
+            _provide_dpwitness()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
                 self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(spec)
                 spec.loader.exec_module(self.module)
             else:
                 self.module = importlib.import_module(self.place)
-        found, own = vars(self.module), self.place.endswith(".py")  # a library may use these names for something else
+        found, own = vars(self.module), self.place.endswith(".py")  # in a library, these names may have another meaning
         library, tested, install = (found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL"))
         for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
             if value is not None and not (isinstance(value, str) and value):
@@ -163,12 +165,12 @@ class Worker:
         kwargs, dataset = codec.unpack(header["kwargs"], blobs), codec.unpack(header["dataset"], blobs)
         found = self._named(header["name"])
         base, _, method = header["name"].rpartition(".")
-        owner = self._named(base) if base else None
+        owner = self._lookup(base) if base else None
         if isinstance(owner, type) and not isinstance(found, type) and isinstance(vars(owner).get(method), types.FunctionType):
             return {"form": f"object.{method}", "name": base, "told": f"{base} is created for each run, and its method {method} is called"}
-        with self._users_own(f"{header['name']} fails in a trial call"):
-            form, told = _forms().recognize(found, header["name"], kwargs, dataset)
-        return {"form": form, "name": header["name"], "told": told}
+        with self._user_code(f"{header['name']} fails in a trial call"):
+            form, description = _forms_module().recognize(found, header["name"], kwargs, dataset)
+        return {"form": form, "name": header["name"], "told": description}
 
     def do_describe(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
@@ -182,7 +184,7 @@ class Worker:
         with self._users_own(f"{name}: an attribute raises"):
             unread = introspection.check_keys(found, name, plain)
             try:
-                told = introspection.attributes_of(found)
+                description = introspection.attributes_of(found)
             except introspection.Unfit as unfit:
                 raise introspection.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
         with self._users_own(f"{name}.claim raises"):
@@ -196,9 +198,9 @@ class Worker:
                 )
             numbers = claim.numbers if claim.kind in ("approx", "rdp") else claim.numbers[:1]  # the others' delta is 0
             claim = getattr(claim, "spelled", None) or f"{claim.kind}:{','.join(repr(float(v)) for v in numbers)}"
-        told["notes"] = told["notes"] + unread
+        description["notes"] = description["notes"] + unread
         return dict(
-            told,
+            description,
             claim=claim,
             domain=codec.pack(introspection.domain_of(getattr(found, "domain", None)), out),
             plain=plain,
@@ -235,11 +237,11 @@ class Worker:
             value = batch_runner.Raised(error)
         seconds, words, self.hears = time.process_time() - started, batch_runner.words_drawn(rng) - at, max(self.hears - 1, 0)
         left = introspection.left_behind()
-        if left > _LEFT:
+        if left > _MAX_PROCESSES:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
-        if before is not None and _looks(dataset) != before:
+        if before is not None and _dataset_state(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
-        if self._reused(value):
+        if self._is_output_reused(value):
             reason = "an output changes with the next call; return a new array each time"
             return {"failed": "mechanism returns one buffer again and again: " + reason}
         try:
@@ -252,11 +254,11 @@ class Worker:
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws, "warned": warned}
 
     def do_trace(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
-        recording = _recording()
+        recording = _recording_package()
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
             if step == "open":
-                self._open(recording, header, arguments)
+                self._open_session(recording, header, arguments)
                 return {"value": None}
             if step == "close":
                 session, self.session = self.session, None
@@ -306,18 +308,19 @@ class Worker:
         self.looks -= 1
         before, self.last = self.last, None
         with contextlib.suppress(Exception):
-            if before is not None and _packed(before[0]) != before[1]:
+            if before is not None and _pack_with_blobs(before[0]) != before[1]:
                 return True
-            self.last = (value, _packed(value)) if self.looks else None
+            self.last = (value, _pack_with_blobs(value)) if self.looks else None
         return False
 
-    def _find(self, name: str, kwargs: dict[str, Any]) -> Any:
+    def _find_target(self, name: str, kwargs: dict[str, Any]) -> Any:
+        """Return the target of this name. Classes, and functions with a form, are built once per arguments."""
         base, _, form = name.partition(" as ")
-        found = self._named(base)
+        found = self._lookup(base)
         key = f"{name} {kwargs!r}"
         if form and key not in self.built:
-            with self._users_own(f"{base} cannot be taken as {form}"):
-                self.built[key] = _forms().formed(found, kwargs, form)
+            with self._user_code(f"{base} cannot be taken as {form}"):
+                self.built[key] = _forms_module().formed(found, kwargs, form)
         if not isinstance(found, type) and not form:
             return found
         if key not in self.built:
@@ -325,7 +328,8 @@ class Worker:
                 self.built[key] = introspection.built(found, name, kwargs)
         return self.built[key]
 
-    def _named(self, name: str) -> Any:
+    def _lookup(self, name: str) -> Any:
+        """Return the object of a dotted name in the target module. Raise Wrong if there is none."""
         found = self.module
         for part in name.split("."):
             if not hasattr(found, part):
@@ -345,23 +349,23 @@ class Worker:
                     self.ready.pop(gone, None)
         else:
             found = self.kept[key]
-        if key in self.ready:  # a copy of it cannot reach the next batch, so it is looked at in the first calls only
+        if key in self.ready:  # changes of a copy cannot affect the next batch, so only the first calls are checked
             built, before = self.ready[key]
             self.watched[key] += 1
-            return dataframe_backends.light_copy(built), before if self.watched[key] < _WATCHED else None
+            return dataframe_backends.light_copy(built), before if self.watched[key] < _WATCHED_BATCHES else None
         try:
             dataset = codec.unpack(*found)
         except dataframe_backends.Unheld as error:
             raise Wrong(f"the dataset cannot be built here: {error}") from None
-        before, light = _looks(dataset), dataframe_backends.light_copy(dataset)
+        before, light = _dataset_state(dataset), dataframe_backends.light_copy(dataset)
         if key and light is not None:
             self.ready[key], self.watched[key] = (dataset, before), 0
             return light, before
         return dataset, before
 
     @contextlib.contextmanager
-    def _users_own(self, what: str, **more: Any) -> Iterator[None]:
-        """Exceptions of the user's code, with the user's part of the traceback."""
+    def _user_code(self, what: str, **more: Any) -> Iterator[None]:
+        """Turn exceptions of the user's code into Wrong, with the user's part of the traceback."""
         try:
             yield
         except MemoryError:
@@ -372,7 +376,7 @@ class Worker:
             if type(error).__name__ == "InvalidArgument":  # says it all in a line, and may be another copy's
                 raise introspection.Unfit(str(error)) from None
             trace = error.__traceback__
-            while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
+            while trace is not None and _is_own_file(trace.tb_frame.f_code.co_filename):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
             if isinstance(error, ModuleNotFoundError) and introspection.is_missing(error.name or "", self.place):
@@ -380,7 +384,8 @@ class Worker:
             raise Wrong(f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more) from None
 
 
-def _ours(file: str) -> bool:
+def _is_own_file(file: str) -> bool:
+    """Return whether a source file is part of this worker or of importlib."""
     return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
@@ -394,12 +399,12 @@ def _generator(header: codec.Message) -> Any:
     return np.random.Generator(bits)
 
 
-def _packed(value: Any) -> Any:
+def _pack_with_blobs(value: Any) -> Any:
     blobs: codec.Blobs = []
     return codec.pack(value, blobs), blobs
 
 
-def _looks(dataset: Any) -> Any:
+def _dataset_state(dataset: Any) -> Any:
     """What a dataset looks like: what has no form after a run has been changed."""
     blobs: codec.Blobs = []
     try:
@@ -408,8 +413,8 @@ def _looks(dataset: Any) -> Any:
         return str(error), []
 
 
-def _begin(parent: int) -> None:
-    """An end with the controller's end."""
+def _tie_to_supervisor(parent: int) -> None:
+    """Make this process end with the controller's supervisor, and ignore interrupts."""
     import faulthandler
     import signal
 
@@ -421,11 +426,11 @@ def _begin(parent: int) -> None:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
-        _end()
+        _kill_group()
 
 
-def _end() -> None:
-    """End at once, with whatever processes the library has started."""
+def _kill_group() -> None:
+    """Kill this process and all processes of its group."""
     import signal
 
     if os.getpgrp() == os.getpid():
@@ -438,7 +443,7 @@ def main() -> None:
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what the library prints must not get between the messages
-    _begin(int(os.environ.pop("DPWITNESS_KEEPER")))
+    _tie_to_supervisor(int(os.environ.pop("DPWITNESS_KEEPER")))
     inbox: queue.SimpleQueue[tuple[codec.Message, codec.Blobs]] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -448,18 +453,18 @@ def main() -> None:
                 if found is None:
                     break
                 inbox.put(found)
-        finally:  # the controller has gone, or what it says makes no sense
-            _end()
+        finally:  # the controller has ended, or has sent an invalid message
+            _kill_group()
 
     threading.Thread(target=listen, daemon=True).start()
     worker = Worker()
     while True:
         header, blobs = inbox.get()
-        if os.fstat(2).st_size > _LOG:
+        if os.fstat(2).st_size > _MAX_LOG:
             os.ftruncate(2, 0)
-        me = os.getpid()
+        own_pid = os.getpid()
         reply, out = worker.answer(header, blobs)
-        if os.getpid() != me:  # a child that the mechanism has forked and not ended: the answer is its parent's
+        if os.getpid() != own_pid:  # a forked child of the mechanism: only the parent may answer
             os._exit(0)
         for part in codec.message(reply, out):
             sink.write(part)
