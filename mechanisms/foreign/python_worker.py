@@ -65,7 +65,7 @@ class Worker(Process):
             hello, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
         except WorkerDied as error:
             self.close()
-            raise InvalidArgument(self._no_start(str(error))) from None
+            raise InvalidArgument(self._start_error(str(error))) from None
         if hello.get("protocol") != codec.PROTOCOL:
             self.close()
             raise InvalidArgument(f"{self.python} speaks protocol {hello.get('protocol')}, this dpwitness {codec.PROTOCOL}")

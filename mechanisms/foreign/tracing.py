@@ -63,7 +63,7 @@ class ForeignSession:
         """Make functions compiled by Numba run as plain Python, and return whether there are any."""
         return bool(self._request("uncompile", {}))
 
-    def _ask(self, step: str, arguments: Json, dataset: Any = None, **more: Any) -> Any:
+    def _request(self, step: str, arguments: Json, dataset: Any = None, **more: Any) -> Any:
         blobs: codec.Blobs = []
         request = {"op": "trace", "step": step, **more}
         if dataset is not None:
@@ -90,7 +90,7 @@ def foreign_session(target: Target, entries: Iterable[Entry], time_limit: float)
             raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
         session = ForeignSession(target, worker, time_limit)
         arguments = {"entries": [list(entry) for entry in entries], "limit": time_limit}
-        session._ask("open", arguments, name=target.name, kwargs=codec.pack(target._plain_kwargs(), []))
+        session._request("open", arguments, name=target.name, kwargs=codec.pack(target._plain_kwargs(), []))
         try:
             yield session
         finally:

@@ -140,7 +140,7 @@ class Worker:
         if header.get("front"):  # search the target's folder first, as for a script
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
-        with self._users_own("is not importable", **introspection.install_line(self.place)):
+        with self._user_code("is not importable", **introspection.install_line(self.place)):
             _provide_dpwitness()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
@@ -163,7 +163,7 @@ class Worker:
 
     def do_recognize(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         kwargs, dataset = codec.unpack(header["kwargs"], blobs), codec.unpack(header["dataset"], blobs)
-        found = self._named(header["name"])
+        found = self._lookup(header["name"])
         base, _, method = header["name"].rpartition(".")
         owner = self._lookup(base) if base else None
         if isinstance(owner, type) and not isinstance(found, type) and isinstance(vars(owner).get(method), types.FunctionType):
@@ -174,20 +174,20 @@ class Worker:
 
     def do_describe(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
-        found = self._find(name, kwargs)
+        found = self._find_target(name, kwargs)
         if " as " in name:
             kwargs = {}
         introspection.check_call(found, name, kwargs)
-        with self._users_own(f"{name}.claim raises"):
+        with self._user_code(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
             plain = introspection.is_plain(found, claim, getattr(found, "domain", None))
-        with self._users_own(f"{name}: an attribute raises"):
+        with self._user_code(f"{name}: an attribute raises"):
             unread = introspection.check_keys(found, name, plain)
             try:
                 description = introspection.attributes_of(found)
             except introspection.Unfit as unfit:
                 raise introspection.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
-        with self._users_own(f"{name}.claim raises"):
+        with self._user_code(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
@@ -211,7 +211,7 @@ class Worker:
 
     def do_sample(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         kwargs = codec.unpack(header["kwargs"], blobs)
-        found = self._find(header["name"], kwargs)
+        found = self._find_target(header["name"], kwargs)
         run = getattr(found, "sample", found)
         if found is not run or " as " in header["name"] or isinstance(getattr(self.module, header["name"], None), type):
             kwargs = {}
@@ -273,9 +273,9 @@ class Worker:
         except recording.primitives.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
 
-    def _open(self, recording: Any, header: codec.Message, arguments: dict[str, Any]) -> None:
+    def _open_session(self, recording: Any, header: codec.Message, arguments: dict[str, Any]) -> None:
         name, kwargs = header["name"], codec.unpack(header["kwargs"], [])
-        found = self._find(name, kwargs)
+        found = self._find_target(name, kwargs)
         run = getattr(found, "sample", found)
         bound = kwargs if found is run and " as " not in name and not isinstance(getattr(self.module, name, None), type) else {}
         own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
@@ -293,7 +293,7 @@ class Worker:
         self.session = session
 
     def do_features(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
-        found = self._find(header["name"], codec.unpack(header["kwargs"], blobs))
+        found = self._find_target(header["name"], codec.unpack(header["kwargs"], blobs))
         try:
             return {"value": codec.pack(found.features(codec.unpack(header["outputs"], blobs)), out)}
         except (SystemExit, GeneratorExit, KeyboardInterrupt, MemoryError) as error:
@@ -301,7 +301,7 @@ class Worker:
         except Exception as error:
             return {"raised": codec.pack(error, out)}
 
-    def _reused(self, value: Any) -> bool:
+    def _is_output_reused(self, value: Any) -> bool:
         """Whether what the call before returned has changed since; looked at in a worker's first calls."""
         if self.looks == 0 or isinstance(value, (batch_runner.Raised, batch_runner.Parts)):
             return False
@@ -324,7 +324,7 @@ class Worker:
         if not isinstance(found, type) and not form:
             return found
         if key not in self.built:
-            with self._users_own(f"{name} cannot be built"):
+            with self._user_code(f"{name} cannot be built"):
                 self.built[key] = introspection.built(found, name, kwargs)
         return self.built[key]
 
