@@ -171,6 +171,11 @@ def test_documents_name_files_that_exist():
             if p.partition("/")[0] in ("mechanisms", "auditors", "proofs_checks", "reports", "tests")
         }
         assert places and not [p for p in places if not (ROOT / p).exists()], name
+        files = [f"/{file.relative_to(ROOT).as_posix()}" for folder in FOLDERS.values() for file in folder.rglob("*.py")]
+        short = re.findall(r"`([\w/]+\.py)[`:]", text)  # a file may be named by the last part of its path
+        assert not [
+            p for p in short if not any(f"/{p}" == file[-len(p) - 1 :] for file in [*files, f"/{p}" if (ROOT / p).exists() else ""])
+        ], name
 
 
 def test_no_import_is_there_for_its_effect_alone():
