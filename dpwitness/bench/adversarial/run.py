@@ -8,7 +8,9 @@ import sys
 from collections import defaultdict
 from contextlib import nullcontext
 from importlib import import_module
+from importlib.util import find_spec
 
+from dpwitness import InvalidArgument
 from dpwitness.bench.adversarial.attack import CHANCE, Attack, Rate
 from dpwitness.bench.table import Table
 from dpwitness.executors.pools import pool
@@ -43,6 +45,9 @@ def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", work
     Table
         One row per attack.
     """
+    lacking = [name for name in ("networkx", "pandas") if find_spec(name) is None]
+    if lacking:
+        raise InvalidArgument(f"bench adversarial needs {' and '.join(lacking)}: pip install 'dpwitness[frames,graphs]'")
     seed = secrets.randbits(48) if seed is None else seed
     chosen = {name: attack for name, attack in attacks().items() if only in name}
     tasks = []
