@@ -85,8 +85,8 @@ def test_few_outputs_grow_none():
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (lambda t: {"left": np.where(t.left >= 0, 0, -1)}, "below their parents"),
-        (lambda t: {"right": np.where(t.left >= 0, len(t.left), -1)}, "below their parents"),
+        (lambda t: {"left": np.where(t.left >= 0, 0, -1)}, "come after their parents"),
+        (lambda t: {"right": np.where(t.left >= 0, len(t.left), -1)}, "come after their parents"),
         (lambda t: {"roots": np.array([len(t.left)])}, "roots between 0 and"),
         (lambda t: {"feature": np.where(t.left >= 0, 99, -1)}, "columns between 0 and 3"),
         (lambda t: {"value": np.full(len(t.left), np.nan)}, "each with its numbers"),

@@ -144,7 +144,7 @@ def test_targets_with_an_interpreter_of_their_own(witness, place):
         return naming(witness, "dpwitness.mechanisms.foreign:Target", **kwargs)
 
     for kwargs, message in (
-        ({"file": "os", "name": "system"}, "of the standard library"),
+        ({"file": "os", "name": "system"}, "in the standard library"),
         ({"file": "outside_target", "name": "leaky"}, "outside the current folder"),
         ({"file": "../beside/outside_target.py", "name": "leaky"}, "outside the current folder"),
         ({"file": "inside_target.py", "name": "leaky", "python": "/bin/sh"}, 'interpreter "/bin/sh", which is none of `dpwitness targets`'),
@@ -185,7 +185,7 @@ def test_a_transform_of_the_math_module_needs_nobody_s_word():
     assert found["transform"] == {"target": "math:log"}
     assert replay(found, mechanism=growing, seed=8).verdict is Verdict.VIOLATED
     for target in ("os:system", "math:factorial"):
-        with pytest.raises(InvalidArgument, match="of the standard library"):
+        with pytest.raises(InvalidArgument, match="in the standard library"):
             replay(seal(found | {"transform": {"target": target}}), mechanism=growing)
 
 

@@ -82,7 +82,7 @@ def _forms_module() -> Any:
     """Return the module that recognizes functions of one run, objects and estimators."""
     if "dpwitness_objects" not in sys.modules:
         _load_package("dpwitness_objects", "objects")
-    return importlib.import_module("dpwitness_objects.forms")
+    return importlib.import_module("dpwitness_objects.recognition")
 
 
 def _provide_dpwitness() -> None:
