@@ -132,7 +132,8 @@ class CertifyResult(Result):
             )
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
         if self.verdict is Verdict.CERTIFIED and low == high and self.lower_end == self.upper_end == "proved":
-            return f"CERTIFIED: {symbol} is {low} for this pair, within the claim {self.claim} (proved from its density)"
+            proof = f"proved; {self.about}" if self.declared else f"proved {self.about.replace('from the density', 'from its density', 1)}"
+            return f"CERTIFIED: {symbol} is {low} for this pair, within the claim {self.claim} ({proof})"
         if self.verdict is Verdict.CERTIFIED:
             return f"CERTIFIED for this pair: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
         if self.verdict is Verdict.SUPPORTED:

@@ -285,7 +285,7 @@ MANY = Pair(np.zeros(8), np.full(8, 0.125), "l1")
         (Bent(Normal(), lambda v, y, d: np.where(y[:, 0] > 2, -np.inf, v)), ZERO_ONE, "minus infinity|integrate"),
         (Bent(Laplace(1.0), noise=0.8), ZERO_ONE, "disagrees|integrate"),
         (Bent(Normal(), lambda v, y, d: norm.logpdf(y - 2 * d).sum(axis=1)), MANY, "disagrees|integrate"),
-        (Bent(Normal(), lambda v, y, d: v[:, None]), MANY, "shape"),
+        (Bent(Normal(), lambda v, y, d: np.stack([v, v], axis=1)), MANY, "shape"),
         (Bent(Normal(), lambda v, y, d: 1 / 0), MANY, "raises ZeroDivisionError"),
     ],
 )

@@ -261,7 +261,9 @@ def test_a_tight_claim_is_certified_for_the_density_only():
     assert tight.verdict is Verdict.SUPPORTED and tight.evidence == "assumed" and tight.mismatch.scale < 0.02
     assert "certified for the density, not for the mechanism: the claim leaves no room" in tight.notes[0]
     assert "assumed: the sampler follows the density, whose upper end is proved" in tight.headline()
-    assert loose.verdict is Verdict.CERTIFIED and loose.evidence == "proved" and "from the density" in loose.headline()
+    assert (
+        loose.verdict is Verdict.CERTIFIED and loose.evidence == "proved" and "proved from its density; a noise scale" in loose.headline()
+    )
     few = certify(Proven(), ZERO_ONE, PureDP(1.1), trials=10_000, density_runs=0)
     assert few.verdict is Verdict.SUPPORTED and "raise trials" in few.notes[0] and few.mismatch.scale > 0.02
 
