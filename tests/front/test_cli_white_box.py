@@ -61,7 +61,7 @@ def test_a_black_box_is_searched(shell):
     [
         (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--white-box"), "--white-box needs a mechanism with log_density, leaky has none"),
         (("mine.py:leaky", "--claim", "pure:1", "--search"), "--search needs a mechanism with a domain, leaky has none"),
-        (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--search"), "--search looks for the pair itself: leave out --d0 and --d1"),
+        (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--search"), "--search chooses the pair: leave out --d0 and --d1"),
         (
             ("dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--search", "--search-seconds", "0"),
             "search seconds must lie in (0, 1e+06], got 0.0",
