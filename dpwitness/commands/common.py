@@ -187,7 +187,7 @@ def database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--query", metavar="SQL", help="one SELECT, which may only read; its rows are the output of a run")
     parser.add_argument("--table", metavar="NAME", help="name of the dataset in the query; default data")
     parser.add_argument("--setup", metavar="SQL", help="statements to run before the query: views, macros")
-    help_text = """domain of the datasets, as in target files: '{"kind": "Table", "columns": {"age": [0, 120]}}'; see dpwitness list domains;
+    help_text = """domain of the datasets, as in target files: '{"kind": "Table", "columns": {"age": [0, 120]}}' (dpwitness list domains);
     or FILE.py:NAME of a domain, or of a user-defined Relation that generates pairs"""
     parser.add_argument("--domain", metavar="JSON", help=help_text)
 
