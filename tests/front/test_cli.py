@@ -1,4 +1,4 @@
-"""The command line from outside: exit codes, one line an error, JSON, reports, and a run that is interrupted."""
+"""Tests of the command line as a program: exit codes, one-line errors, JSON, reports, and interrupted runs."""
 
 import contextlib
 import json
@@ -156,7 +156,7 @@ def test_quiet_prints_the_verdict_and_verbose_every_line(monkeypatch, shell, cap
 
 
 def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys):
-    """The parser reads the command in the file and that of the CI job; the mechanism runs; nothing is overwritten."""
+    """The commands in the example file and in the CI job can be parsed, the mechanism runs, and no existing file is overwritten."""
     import shlex
 
     from dpwitness.cli import _parser, main

@@ -1,4 +1,4 @@
-"""``--seconds`` and ``--scores`` on the command line."""
+"""Tests of the options ``--seconds`` and ``--scores``."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Frames, relations, domains and queries on the command line."""
+"""Tests of options for frames, relations, domains and database queries."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""``dpwitness trace`` and the fixture `dp_trace`, as they are called."""
+"""Tests of the command ``dpwitness trace`` and of the fixture `dp_trace`."""
 
 import json
 
