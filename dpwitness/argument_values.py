@@ -33,7 +33,7 @@ def _parse_json(name: str, text: str) -> Any:
     """Parse the JSON text of an option. Raise InvalidArgument if it is not valid JSON or not UTF-8."""
 
     def refuse(word: str) -> Any:
-        raise ValueError(f"{word} is no JSON number")
+        raise ValueError(f"{word} is not a valid JSON number")
 
     try:
         value = json.loads(text, parse_constant=refuse, object_pairs_hook=each_name_once)
@@ -41,7 +41,7 @@ def _parse_json(name: str, text: str) -> Any:
         json.dumps(value, ensure_ascii=False).encode()
         return value
     except UnicodeEncodeError:
-        raise InvalidArgument(f"{name} must be text that can be written as UTF-8, got {_short(text)}") from None
+        raise InvalidArgument(f"{name} must be text that can be encoded as UTF-8, got {_short(text)}") from None
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{name} must be JSON, got {_short(text)}: {error}") from None
 
@@ -88,7 +88,7 @@ def _read_frame(name: str, file: str) -> Any:
     except Unheld as error:
         raise InvalidArgument(f"--{name}: {error}") from None
     except Exception as error:  # pandas raises many types for malformed files
-        raise InvalidArgument(f"--{name} must be a frame that pandas reads, got {_short(file)}: {said(error)}") from None
+        raise InvalidArgument(f"--{name} must be a file that pandas can read, got {_short(file)}: {said(error)}") from None
 
 
 def _is_numeric(value: Any) -> bool:
@@ -114,8 +114,8 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
     """Return the pair of `--d0` and `--d1`, or None if pairs come from the mechanism's domain."""
     if d0 is None and d1 is None:
         if relation is not None:
-            more = f"; one that generates pairs goes as --domain {relation}" if ".py:" in relation else ""
-            raise InvalidArgument(f"--relation needs --d0 and --d1: without them the mechanism's domain has its own{more}")
+            more = f"; to generate pairs with this relation, give --domain {relation}" if ".py:" in relation else ""
+            raise InvalidArgument(f"--relation needs --d0 and --d1: otherwise the relation is that of the mechanism's domain{more}")
         return None
     if d0 is None or d1 is None:
         raise InvalidArgument("--d0 and --d1 must be given together")
@@ -141,7 +141,7 @@ def relation_of(text: str) -> Any:
         return text
     found = _load_object("--relation", text)
     if not callable(getattr(found, "check", None)):
-        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.Relation, it is of type {type(found).__name__}")
+        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.Relation, got an object of type {type(found).__name__}")
     return found
 
 
@@ -172,7 +172,10 @@ def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
 
 
 def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
-    """Return the mechanism, its name and its location, from the target, ``--command`` or ``--dsn`` (as `load` returns them)."""
+    """Return the mechanism of the command line, its name and its location (as `load` returns them).
+
+    The mechanism comes from the target, ``--command`` or ``--dsn``.
+    """
     if getattr(args, "dsn", None) is not None:
         return _load_query(args)
     for option in ("query", "table", "setup"):
@@ -183,9 +186,9 @@ def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     if args.cwd or args.text or args.text_runs:
         raise InvalidArgument("--cwd, --text and --text-runs are for programs: give --command")
     if args.target is None:
-        raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program by --command")
-    one = None if None in (getattr(args, "d0", None), getattr(args, "d1", None)) else dataset("d0", args.d0)
-    more: dict[str, Any] = {"dataset": one, "form": getattr(args, "form", None), **options}
+        raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program with --command")
+    example = None if None in (getattr(args, "d0", None), getattr(args, "d1", None)) else dataset("d0", args.d0)
+    more: dict[str, Any] = {"dataset": example, "form": getattr(args, "form", None), **options}
     return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more)
 
 
@@ -196,7 +199,7 @@ def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
 
     for name, value in {"a target": args.target, "--command": args.program, "--python": args.python, "--kwargs": args.kwargs}.items():
         if value is not None:
-            raise InvalidArgument(f"--dsn stands alone: leave out {name}")
+            raise InvalidArgument(f"--dsn cannot be combined with {name}")
     if args.query is None:
         raise InvalidArgument("--dsn needs a --query")
     kwargs = {"dsn": args.dsn, "query": args.query}
@@ -219,7 +222,7 @@ def domain_of(text: str | None) -> Any:
         return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
     found = _load_object("--domain", text)
     if not isinstance(found, Domain):
-        raise InvalidArgument(f"--domain: {text!r} must be a domain or a dpwitness.Relation, it is of type {type(found).__name__}")
+        raise InvalidArgument(f"--domain: {text!r} must be a domain or a dpwitness.Relation, got an object of type {type(found).__name__}")
     return found
 
 
@@ -228,28 +231,28 @@ def _load_program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[A
     from dpwitness.auditors.targets.loading import describe_target
     from dpwitness.mechanisms.foreign.target import Target
 
-    others = {"a target": args.target, "--python": args.python, "--kwargs": getattr(args, "kwargs", None)}
-    others["--in-process"] = options.get("in_process") or None
-    for name, value in others.items():
+    excluded = {"a target": args.target, "--python": args.python, "--kwargs": getattr(args, "kwargs", None)}
+    excluded["--in-process"] = options.get("in_process") or None
+    for name, value in excluded.items():
         if value is not None:
-            raise InvalidArgument(f"--command stands alone: leave out {name}")
+            raise InvalidArgument(f"--command cannot be combined with {name}")
     if args.text_runs and not args.text:
         raise InvalidArgument("--text-runs needs --text")
     command = words("--command", args.program)
     text = (args.text_runs or "batch") if args.text else ""
     found = Target(command=command, cwd=args.cwd, text=text, time_limit=args.time_limit, memory_limit=args.memory)
     found.describe()
-    recorded = describe_target(found)
-    assert recorded is not None
-    return found, found.__name__, recorded
+    location = describe_target(found)
+    assert location is not None
+    return found, found.__name__, location
 
 
 def words(name: str, text: str) -> list[str]:
-    """Split a command into words as a shell does."""
+    """Split a command line into words as a shell does. Raise InvalidArgument if this fails."""
     try:
         found = shlex.split(text)
     except ValueError as error:
-        raise InvalidArgument(f"{name} must be words as a shell splits them, got {_short(text)}: {error}") from None
+        raise InvalidArgument(f"{name} must be a command line that a shell can split into words, got {_short(text)}: {error}") from None
     if not found or not found[0]:
         raise InvalidArgument(f"{name} must name a program, got {text!r}")
     return found
@@ -284,13 +287,13 @@ def load(
         raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
     if form is not None:
         name = f"{split_form(name)[0]} as {form}"
-    elsewhere = python is not None or adapter_file(place) is not None
-    inside = in_process or place.partition(".")[0] == "dpwitness"
-    if inside and memory:
-        raise InvalidArgument(f"--memory limits worker processes, {target} runs in this one")
-    if in_process and elsewhere:
-        raise InvalidArgument("--in-process cannot go with --python, or with an adapter's target")
-    if inside and not elsewhere:
+    in_other_interpreter = python is not None or adapter_file(place) is not None
+    in_this_process = in_process or place.partition(".")[0] == "dpwitness"
+    if in_this_process and memory:
+        raise InvalidArgument(f"--memory limits worker processes, but {target} runs in this process")
+    if in_process and in_other_interpreter:
+        raise InvalidArgument("--in-process cannot be combined with --python or with the target of an adapter")
+    if in_this_process and not in_other_interpreter:
         if " as " not in name and place.partition(".")[0] != "dpwitness":
             name = _recognize_in_process(place, name, kwargs, dataset)
         return _load_in_process(place, name, kwargs, time_limit)
@@ -298,11 +301,11 @@ def load(
 
     if " as " not in name and adapter_file(place) is None:
         with shown():
-            seen = (Target if elsewhere else Isolated)(place, name, python, kwargs, time_limit, memory).recognize(dataset)
-        if seen["form"]:
-            announce(seen["told"])
-            name = f"{seen['name']} as {seen['form']}"
-    if elsewhere:
+            recognized = (Target if in_other_interpreter else Isolated)(place, name, python, kwargs, time_limit, memory).recognize(dataset)
+        if recognized["form"]:
+            announce(recognized["told"])
+            name = f"{recognized['name']} as {recognized['form']}"
+    if in_other_interpreter:
         return _load_target(place, name, kwargs, python, time_limit, memory)
     found = Isolated(place, name, None, kwargs, time_limit, memory)
     with shown():
@@ -312,8 +315,9 @@ def load(
     if density and found.density and not memory:
         found.close()
         return _load_in_process(place, name, kwargs, time_limit)
-    where = relative(place) if place.endswith(".py") else place  # a path relative to the witness keeps working when its folder moves
-    return found, _display_name(name), {"target": f"{where}:{name}"} | ({"kwargs": kwargs} if kwargs else {})
+    # A path relative to the witness keeps working when its folder moves.
+    recorded_place = relative(place) if place.endswith(".py") else place
+    return found, _display_name(name), {"target": f"{recorded_place}:{name}"} | ({"kwargs": kwargs} if kwargs else {})
 
 
 def _display_name(name: str) -> str:
@@ -325,9 +329,9 @@ def _recognize_in_process(place: str, name: str, kwargs: Json, dataset: Any) -> 
     """Return the name of a target that runs in this process, with its recognized form appended."""
     from dpwitness.mechanisms.objects.recognition import recognize
 
-    form, told = recognize(_load_object("target", f"{place}:{name}", build=False), name, kwargs, dataset)
+    form, notice = recognize(_load_object("target", f"{place}:{name}", build=False), name, kwargs, dataset)
     if form:
-        announce(told)
+        announce(notice)
     return f"{name} as {form}" if form else name
 
 
@@ -338,12 +342,14 @@ def _load_zoo_mechanism(name: str, kwargs: Json) -> tuple[Any, str, Json]:
 
     known = zoo()
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        raise InvalidArgument(f"zoo has no {name!r}{f'; did you mean zoo:{near[0]}?' if near else ''} (see dpwitness list zoo)")
+        close_matches = difflib.get_close_matches(name, known, 1)
+        raise InvalidArgument(
+            f"zoo has no {name!r}{f'; did you mean zoo:{close_matches[0]}?' if close_matches else ''} (see dpwitness list zoo)"
+        )
     if kwargs:
-        raise InvalidArgument(f"zoo:{name} has its parameters: leave out --kwargs")
-    recorded = describe_target(known[name])
-    return known[name], name, recorded or {"target": f"zoo:{name}"}
+        raise InvalidArgument(f"zoo:{name} has fixed parameters: leave out --kwargs")
+    location = describe_target(known[name])
+    return known[name], name, location or {"target": f"zoo:{name}"}
 
 
 def scores(names: Sequence[str]) -> list[Any]:
@@ -363,9 +369,9 @@ def scores(names: Sequence[str]) -> list[Any]:
             _print_user_traceback(error)
             raise InvalidArgument(f"--scores: {text!r} could not be loaded: {said(error)}") from None
         if not callable(function):
-            raise InvalidArgument(f"--scores: {text!r} must be a function of the outputs, it is of type {type(function).__name__}")
-        where = relative(place) if place.endswith(".py") else place
-        found.append(Score(name.rpartition(".")[2], function, {"target": f"{where}:{name}"}))
+            raise InvalidArgument(f"--scores: {text!r} must be a function of the outputs, got an object of type {type(function).__name__}")
+        recorded_place = relative(place) if place.endswith(".py") else place
+        found.append(Score(name.rpartition(".")[2], function, {"target": f"{recorded_place}:{name}"}))
     return found
 
 
@@ -396,9 +402,9 @@ def _load_target(place: str, name: str, kwargs: Json, python: str | None, time_l
     found = Target(place, name, python, kwargs, time_limit, memory)
     with shown():
         found.describe()
-    recorded = describe_target(found)
-    assert recorded is not None
-    return found, _display_name(name), recorded
+    location = describe_target(found)
+    assert location is not None
+    return found, _display_name(name), location
 
 
 @contextmanager
@@ -416,10 +422,10 @@ def shown() -> Iterator[None]:
 def _print_user_traceback(error: BaseException) -> None:
     """Print the traceback from the first frame that belongs neither to dpwitness nor to the import system."""
     frames = list(traceback.walk_tb(error.__traceback__))
-    theirs = [i for i, (frame, _) in enumerate(frames) if not _is_own_module(frame.f_globals.get("__name__", ""))]
-    if theirs or isinstance(error, SyntaxError):
+    user_frames = [i for i, (frame, _) in enumerate(frames) if not _is_own_module(frame.f_globals.get("__name__", ""))]
+    if user_frames or isinstance(error, SyntaxError):
         shown = traceback.TracebackException.from_exception(error)
-        shown.stack = traceback.StackSummary.from_list(list(shown.stack)[theirs[0] if theirs else len(frames) :])
+        shown.stack = traceback.StackSummary.from_list(list(shown.stack)[user_frames[0] if user_frames else len(frames) :])
         print("".join(shown.format()), end="", file=sys.stderr)
 
 
@@ -450,7 +456,10 @@ def _check_signature(mechanism: Any, name: str) -> None:
 
 
 def own(mechanism: Any) -> bool:
-    """Return whether the mechanism is a reference mechanism of dpwitness, whose kernels release the GIL, or a target in another process."""
+    """Return whether the mechanism is a reference mechanism or a target in another process.
+
+    Threads suffice for both: kernels of reference mechanisms release the GIL.
+    """
     found = getattr(type(mechanism), "__module__", "")
     return bool(found.startswith("dpwitness.mechanisms"))
 

@@ -52,7 +52,7 @@ COMMANDS = {
     "bench": bench,
 }
 
-_COMMON_COMMANDS = 5  # number of commands that a new user needs, at the start of `COMMANDS`
+_MAIN_COMMANDS = 5  # number of main commands, which are listed first
 
 _EXIT_CODES = (
     "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
@@ -71,10 +71,10 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        one = action.option_strings and action.nargs != 0 and not isinstance(action, argparse._AppendAction)
-        if one and action.dest in self._seen:
+        single_use = action.option_strings and action.nargs != 0 and not isinstance(action, argparse._AppendAction)
+        if single_use and action.dest in self._seen:
             raise argparse.ArgumentError(action, f"is given twice, the second time as {' '.join(arg_strings)!r}: give it once")
-        if one:
+        if single_use:
             self._seen.add(action.dest)
         return super()._get_values(action, arg_strings)
 
@@ -97,31 +97,31 @@ def _parser() -> argparse.ArgumentParser:
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         texts[name] = text
-        found: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False)
-        coloring(found)
-        return found
+        subparser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False)
+        coloring(subparser)
+        return subparser
 
-    for each in dict.fromkeys(COMMANDS.values()):
-        each.arguments(command)
+    for module in dict.fromkeys(COMMANDS.values()):
+        module.arguments(command)
     parser.description = f"{parser.description}\n\n{_command_list(texts)}"
     return parser
 
 
 def _command_list(texts: dict[str, str]) -> str:
-    """Return the list of commands with their descriptions for ``--help``: the common commands, then the others."""
+    """Return the list of commands with their help texts: the main commands, then the others."""
     lines = {name: textwrap.fill(text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12) for name, text in texts.items()}
-    first, more = list(COMMANDS)[:_COMMON_COMMANDS], list(COMMANDS)[_COMMON_COMMANDS:]
-    return "\n".join(["commands:", *(lines[name] for name in first), "", "more commands:", *(lines[name] for name in more)])
+    main_names, other_names = list(COMMANDS)[:_MAIN_COMMANDS], list(COMMANDS)[_MAIN_COMMANDS:]
+    return "\n".join(["commands:", *(lines[name] for name in main_names), "", "more commands:", *(lines[name] for name in other_names)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
+    """Parse the command line, run the command, and return the exit code."""
     parser = _parser()
     with streams():
-        given = list(sys.argv[1:] if argv is None else argv)
-        if any("\0" in text for text in given):
-            parser.error("arguments must not hold null characters")
-        args = parser.parse_args(given)
+        command_arguments = list(sys.argv[1:] if argv is None else argv)
+        if any("\0" in text for text in command_arguments):
+            parser.error("arguments must not contain null characters")
+        args = parser.parse_args(command_arguments)
     if args.version:
         from importlib.metadata import version
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from dpwitness.reports.phrasing.facts import Entry
 
 _BAR_WIDTH = 30
-_MAX_CALLS = 12  # lines of a trace
-_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of the summary table on a terminal
+_MAX_CALLS = 12  # maximum number of lines with calls of a trace
+_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
 _COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH = "  ", 12, 4
-_TEXT_START = 13  # characters before the text of a line
-_MAX_LINES = 6  # lines of a result without --verbose
-# notes that follow from the call and need no line of their own without --verbose
-_CALL_NOTE = re.compile(r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls")
-_MIN_RATE_SECONDS = 1.0  # seconds of progress after which the rate and the remaining time are shown
+_TEXT_START = 13  # number of characters before the text of a line
+_MAX_LINES = 6  # maximum number of lines of a result without --verbose
+# Notes on how the mechanism is called, which the user knows before the run.
+_RUN_NOTE = re.compile(r" is given \w+(, drawn anew for each run)?$|were seeded globally$|^runs are single calls")
+_MIN_RATE_SECONDS = 1.0  # seconds after which the rate is stable enough to estimate the remaining time
 
 
 class Progress:
@@ -43,7 +43,7 @@ class Progress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._drawn_at = clock()
-        self._first: tuple[float, int] | None = None  # time and runs of the first call; the rate excludes the start-up before it
+        self._first: tuple[float, int] | None = None  # time and count of the first call, so that the rate excludes start-up
         self._bound = ""
 
     def looked(self, symbol: str, bound: float) -> None:
@@ -58,12 +58,12 @@ class Progress:
         share = min(1.0, done / max(planned, 1))
         since, before = self._first = self._first or (now, done)
         rate = (done - before) / max(now - since, 1e-9)
-        told = f" {share:4.0%}  {_format_count(done)} of {_format_count(planned)}"
+        status = f" {share:4.0%}  {_format_count(done)} of {_format_count(planned)}"
         if rate > 0 and now - since >= _MIN_RATE_SECONDS:
-            told += f"  {rate:.3g} runs/s  {_clock(max((planned - done) / rate, 0.0))} left"
-        self._draw(share, told + self._bound)
+            status += f"  {rate:.3g} runs/s  {_format_clock(max((planned - done) / rate, 0.0))} left"
+        self._draw(share, status + self._bound)
 
-    def _draw(self, share: float, told: str) -> None:
+    def _draw(self, share: float, status: str) -> None:
         pass
 
     def close(self) -> None:
@@ -83,11 +83,11 @@ class Bar(Progress):
         super().__init__(clock)
         self._stream, self._length = stream, 0
 
-    def _draw(self, share: float, told: str) -> None:
-        room = shutil.get_terminal_size((80, 24)).columns - 1
-        width = min(_BAR_WIDTH, room - len(told) - 2)
+    def _draw(self, share: float, status: str) -> None:
+        max_width = shutil.get_terminal_size((80, 24)).columns - 1
+        width = min(_BAR_WIDTH, max_width - len(status) - 2)
         full = round(share * width)
-        line = (f"[{'#' * full}{'.' * (width - full)}]{told}" if width >= 5 else told.strip())[:room]
+        line = (f"[{'#' * full}{'.' * (width - full)}]{status}" if width >= 5 else status.strip())[:max_width]
         self._stream.write("\r" + line.ljust(self._length))
         self._stream.flush()
         self._length = len(line)
@@ -107,8 +107,8 @@ class Cell(Progress):
         self._display = display
         self._handle: Any = None
 
-    def _draw(self, share: float, told: str) -> None:
-        self._update_display(f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> <small>{told}</small>', told.strip())
+    def _draw(self, share: float, status: str) -> None:
+        self._update_display(f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> <small>{status}</small>', status.strip())
 
     def close(self) -> None:
         if self._handle is not None:
@@ -127,19 +127,18 @@ def _format_count(count: int) -> str:
     return f"{count:,}" if count < 10**7 else f"{count:.3g}"
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def bar() -> Bar | None:
-    """Return a progress bar on standard error; None with ``--quiet`` or if standard error is not a terminal."""
-    return Bar(sys.stderr) if sys.stderr.isatty() and not _quiet() else None
+    """Return a progress bar on standard error; None if standard error is not a terminal, or with ``--quiet``."""
+    return Bar(sys.stderr) if sys.stderr.isatty() and not _is_quiet() else None
 
 
-def _quiet() -> bool:
-    """Return whether the command has the option ``--quiet``."""
+def _is_quiet() -> bool:
     return bool(getattr(sys.stderr, "quiet", False))
 
 
@@ -153,6 +152,7 @@ def progress_bar() -> Progress:
     -------
     Progress
         A callable that takes the number of finished and of planned runs.
+
 
     Examples
     --------
@@ -170,13 +170,15 @@ def progress_bar() -> Progress:
 
 
 def announce(line: str) -> None:
-    """Print one line on standard error, whether or not standard error is a terminal; print nothing with ``--quiet``."""
-    if not _quiet():
+    """Print a line on standard error, also if standard error is not a terminal; print nothing with ``--quiet``."""
+    if not _is_quiet():
         print(plain(line), file=sys.stderr, flush=True)
 
 
 def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, report: str = "", every: bool = False) -> str:
-    """Return a result as text: verdict, number, confidence, next step; verdicts are marked for coloring (`colors`).
+    """Return a result as text: verdict, certified number, confidence and next step.
+
+    Verdicts are marked for coloring (`colors`).
 
     Parameters
     ----------
@@ -187,16 +189,17 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     bits : bool
         Whether a leak in low-order bits counts for the exit code.
     next_step : str
-        Advice for the next step.
+        Advice on what the user should do next.
     report : str
         Path of the report; empty if there is none.
     every : bool
-        Whether to show every line, instead of the six most important ones. A trace shows every line.
+        Whether to show every line, instead of the six most important lines. A trace shows every
+        line.
 
     Returns
     -------
     str
-        The headline, and one line for each fact.
+        The headline, followed by labeled lines.
     """
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
@@ -206,42 +209,45 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
 
     notes = list(data.get("notes", []))
     if isinstance(result, CertifyResult):
-        told, in_headline = _enclosure_lines(result, data), [Verdict.ERROR]
+        rows, in_headline = _enclosure_lines(result, data), [Verdict.ERROR]
     elif isinstance(result, AuditResult):
-        told, in_headline = _audit_lines(result, data, bits), [Verdict.ERROR, Verdict.INCONCLUSIVE]
+        rows, in_headline = _audit_lines(result, data, bits), [Verdict.ERROR, Verdict.INCONCLUSIVE]
     elif isinstance(result, TraceResult):
-        told, in_headline = _trace_lines(result, data), [Verdict.ERROR]
-    else:  # the headline holds the measurement
-        told, in_headline = [_pair(data)] if data.get("pair") else [], [Verdict.ERROR]
-    told += [("accepted", acceptance(data))] if data.get("accepted") else []
-    told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
-    told += [("next", next_step)] + ([("report", report)] if report else [])
+        rows, in_headline = _trace_lines(result, data), [Verdict.ERROR]
+    else:  # the headline contains the measurement
+        rows, in_headline = [_pair_row(data)] if data.get("pair") else [], [Verdict.ERROR]
+    rows += [("accepted", acceptance(data))] if data.get("accepted") else []
+    rows += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
+    rows += [("next", next_step)] + ([("report", report)] if report else [])
     if not every and not isinstance(result, TraceResult):
-        told = _most_important_lines(told, result.verdict)
+        rows = _most_important_rows(rows, result.verdict)
     lines = [verdict_marked(plain(result.headline()))]
-    for name, text in told:
+    for name, text in rows:
         line = plain(f"  {name:<10} {text}")
         lines.append(verdict_marked(line, at=_TEXT_START) if name in ("low bits", "audit") else line)
     return "\n".join(lines)
 
 
-def _most_important_lines(told: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
-    """Return the most important labeled lines after the headline, in their order; the note counts the omitted notes."""
-    kept = [(name, text) for name, text in told if name in ("event", "low bits", "accepted", "next", "report")]
-    kept = [(name, text) for name, text in kept if name != "low bits" or text.startswith("VIOLATED")]
+def _most_important_rows(rows: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
+    """Return the most important lines after the headline, in their order.
+
+    Only the first note is included. If there are more notes, it states how many are omitted.
+    """
+    chosen = [(name, text) for name, text in rows if name in ("event", "low bits", "accepted", "next", "report")]
+    chosen = [(name, text) for name, text in chosen if name != "low bits" or text.startswith("VIOLATED")]
     if verdict.value in ("ERROR", "INCONCLUSIVE"):
-        kept = [(name, text) for name, text in kept if name != "event"]
-    notes = [text for name, text in told if name == "note" and not _CALL_NOTE.search(text)]
-    room = _MAX_LINES - 1 - len(kept)
-    if not notes or room < 1:
-        return kept
-    line = notes[0] if len(notes) == 1 else f"{notes[0]} (+{len(notes) - 1} more: --verbose)"
-    last = next(i for i, (name, _) in enumerate(kept) if name == "next")
-    return [*kept[:last], ("note", line), *kept[last:]]
+        chosen = [(name, text) for name, text in chosen if name != "event"]
+    notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
+    note_lines = _MAX_LINES - 1 - len(chosen)
+    if not notes or note_lines < 1:
+        return chosen
+    note_text = notes[0] if len(notes) == 1 else f"{notes[0]} (+{len(notes) - 1} more: --verbose)"
+    next_index = next(i for i, (name, _) in enumerate(chosen) if name == "next")
+    return [*chosen[:next_index], ("note", note_text), *chosen[next_index:]]
 
 
 def in_words(event: str) -> str:
-    """Return the description of an event with its intervals in words.
+    """Return the intervals of an event in words.
 
     Examples
     --------
@@ -255,14 +261,14 @@ def in_words(event: str) -> str:
 
     def interval(match: re.Match[str]) -> str:
         low, high = match["low"], match["high"]
-        ends = ([] if low == "-inf" else [f"above {low}"]) + ([] if high == "inf" else [f"at most {high}"])
-        return f"{match['side']} if {subject} is {' and '.join(ends) or 'a number'}"
+        conditions = ([] if low == "-inf" else [f"above {low}"]) + ([] if high == "inf" else [f"at most {high}"])
+        return f"{match['side']} if {subject} is {' and '.join(conditions) or 'a number'}"
 
     score = re.match(r"(score over \d+ features[^:]*): (?=D[01] (?:above|below) )", rest)
     if score:
         head, found, rest = f"by a {score[1]}", ": ", re.sub(r"(D[01]) (above|below)", r"\1 if it is \2", rest[score.end() :])
-    told = re.sub(r"(?P<side>D[01]) on \((?P<low>[^,()]+), (?P<high>[^\]]+)\]", interval, rest)
-    return f"{head}{found}{'guess ' if told[:2] in ('D0', 'D1') else ''}{told}"
+    description = re.sub(r"(?P<side>D[01]) on \((?P<low>[^,()]+), (?P<high>[^\]]+)\]", interval, rest)
+    return f"{head}{found}{'guess ' if description[:2] in ('D0', 'D1') else ''}{description}"
 
 
 def summary(entries: Sequence[Entry]) -> str:
@@ -272,13 +278,18 @@ def summary(entries: Sequence[Entry]) -> str:
     ----------
     entries : sequence of Entry
         From `document.entries_of`.
+
+    Returns
+    -------
+    str
+        The answer, an empty line, and the table with one row per audit, worst first.
     """
     from dpwitness.reports.cards.overview import answer, columns, worst_first
     from dpwitness.reports.formats.html_frame import text
 
     columns_by_heading = {column.head: column for column in columns(entries)}
-    told = [[text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS] for entry in worst_first(entries)]
-    rows = [list(_TABLE_COLUMNS), *[[plain(cell) for cell in row] for row in told]]
+    cell_texts = [[text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS] for entry in worst_first(entries)]
+    rows = [list(_TABLE_COLUMNS), *[[plain(cell) for cell in row] for row in cell_texts]]
     widths = _fit_column_widths(list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns)
     lines = [verdict_marked(plain(text(line))) for line in answer(entries)] + [""]
     for row in rows if entries else []:
@@ -306,17 +317,17 @@ def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]
 
 def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
     """Return the labeled lines of a trace: findings, calls and privacy loss."""
-    told = [("finding", str(finding)) for finding in result.findings]
-    told += [("call", call.told()) for call in result.calls[:_MAX_CALLS]]
+    rows = [("finding", str(finding)) for finding in result.findings]
+    rows += [("call", call.told()) for call in result.calls[:_MAX_CALLS]]
     if len(result.calls) > _MAX_CALLS:
-        told.append(("call", f"... {len(result.calls) - _MAX_CALLS} lines more, in the report"))
-    told.append(("loss", f"{result.told_loss()} (of this pair and trace, no bound over others)"))
+        rows.append(("call", f"... {len(result.calls) - _MAX_CALLS} more lines are in the report"))
+    rows.append(("loss", f"{result.told_loss()} (of this pair and trace only, not a bound for others)"))
     if result.audit is not None and result.audit.verdict is not result.verdict:
-        told.append(("audit", result.audit.headline()))
-    return told + ([_pair(data)] if data.get("pair") else [])
+        rows.append(("audit", result.audit.headline()))
+    return rows + ([_pair_row(data)] if data.get("pair") else [])
 
 
-def _pair(data: Json) -> tuple[str, str]:
+def _pair_row(data: Json) -> tuple[str, str]:
     """Return the labeled line of the audited pair."""
     from dpwitness.reports.phrasing.wording import dataset
 
@@ -330,35 +341,35 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
     from dpwitness.reports.phrasing.wording import figure
 
     symbol = result.claim.symbol
-    told = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
+    rows = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
     if result.pair is not None:
         limit = data.get("limit")
-        best = f"; the median of the best test of this size is {figure(limit)}" if isinstance(limit, float) else ""
-        sure = f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, {result.trials:,} runs, seed {result.seed}"
-        told += [
-            ("certified", f"{symbol} > {figure(result.parameter_lower)}{best}"),
-            ("detectable", _detectable(result)),
-            ("how sure", sure),
-            _pair(data),
+        median_text = f"; the median of the best test of this size is {figure(limit)}" if isinstance(limit, float) else ""
+        confidence_text = f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, {result.trials:,} runs, seed {result.seed}"
+        rows += [
+            ("certified", f"{symbol} > {figure(result.parameter_lower)}{median_text}"),
+            ("detectable", _detectable_sentence(result)),
+            ("how sure", confidence_text),
+            _pair_row(data),
         ]
     if result.event is not None:
-        told.append(("event", in_words(str(result.description))))
+        rows.append(("event", in_words(str(result.description))))
     level = result.bit_level
     if level is not None:
         text = {
             Verdict.VIOLATED: f"VIOLATED: rounding leak, epsilon > {figure(level.epsilon_lower)} certified from floating-point bits alone",
             Verdict.NOT_REFUTED: "nothing found in the low bits of the outputs",
         }.get(level.verdict, level.verdict.value)
-        aside = (
+        advice = (
             ""
             if bits or level.verdict is not Verdict.VIOLATED
             else " (separate; the exit code ignores it, add --bits): round outputs to a grid"
         )
-        told.append(("low bits", text + aside))
-    return told
+        rows.append(("low bits", text + advice))
+    return rows
 
 
-def _detectable(result: AuditResult) -> str:
+def _detectable_sentence(result: AuditResult) -> str:
     """Return the sentence about the smallest violation that the audit would have detected."""
     from dpwitness.reports.phrasing.wording import figure
 
@@ -372,16 +383,16 @@ def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.phrasing.wording import figure
 
-    told = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
+    rows = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
     if result.verdict is not Verdict.ERROR:
-        symbol, ends = result.claim.symbol, (result.parameter_lower, result.parameter_upper)
-        told += [
-            (symbol, f"at least {figure(ends[0], 7)}, at most {figure(ends[1], 7)}"),
+        symbol, bounds = result.claim.symbol, (result.parameter_lower, result.parameter_upper)
+        rows += [
+            (symbol, f"at least {figure(bounds[0], 7)}, at most {figure(bounds[1], 7)}"),
             ("route", result.route),
             ("evidence", result.evidence),
             ("upper end", result.upper_end),
             ("density", result.about),
-            ("how sure", f"confidence {result.confidence:.12g} of all that was sampled, {result.trials:,} runs, seed {result.seed}"),
+            ("how sure", f"confidence {result.confidence:.12g} for all sampled quantities, {result.trials:,} runs, seed {result.seed}"),
             ("event", result.event),
         ]
-    return [*told, _pair(data)]
+    return [*rows, _pair_row(data)]

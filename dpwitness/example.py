@@ -1,4 +1,4 @@
-"""``dpwitness init``: write a commented example into the current folder, with a mechanism, its test and a CI job."""
+"""``dpwitness init``: write a commented example into the current folder: a mechanism, its test, and a CI job."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from dpwitness.exit_codes import OK
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
-_MECHANISM = '''"""A mechanism to audit. Replace noisy_count by your own function.
+_MECHANISM = '''"""A mechanism to audit. Replace noisy_count with your own function.
 
     dpwitness audit my_mechanism.py:noisy_count --claim pure:1 --kwargs '{"epsilon": 1}' --d0 '[0, 0]' --d1 '[0, 1]' --trials 1e5
 
 --claim    the promise: pure:EPSILON, approx:EPSILON,DELTA, zcdp:RHO, ...
---kwargs   arguments of the function other than the dataset and the randomness
+--kwargs   arguments of the function except for the dataset and the randomness
 --d0 --d1  two neighboring datasets, as JSON: here the second record differs
 --trials   calls of the function, both datasets together: more calls find smaller violations
---report   add it with a folder, to keep a report, and a witness if the claim is violated
+--report   folder for a report, and for a witness if the claim is violated
 
 Exit code 0: no violation found. 1: violated. 2: wrong usage. 3: no verdict.
 """
@@ -89,12 +89,12 @@ def arguments(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness init``: write the files unless one of them exists, and return the exit code."""
+    """Run ``dpwitness init``: write the example files, unless one of them exists, and return the exit code."""
     existing = [name for name in FILES if Path(name).exists()]
     if existing:
-        raise InvalidArgument(f"{', '.join(existing)} exist already, nothing was written: run init in another folder")
+        raise InvalidArgument(f"{', '.join(existing)} already exist, nothing was written: run init in another folder")
     for name, text in FILES.items():
         Path(name).write_text(text, encoding="utf-8")
-    print("wrote my_mechanism.py (the audit's command is at its top), test_privacy.py (pytest), privacy-ci.yml (CI)")
+    print("wrote my_mechanism.py (its first lines show the audit command), test_privacy.py (pytest), privacy-ci.yml (CI)")
     print(f"next: {_MECHANISM.splitlines()[2].strip()}")
     return OK

@@ -31,8 +31,8 @@ class Stream(io.TextIOBase):
     A closed pipe (``| head -1``) does not change the computation.
     """
 
-    colored = False  # set by `cli` for each command
-    quiet = False  # whether `announce` and `bar` print nothing; set by `cli` from --quiet
+    colored = False  # the command line sets it
+    quiet = False  # whether `announce` and `bar` show nothing
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -147,7 +147,7 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             return USAGE
         except KeyboardInterrupt as error:
             _print_error(
-                name, f"interrupted{_signal_name(error)} before it had a result: existing reports are unchanged; run the same command again"
+                name, f"interrupted{_signal_name(error)} before there was a result: existing reports are unchanged; run the command again"
             )
             return NO_VERDICT
         except OSError as error:

@@ -1,4 +1,4 @@
-"""For all tests."""
+"""Fixtures and hooks of all tests."""
 
 import atexit
 import io
@@ -18,7 +18,7 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests that slow.txt lists: `make test` leaves them to `make test-all`."""
+    """Mark the tests in slow.txt as slow: `make test` skips slow tests, and `make test-all` runs them."""
     slow = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
     for item in items:
         if item.nodeid in slow:
@@ -26,15 +26,21 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _ctrl_c_is_heard():
-    """Jobs in the background start with Ctrl-C ignored, which the programs that tests interrupt would inherit."""
+def _restore_sigint_handler():
+    """Restore the default handler of SIGINT.
+
+    Jobs in the background start with SIGINT ignored. The programs that tests interrupt would inherit this setting.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
-def _files_of_a_test_are_forgotten(tmp_path_factory):
-    """Many tests write a `mine.py`; a module that one left loaded would stand in the way of the next."""
+def _unload_modules_of_tests(tmp_path_factory):
+    """Unload the modules that a test imported from its temporary folder.
+
+    Many tests write a file `mine.py`. A module that stays loaded would be imported instead of the next test's file.
+    """
     yield
     below = str(tmp_path_factory.getbasetemp())
     for name in [name for name, module in list(sys.modules.items()) if str(getattr(module, "__file__", None)).startswith(below)]:
@@ -44,20 +50,21 @@ def _files_of_a_test_are_forgotten(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def command_line():
-    """Return a function that runs ``python -m dpwitness`` in a fork of this process, where every module and kernel is loaded already."""
+    """Return a function that runs ``python -m dpwitness`` in a fork of this process, where modules and kernels are already loaded."""
     return _run_in_fork
 
 
 def _run_in_fork(arguments, folder, environment, timeout=300):
+    """Run the command line in a fork of this process and return a CompletedProcess."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()
         if child == 0:
             code = 70
             try:
-                code = _command(list(map(str, arguments)), folder, environment, out.fileno(), err.fileno())
+                code = _run_command_line(list(map(str, arguments)), folder, environment, out.fileno(), err.fileno())
             finally:
                 os._exit(code)
-        code = _wait(child, timeout, arguments)
+        code = _wait_for_child(child, timeout, arguments)
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -65,7 +72,8 @@ def _run_in_fork(arguments, folder, environment, timeout=300):
         return subprocess.CompletedProcess(["dpwitness", *arguments], code, *texts)
 
 
-def _wait(child, timeout, arguments):
+def _wait_for_child(child, timeout, arguments):
+    """Return the exit code of a child process. Raise TimeoutExpired if it does not end in time."""
     deadline, pause = time.monotonic() + timeout, 0.001
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -79,8 +87,11 @@ def _wait(child, timeout, arguments):
         pause = min(2 * pause, 0.02)
 
 
-def _command(arguments, folder, environment, out, err):
-    """Run the command line in this process, which ends with it: streams, environment, warnings and signals are those of a new process."""
+def _run_command_line(arguments, folder, environment, out, err):
+    """Run the command line in this process and return its exit code.
+
+    The process must end afterwards: its streams, environment, warnings and signals are set as in a new process.
+    """
     atexit._clear()
     os.chdir(folder)
     os.environ.clear()
@@ -96,7 +107,7 @@ def _command(arguments, folder, environment, out, err):
     warnings.simplefilter("default")
     for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
         warnings.simplefilter("ignore", category)
-    warnings.showwarning = lambda *told: sys.stderr.write(warnings.formatwarning(*told[:4]))
+    warnings.showwarning = lambda *details: sys.stderr.write(warnings.formatwarning(*details[:4]))
     sys.argv = ["dpwitness", *arguments]
     from dpwitness.cli import main
     from dpwitness.mechanisms.foreign.worker_process import close_all

@@ -81,7 +81,7 @@ def audit(
     extend_to: int | None = None,
     window: int | None = None,
 ) -> AuditResult:
-    """Search for a violation of a privacy claim by running the mechanism, and certify the result.
+    """Search for a violation of a privacy claim by running the mechanism, and certify what is found.
 
     Parameters
     ----------
@@ -187,22 +187,22 @@ def audit(
     state = _initial_state(asked, None if near is None else require_numbers("near", near, "audit").ravel())
     pairs = pairs_of(mechanism, pair, domain)
     state.note(*_unverified_notes(pairs))
-    for each in pairs:
-        claim.on(each)  # raises if the claim does not cover the pair
-    every = scores_of(scores, mechanism, "audit")
+    for candidate in pairs:
+        claim.on(candidate)  # raises if the claim does not cover the pair
+    all_scores = scores_of(scores, mechanism, "audit")
 
-    longer = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
-    if longer is not None and store is None:
-        raise InvalidArgument(f"audit: extend_to needs the store of the audit that is extended, got extend_to={longer} without one")
+    extended_total = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
+    if extended_total is not None and store is None:
+        raise InvalidArgument(f"audit: extend_to needs the store of the audit that is extended, got extend_to={extended_total} without one")
     state.pace.window = None if window is None else require_integer("window", window, "audit", least=1)
 
-    def work() -> None:
-        """Run the audit, or resume it from the store, and run all requested extensions."""
+    def run_all() -> None:
+        """Run the audit, or resume it from the store, then run all requested extensions."""
         ends = {} if state.ledger is None else state.ledger.values("end ")
-        begun = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
-        _add_scores(state, pairs[0], every)
-        if begun is not None:
-            result_record.restore(state, pairs, ends[f"end {begun}"])
+        last_end = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
+        _add_scores(state, pairs[0], all_scores)
+        if last_end is not None:
+            ending.restore(state, pairs, ends[f"end {last_end}"])
             require_same_mechanism(state, pairs)
             if state.tested:
                 state.hold_to(state.tested[-1].pair)
@@ -213,8 +213,8 @@ def audit(
             search_and_test(state, pairs)
             if pair is None:
                 look_wider(state, mechanism.domain if domain is None else domain)
-            result_record.end(state, pairs, 0)
-        for number in range((begun or 0) + 1, len(totals) + 1):
+            ending.end(state, pairs, 0)
+        for number in range((last_end or 0) + 1, len(totals) + 1):
             if state.tested[-1].stopped:
                 state.note("not extended: the violation was certified before the rounds were over")
                 break
@@ -224,18 +224,19 @@ def audit(
     totals: list[int] = []
     require_type("store", store, (str, PathLike, Store), "be the path of a file, or an open Store", "audit", optional=True)
     if store is None:
-        return kept(state, work, executor is None)
+        return kept(state, run_all, executor is None)
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        told = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)  # a curve's text may be a file name; its content counts
-        content = {"name": asked.name, "claim": told, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        # The name of a curve's file does not identify the curve, so the store records the content.
+        claim_text = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)
+        content = {"name": asked.name, "claim": claim_text, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
-        identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)
+        identity = identity_of(mechanism, asked.target, pairs, all_scores, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, asked.name, trials)
-        if longer is not None:
-            totals = result_record.totals(state.ledger, longer)
+        if extended_total is not None:
+            totals = ending.totals(state.ledger, extended_total)
         if announce is not None:
             announce(state.ledger.told())
-        return kept(state, work, executor is None)
+        return kept(state, run_all, executor is None)
 
 
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> Price:
@@ -257,7 +258,7 @@ def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None
 def rehearsal(
     mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
 ) -> list[tuple[Pair, Event, float]]:
-    """Return the pair, event and number of rounds of each test stage that an audit with this plan would run: see `stages.rehearse`."""
+    """Return the planned test stages of an audit: for each stage its pair, its event and its number of rounds (see `stages.rehearse`)."""
     asked = _request(mechanism, claim, trials, confidence, seed, executor, None, 300.0, None, None, bits=True)
     try:
         return rehearse(_initial_state(asked), list(pairs))
@@ -287,7 +288,7 @@ def confirm(
     target: Json | None = None,
     scores: tuple[Score, ...] = (),
 ) -> AuditResult:
-    """Test one event, fixed beforehand, on one pair; all rounds certify.
+    """Test one fixed event on one pair. All rounds count for the certificate, because nothing is searched.
 
     The arguments are those of `audit`; `scores` must list their columns.
     """
@@ -296,15 +297,15 @@ def confirm(
     _wrap_with_scores(state, scores)
     state.note(*_unverified_notes([pair]))
 
-    def test() -> None:
+    def run_test() -> None:
         """Run the fixed event's test."""
         width, _ = probe(state, pair, 0)
-        rule = event if isinstance(event, Binned) else None
-        plain = rule.events[len(rule.events) // 2] if rule else event
-        wide = max(width, columns_of(event))
-        certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.asked.alpha, wide)
+        binned_rule = event if isinstance(event, Binned) else None
+        single_event = binned_rule.events[len(binned_rule.events) // 2] if binned_rule else event
+        columns = max(width, columns_of(event))
+        certify_event(state, pair, 0, Learned(single_event, 0.0, "given", binned_rule), trials - state.done, state.asked.alpha, columns)
 
-    return kept(state, test, executor is None)
+    return kept(state, run_test, executor is None)
 
 
 def _add_scores(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
@@ -312,16 +313,16 @@ def _add_scores(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
     if not scores:
         return
     stage = state.stage(pair, Phase.SCORES, 0, 1, 1)
-    kept, notes, runs = collect(state.asked.executor.submit(try_scores, stage, scores), stage)
+    usable, notes, runs = collect(state.asked.executor.submit(try_scores, stage, scores), stage)
     state.advance(runs)
     state.note(*notes)
-    given = {score.name: score for score in scores}
-    fit = state.settled("scores", lambda: [[score.name, list(score.keys)] for score in kept])
-    kept = tuple(replace(given[name], keys=tuple(keys)) for name, keys in fit)
+    scores_by_name = {score.name: score for score in scores}
+    usable_keys = state.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
+    usable = tuple(replace(scores_by_name[name], keys=tuple(keys)) for name, keys in usable_keys)
     if state.near is not None:
         state.near = None
         state.note("balls around a given output are not tried beside scores")
-    _wrap_with_scores(state, kept)
+    _wrap_with_scores(state, usable)
 
 
 def _wrap_with_scores(state: Course, scores: tuple[Score, ...]) -> None:
@@ -370,7 +371,7 @@ def _initial_state(asked: Request, near: FloatArray | None = None) -> Course:
 
 
 def _unverified_notes(pairs: Sequence[Pair]) -> list[str]:
-    """Return notes on pairs for which it was not verified that they are neighbors."""
+    """Return a note for each pair of datasets that were not verified to be neighbors."""
     return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))
 
 
@@ -384,13 +385,13 @@ def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain 
     """
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if pair is not None:
-        found = [pair] if isinstance(pair, Pair) else pair
-        if not isinstance(found, list | tuple) or not found or not all(isinstance(p, Pair) for p in found):
+        candidates = [pair] if isinstance(pair, Pair) else pair
+        if not isinstance(candidates, list | tuple) or not candidates or not all(isinstance(p, Pair) for p in candidates):
             raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
-        for side, dataset in ((side, getattr(p, side)) for p in found for side in ("d0", "d1")):
+        for side, dataset in ((side, getattr(p, side)) for p in candidates for side in ("d0", "d1")):
             if isinstance(domain, Domain) and (wrong := domain.other_columns(dataset)):
-                raise InvalidArgument(f"pair: {side.upper()} is none of the domain: {wrong}")
-        return list(found)
+                raise InvalidArgument(f"pair: {side.upper()} is not in the domain: {wrong}")
+        return list(candidates)
     if domain is None:
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
     require_neighbours(domain, "audit")
@@ -405,17 +406,17 @@ def _fix_budget(state: Course, pairs: Sequence[Pair], seconds: float | None, ann
     InvalidArgument
         If the time is too short for the smallest audit.
     """
-    found = _measure_price(state, pairs[0], seconds)
+    cost = _measure_price(state, pairs[0], seconds)
     trials = state.planned
     if seconds is not None:
-        trials = state.settled("trials", lambda: found.trials(seconds, len(pairs)))
-        require_enough(found, trials, len(pairs), seconds, "audit")
+        trials = state.settled("trials", lambda: cost.trials(seconds, len(pairs)))
+        require_enough(cost, trials, len(pairs), seconds, "audit")
         state.planned = trials
         state.note(
-            f"{seconds:g} s were asked for: {trials:,} runs at {told_in_time(found.run)} each, as {found.runs:,} runs before them took; "
-            f"a time is not reproducible, the same counts come again with trials={trials}"
+            f"time budget {seconds:g} s: {trials:,} runs at {told_in_time(cost.run)} each, as measured on {cost.runs:,} other runs; "
+            f"a time budget is not reproducible, but trials={trials} gives the same counts"
         )
     if announce is not None:
-        left = trials if state.ledger is None else max(0, trials - state.ledger.entry.done)
-        expected = told_in_time(found.time(left, len(pairs)))
-        announce(f"{state.asked.name}: {left:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+        remaining_runs = trials if state.ledger is None else max(0, trials - state.ledger.entry.done)
+        expected = told_in_time(cost.time(remaining_runs, len(pairs)))
+        announce(f"{state.asked.name}: {remaining_runs:,} runs at {told_in_time(cost.run)} each, about {expected} expected")

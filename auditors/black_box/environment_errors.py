@@ -1,4 +1,6 @@
-"""Exceptions caused by the environment: a missing module, file or name, or another version of a library. They are not privacy violations.
+"""Detection of exceptions caused by the environment, which are not privacy violations.
+
+Examples are a missing module, file or name, or another version of a library.
 
 The rule: if every run on one dataset raises and no run on the other does, the exception separates
 the datasets perfectly. This is still not evidence about privacy if the code for that dataset could
@@ -19,7 +21,7 @@ from dpwitness.mechanisms.foreign.inside.codec import text_of
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _ENVIRONMENT_ERRORS = (ImportError, NameError, OSError, MemoryError, DeprecationWarning, PendingDeprecationWarning, FutureWarning)
-_DATA_ERRORS = (UnboundLocalError,)  # a variable that is assigned for some data only
+_DATA_ERRORS = (UnboundLocalError,)  # subclass of NameError that depends on the data: a variable is assigned for some data only
 _NEVER_RANDOM = ("raises ImportError", "raises ModuleNotFoundError", "raises NameError")
 _MESSAGES = re.compile(
     r"module '[\w.]+' has no attribute|partially initialized module|(unexpected|invalid) keyword argument|"
@@ -45,10 +47,14 @@ def of_environment(error: BaseException) -> bool:
 
 
 def named_so(kind: type | str, text: str) -> bool:
-    """Return whether an exception class, or its name in another process, and the message indicate a fault of the environment."""
-    found = getattr(builtins, kind, None) if isinstance(kind, str) else getattr(builtins, kind.__name__, kind)
-    if isinstance(found, type) and issubclass(found, _ENVIRONMENT_ERRORS):
-        return not issubclass(found, _DATA_ERRORS)
+    """Return whether an exception indicates a fault of the environment.
+
+    `kind` is the class of the exception, or the name of its class in another process; `text` is its
+    message.
+    """
+    builtin_class = getattr(builtins, kind, None) if isinstance(kind, str) else getattr(builtins, kind.__name__, kind)
+    if isinstance(builtin_class, type) and issubclass(builtin_class, _ENVIRONMENT_ERRORS):
+        return not issubclass(builtin_class, _DATA_ERRORS)
     return _MESSAGES.search(text) is not None
 
 
@@ -60,14 +66,14 @@ def check_told(where: str, told: str) -> None:
 
 
 def environment_fault(where: str, told: str) -> MechanismFailed:
-    """Return the exception to raise for a fault of the environment on one dataset."""
+    """Return the MechanismFailed to raise for a fault of the environment on the dataset `where`."""
     return MechanismFailed(f"mechanism always raises on {where} alone: {told}; {_ADVICE}")
 
 
 def check_imports(sides: Sequence[Outputs]) -> None:
     """Raise MechanismFailed if some runs miss a module or a name, on any branch of the code.
 
-    A missing module is never random, so such an exception is a fault of the environment.
+    A missing module is never random, so the exception is a fault of the environment.
 
     Raises
     ------

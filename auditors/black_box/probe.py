@@ -1,10 +1,13 @@
-"""Probe: a few rounds before all others, to see whether outputs exist, runs raise, outputs repeat under one seed, and state is kept.
+"""Probe: a few rounds before all others, to check that the mechanism can be audited.
+
+The probe checks whether runs raise, whether outputs repeat under one seed, and whether the
+mechanism keeps state between runs.
 
 One chunk is run three times with the same streams, all in one process, with one and then two calls
 in between. The replays begin three and four calls after the run before, so that no period of calls
 can hide. A mechanism that takes its randomness from `rng` gives the same outputs each time, and
 draws the same amount. A mechanism that keeps noise, grows its noise, counts its calls or draws from
-elsewhere does not.
+another source does not.
 """
 
 from __future__ import annotations
@@ -43,7 +46,21 @@ _STATE_FAULT = (
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """Results of the probe: outputs (D1, D0) of its chunk, numbers of random words drawn, number of runs, and settings for later stages."""
+    """Results of the probe.
+
+    Parameters
+    ----------
+    sides : tuple of Outputs
+        Outputs of the chunk on D1 and on D0.
+    words : tuple of int
+        Numbers of random words that were drawn from each generator.
+    rounds : int
+        Number of runs.
+    single, shared : bool
+        Settings of later stages: see `Stage`.
+    notes : tuple of str
+        Notes for the result.
+    """
 
     sides: tuple[Outputs, Outputs]
     words: tuple[int, ...]
@@ -55,48 +72,48 @@ class Probed:
 
 @one_task()
 def probe_stage(stage: Stage, seeded: bool) -> Probed:
-    """Probe the stage's only chunk, in this process. If `seeded`, equal streams must give equal outputs.
+    """Probe the stage's only chunk in this process. If `seeded`, equal streams must give equal outputs.
 
     Raises
     ------
     MechanismFailed
-        Naming the fault of the mechanism.
+        If the mechanism cannot be audited; the message names its fault.
     """
     if of_this_project(stage.run):
         return _run_probe(stage, seeded)
-    before, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
+    generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
     try:
-        with warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.filterwarnings("always", append=True)  # the mechanism's own warning filters take precedence
-            found = _run_probe(stage, seeded)
+            result = _run_probe(stage, seeded)
     finally:
-        global_generators.restore(before)
-    told = owner.warned if isinstance(owner, Target) else [told_of_warning(each) for each in heard or ()]
-    return replace(found, notes=(*found.notes, *list(dict.fromkeys(told))[:_MAX_WARNINGS]))
+        global_generators.restore(generator_states)
+    warning_texts = owner.warned if isinstance(owner, Target) else [told_of_warning(each) for each in caught_warnings or ()]
+    return replace(result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:_MAX_WARNINGS]))
 
 
-def _run_probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
-    """Run the chunk and its replays, and check the outputs; if a batch raises, start again with single runs."""
-    shown = _dataset_text(stage)
+def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> Probed:
+    """Run the chunk and its replays, and check the outputs. If a batch raises, start again with single runs."""
+    datasets_before = _dataset_text(stage)
     sides, words, shared = _run_chunk(stage)
-    batches, rounds, notes = [[side] for side in sides], spent + stage.rounds, dict[str, None]()
+    batches, rounds, notes = [[side] for side in sides], runs_before + stage.rounds, dict[str, None]()
     for calls in _CALLS_BETWEEN:
         rounds += _check_buffer(stage, calls)
         for call in range(calls):
             batches[0].append(run_side(stage.run, stage.pair.d1, _CALL_RUNS, stream(stage.seed, *stage.key, 1, calls, call)))
-        again, drawn, _ = _run_chunk(stage)
+        replayed, replayed_words, _ = _run_chunk(stage)
         rounds += stage.rounds + _CALL_RUNS * calls
-        for kept, side in zip(batches, again, strict=True):
-            kept.append(side)
-        if not stage.single and any(side is None or _raises(side) for kept in batches for side in kept):
+        for batches_of_side, side in zip(batches, replayed, strict=True):
+            batches_of_side.append(side)
+        if not stage.single and any(side is None or _raises(side) for batches_of_side in batches for side in batches_of_side):
             return _run_probe(replace(stage, single=True), seeded, rounds)
-        whole = [[side for side in kept if side is not None] for kept in batches]
-        check_structure(whole[0], "D1")
-        check_structure(whole[1], "D0")
-        if _dataset_text(stage) != shown:
+        complete = [[side for side in batches_of_side if side is not None] for batches_of_side in batches]
+        check_structure(complete[0], "D1")
+        check_structure(complete[1], "D0")
+        if _dataset_text(stage) != datasets_before:
             raise MechanismFailed("mechanism changes its dataset in place; it must leave it as it found it")
         if seeded:
-            notes.update(dict.fromkeys(_compare_runs(sides, again, words, drawn)))
+            notes.update(dict.fromkeys(_compare_runs(sides, replayed, words, replayed_words)))
     assert sides[0] is not None and sides[1] is not None
     _check_output(stage, rounds, sides[0], sides[1])
     check_one_sided(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
@@ -106,7 +123,7 @@ def _run_probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
 
 
 def replay_stage(stage: Stage, probed: Probed) -> None:
-    """Run the probe's chunk again after the test: the rounds in between must not have changed its outputs.
+    """Run the probe's chunk again after the test, and check that its outputs are the same.
 
     Raises
     ------
@@ -133,15 +150,15 @@ def _words_drawn(rngs: list[Generator]) -> tuple[int, ...]:
     return tuple(int(rng.bit_generator.state["state"]["state"][3]) for rng in rngs)
 
 
-def _compare_runs(first: Sides, again: Sides, words: tuple[int, ...], drawn: tuple[int, ...]) -> list[str]:
+def _compare_runs(first: Sides, replayed: Sides, words: tuple[int, ...], replayed_words: tuple[int, ...]) -> list[str]:
     """Raise Unfit if two runs with the same streams differ; return a note if only the last bits differ."""
-    for a, b in zip(first, again, strict=True):
+    for a, b in zip(first, replayed, strict=True):
         if a is None or b is None or not same_outputs(a, b):
             if a is not None and b is not None and _differ_in_last_bits(a, b):
                 return ["outputs under one seed differ in their last bits: counts may not be reproduced"]
             raise Unfit(f"outputs under one seed differ: mechanism {_STATE_FAULT}")
-    if words != drawn:
-        raise Unfit(f"two calls with equal generators draw other amounts of randomness: mechanism {_STATE_FAULT}")
+    if words != replayed_words:
+        raise Unfit(f"two calls with equal generators draw different amounts of randomness: mechanism {_STATE_FAULT}")
     return []
 
 
@@ -162,31 +179,32 @@ def _check_buffer(stage: Stage, call: int) -> int:
         raise
     except Exception:
         return _CALL_RUNS
-    kept = encode(raw, _CALL_RUNS).copied()
+    copy = encode(raw, _CALL_RUNS).copied()
     with contextlib.suppress(Exception):
         stage.run(stage.pair.d0, _CALL_RUNS, rngs[1])
-    if not same_outputs(kept, encode(raw, _CALL_RUNS)):
+    if not same_outputs(copy, encode(raw, _CALL_RUNS)):
         raise Unfit("mechanism returns one buffer again and again: an output changes with the next call; return a new array each time")
     return 2 * _CALL_RUNS
 
 
 def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
-    """Raise AlwaysRaises if every run on both datasets raises."""
+    """Raise AlwaysRaises if every run on both datasets raises; the message contains the exception of one more run."""
     if not all(_raises(side, all) for side in sides):
         return
-    name, told = sorted(name for side in sides for name in side.structures())[0], ""
+    name, message = sorted(name for side in sides for name in side.structures())[0], ""
     try:
         getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
-        told = f": {text_of(error, str)}" + (f"; {ONE_RUN}" if "but 3 were given" in str(error) else "")
-    raise AlwaysRaises(f"mechanism always {name}{told}", rounds)
+        message = f": {text_of(error, str)}" + (f"; {ONE_RUN}" if "but 3 were given" in str(error) else "")
+    raise AlwaysRaises(f"mechanism always {name}{message}", rounds)
 
 
-def _raises(side: Outputs, how: Callable[[Any], bool] = any) -> bool:
-    return len(side) > 0 and how(name.startswith("raises ") for name in side.structures())
+def _raises(side: Outputs, quantifier: Callable[[Any], bool] = any) -> bool:
+    """Return whether any run raises (`how` = any), or all runs (`how` = all)."""
+    return len(side) > 0 and quantifier(name.startswith("raises ") for name in side.structures())
 
 
 def _dataset_text(stage: Stage) -> str:
-    """Return a text of both datasets, to detect changes in place."""
-    told = stage.pair.to_json()
-    return repr([told["d0"], told["d1"]])
+    """Return both datasets as text, to detect changes in place."""
+    pair_json = stage.pair.to_json()
+    return repr([pair_json["d0"], pair_json["d1"]])

@@ -32,7 +32,19 @@ _GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Cost of runs: seconds per run, to rank a pair by `rows` outputs, and to learn an event; runs and seconds of the timing itself."""
+    """Measured cost of an audit's parts.
+
+    Parameters
+    ----------
+    run : float
+        Seconds per run.
+    ranking, learning : float
+        Seconds to rank a pair, and to learn an event, from `rows` outputs.
+    rows : int
+        Number of outputs in these measurements.
+    runs, seconds : int, float
+        Number of runs and duration of the timing itself.
+    """
 
     run: float
     ranking: float
@@ -42,7 +54,7 @@ class Price:
     seconds: float
 
     def time(self, trials: int, pairs: int) -> float:
-        """Return the seconds that an audit is expected to take: runs, the ranking of the pairs, and the event that is tested."""
+        """Return the expected duration of an audit in seconds: runs, ranking of the pairs, and learning of the tested event."""
         pilot = (pairs + min(pairs, 5)) * self.ranking * self._relative_cost(0.1 * trials / pairs) if pairs > 1 else 0.0
         return trials * self.run + pilot + self.learning * _FINAL_LEARNING_FACTOR * self._relative_cost(0.3 * trials)
 
@@ -74,35 +86,36 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
     Price
         The measured cost.
     """
-    enough = 0.05 if seconds is None else min(max(_BATCH_TIME_SHARE * seconds, 0.02), 0.5)
+    min_duration = 0.05 if seconds is None else min(max(_BATCH_TIME_SHARE * seconds, 0.02), 0.5)
     workers = getattr(executor, "_max_workers", 1)
-    began, runs, size, each, single, took = perf_counter(), 0, 1, math.inf, False, 0.0
-    longer = _MAX_EXTRA_SECONDS if seconds is None else _MAX_EXTRA_SHARE * seconds
-    most = stage(_MAX_BATCH).chunk
+    start, runs, size, run_seconds, single, duration = perf_counter(), 0, 1, math.inf, False, 0.0
+    extra_seconds = _MAX_EXTRA_SECONDS if seconds is None else _MAX_EXTRA_SHARE * seconds
+    max_size = stage(_MAX_BATCH).chunk
     sides: list[Outputs] = []
     while True:
         batch = replace(stage(size), rounds=size * workers, single=single)
         started = perf_counter()
         futures = [executor.submit(batch.sample, index) for index in range(workers)]
         try:
-            done = [collect(future, batch) for future in futures]
-        finally:  # workers must not be closed while one of them is about to start
+            results = [collect(future, batch) for future in futures]
+        finally:  # workers must not be closed while a worker is about to start
             wait(futures, timeout=batch.time_limit)
-        before, took = took, perf_counter() - started
+        previous_duration, duration = duration, perf_counter() - started
         runs += size * workers
-        if any(side is None for side in done[0]):  # a batch raised: from here on, one run at a time
+        if any(side is None for side in results[0]):  # a batch raised: from here on, one run at a time
             single = True
             continue
-        sides, each = list(done[0]), took / (size * workers)
+        sides, run_seconds = list(results[0]), duration / (size * workers)
         # four times the runs in less than three times the time: the fixed cost of a batch dominates, such as starting a program
-        starting = took < 3 * before and size < min(_MIN_BATCH, most) and 4 * took < longer
-        if size > 1 and (took > enough or size >= most) and not starting:  # the very first call may load and compile
+        fixed_cost_dominates = duration < 3 * previous_duration and size < min(_MIN_BATCH, max_size) and 4 * duration < extra_seconds
+        # The first call may load libraries and compile code, so that its duration is not used.
+        if size > 1 and (duration > min_duration or size >= max_size) and not fixed_cost_dominates:
             break
-        if size == 1 and took > (_SLOW_RUN if seconds is None else seconds):  # too slow to be timed again
+        if size == 1 and duration > (_SLOW_RUN if seconds is None else seconds):  # too slow to time again
             break
-        size = min(4 * size, most)
+        size = min(4 * size, max_size)
     ranking = learning = 0.0
-    if each < _CHEAP_RUN:
+    if run_seconds < _CHEAP_RUN:
         learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6)  # loads libraries
         started = perf_counter()
         event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event
@@ -111,8 +124,8 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         ranking, started = perf_counter() - started, perf_counter()
         for side in sides:
             event.tabulate(side)
-        each += (perf_counter() - started) / (sum(map(len, sides)) * workers)
-    return Price(each, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - began)
+        run_seconds += (perf_counter() - started) / (sum(map(len, sides)) * workers)
+    return Price(run_seconds, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - start)
 
 
 def require_seconds(seconds: float | None, trials: int | None, owner: str) -> None:
@@ -128,15 +141,15 @@ def require_seconds(seconds: float | None, trials: int | None, owner: str) -> No
 def require_enough(found: Price, trials: int, pairs: int, seconds: float, owner: str) -> None:
     """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer than an audit needs."""
     if trials < LEAST:
-        takes, each = told_in_time(1.5 * (found.seconds + found.time(LEAST, pairs))), told_in_time(found.run)
+        total, each = told_in_time(1.5 * (found.seconds + found.time(LEAST, pairs))), told_in_time(found.run)
         raise InvalidArgument(
-            f"{owner}: seconds={seconds:g} is too short: {LEAST:,} runs at {each} each and the choice of an event take about {takes}; "
+            f"{owner}: seconds={seconds:g} is too short: {LEAST:,} runs at {each} each and the choice of an event take about {total}; "
             f"give seconds={math.ceil(1.5 * (found.seconds + found.time(LEAST, pairs)))} or more"
         )
 
 
 def told_in_time(seconds: float) -> str:
-    """Return a duration as a text for display.
+    """Return a duration as text with a unit.
 
     Examples
     --------
@@ -165,8 +178,12 @@ class Costs:
         self.seconds[of] = self.seconds.get(of, 0.0) + seconds
 
     def growth(self) -> str:
-        """Return a note if nearly all of the last segments cost far more than nearly all of the first; otherwise an empty text."""
-        told = ""
+        """Return a note if the cost of a run grew during the audit, otherwise an empty string.
+
+        The cost grew if nearly all of the last segments cost far more per run than nearly all of the
+        first segments.
+        """
+        note = ""
         for of, series in self.each.items():
             quarter = len(series) // 4
             if quarter < 2 or self.seconds[of] < 0.2:
@@ -174,5 +191,5 @@ class Costs:
             first, last = np.array(series[:quarter]), np.array(series[-quarter:])
             if np.quantile(last, 0.1) > _GROWTH_FACTOR * np.quantile(first, 0.9):
                 cost = [told_in_time(float(np.median(part))) for part in (first, last)]
-                told = f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the mechanism, or its library, keeps state"
-        return told
+                note = f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the mechanism, or its library, keeps state"
+        return note

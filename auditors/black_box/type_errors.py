@@ -1,4 +1,4 @@
-"""Exceptions on one dataset only that are not privacy violations: faults of the environment, or different types of the two datasets."""
+"""Check of exceptions that occur on one dataset only: faults of the environment and type errors are not privacy violations."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ _TYPE_ERROR_TEXT = re.compile(
 
 
 def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outputs, Outputs]) -> None:
-    """Check why every run of the probe raises on one dataset and none on the other; `sides` holds the outputs on D1 and on D0.
+    """Raise MechanismFailed if an exception separates the datasets, but not by their values.
+
+    The check applies if every run of the probe raises on one dataset and no run on the other.
+    `sides` contains the outputs on D1 and on D0. In all cases other than those below, the audit
+    continues.
 
     Raises
     ------
     MechanismFailed
         If the environment causes the exception (`environment`), or if its message is about types
-        and the datasets differ in type. In all other cases the exception separates the datasets by
-        their values, and the audit continues.
+        and the datasets differ in type.
     """
-    empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # an empty dataset has no type of records
+    has_empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # no records, so no type of records either
     raising = [[name.startswith("raises ") for name in side.structures()] for side in sides]
-    for (name, dataset, mine), others in zip((("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True):
-        if not (mine and all(mine)) or any(others):
+    for (name, dataset, raised), raised_on_other in zip((("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True):
+        if not (raised and all(raised)) or any(raised_on_other):
             continue
         error = _exception_of_run(run, dataset)
-        told = "" if error is None else said(error)
+        message = "" if error is None else said(error)
         if error is not None and of_environment(error):
-            raise environment_fault(name, told)
-        if not empty and type_of(d0) != type_of(d1) and _TYPE_ERROR_TEXT.search(told):
+            raise environment_fault(name, message)
+        if not has_empty and type_of(d0) != type_of(d1) and _TYPE_ERROR_TEXT.search(message):
             types = f"D0 is a {type_of(d0)}, D1 a {type_of(d1)}"
-            raise MechanismFailed(f"mechanism always raises on {name} alone: {told}; that is a slip of type and no violation: {types}")
+            raise MechanismFailed(f"mechanism always raises on {name} alone: {message}; that is a type error and not a violation: {types}")
 
 
 def type_of(dataset: Any) -> str:
@@ -66,7 +69,7 @@ def type_of(dataset: Any) -> str:
 
 
 def _exception_of_run(run: Callable[..., Any], dataset: Any) -> Exception | None:
-    """Return the exception of one more run; None if the run does not raise."""
+    """Run the mechanism once more and return its exception; None if the run does not raise."""
     try:
         run(dataset, 1, np.random.default_rng(0))
     except Exception as error:

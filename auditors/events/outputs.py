@@ -25,10 +25,10 @@ ONE_RUN = "dpwitness.one_run makes a mechanism of a function of one run, also of
 UNAUDITED = "not audited: "  # prefix of notes that rule out the verdict NOT REFUTED
 
 _MAX_NAMES = 4096  # maximum number of structures and texts stored for printing
-_MAX_COMPARED = 4096  # outputs of each side whose texts are compared, at most
-_MIN_TEXTS = 20  # texts in a column that are needed for a conclusion
+_MAX_COMPARED = 4096  # maximum number of outputs of a side whose texts are compared
+_MIN_TEXTS = 20  # minimum number of texts in a column for a conclusion
 _MAX_SIGN_COLUMNS = 64  # maximum number of columns whose signs of zeros are compared in pairs
-_MAX_SINGLE_SHARE = 0.25  # share of the texts in a column that may occur only once
+_MAX_SINGLE_SHARE = 0.25  # maximum share of the texts in a column that may occur only once
 
 
 class WrongShape(ValueError):
@@ -66,7 +66,7 @@ class Outputs:
         return len(self.values)
 
     def structures(self) -> list[str]:
-        """Return the names of the structures that occur; for exceptions, only the type, without their arguments."""
+        """Return the names of all structures that occur; names of exceptions without their arguments."""
         return [self.names[code].partition(" with (")[0] for code in np.unique(self.codes).tolist()]
 
     def matrix(self, width: int | None = None, *, structure: bool = True) -> FloatArray:
@@ -199,22 +199,25 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
 
 
 def signs_tell(outputs: Outputs, ones: int) -> bool:
-    """Return whether the signs of zeros may differ between the first `ones` outputs and the others; only then they deserve columns."""
+    """Return whether the signs of zeros may distinguish the first `ones` outputs from the others.
+
+    Only then the signs are worth columns of their own.
+    """
     width = outputs.signs
-    values, minus = outputs.values[:, :width], outputs.values[:, width:] == 1
-    zero = values[:, width - minus.shape[1] :] == 0
-    sides = [(zero[part].sum(axis=0), minus[part].sum(axis=0)) for part in (slice(None, ones), slice(ones, None))]
+    values, is_minus = outputs.values[:, :width], outputs.values[:, width:] == 1
+    is_zero = values[:, width - is_minus.shape[1] :] == 0
+    sides = [(is_zero[part].sum(axis=0), is_minus[part].sum(axis=0)) for part in (slice(None, ones), slice(ones, None))]
     (zeros1, minus1), (zeros0, minus0) = sides
     share = (minus1 + minus0) / np.maximum(zeros1 + zeros0, 1)
     spread = np.sqrt(share * (1 - share) * (1 / np.maximum(zeros1, 1) + 1 / np.maximum(zeros0, 1)))
     difference = np.abs(minus1 / np.maximum(zeros1, 1) - minus0 / np.maximum(zeros0, 1))
-    return bool((difference > math.sqrt(9 + 2 * math.log(minus.shape[1])) * spread).any()) or _sign_correlations_differ(
-        values, zero, minus, ones
+    return bool((difference > math.sqrt(9 + 2 * math.log(is_minus.shape[1])) * spread).any()) or _signs_tell_together(
+        values, is_zero, is_minus, ones
     )
 
 
-def _sign_correlations_differ(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
-    """Return whether the correlation of signs of zeros, with each other or with large numbers, differs between the sides."""
+def _signs_tell_together(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
+    """Return whether correlations of signs of zeros, with each other or with large numbers, differ between the sides."""
     if minus.shape[1] > _MAX_SIGN_COLUMNS or not minus.any():
         return False
     signs = np.where(zero, np.where(minus, 1.0, -1.0), 0.0)
@@ -231,13 +234,13 @@ def _sign_correlations_differ(values: FloatArray, zero: NDArray[np.bool_], minus
 def opaque_types(*sides: Outputs) -> list[str]:
     """Return notes on objects in the outputs that cannot be decomposed."""
     return [
-        f"{UNAUDITED}objects of type {name} in the outputs, which cannot be taken apart; return the values that they hold"
+        f"{UNAUDITED}objects of type {name} in the outputs, which cannot be decomposed; return the values that they contain"
         for name in sorted(frozenset().union(*(side.opaque for side in sides)))
     ]
 
 
 def unrepeated(*sides: Outputs) -> list[str]:
-    """Return notes on texts that an equality test cannot compare, because most of them are different even without their numbers.
+    """Return notes on texts that are not audited, because they hardly ever repeat.
 
     A text consists of its numbers, which are columns, and the rest. A rest that occurs once in a
     sample does not predict other outputs. The texts of a column, or all keys of the dicts, are not

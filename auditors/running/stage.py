@@ -86,7 +86,7 @@ class Stage:
         return min(self.chunks, SEGMENTS)
 
     def segment(self, index: int) -> int:
-        """Return the segment of a chunk."""
+        """Return the segment that contains a chunk."""
         return ((index + 1) * self.segments - 1) // self.chunks
 
     def end(self, segment: int) -> int:
@@ -104,13 +104,17 @@ class Stage:
         return min(last * self.chunk, self.rounds) - first * self.chunk
 
     def sample(self, index: int) -> Sides:
-        """Run a chunk and return its outputs on D1 and on D0, after a fair coin flip for each round; None for a batch that raised."""
+        """Run a chunk and return its outputs on D1 and on D0; None for a batch that raised.
+
+        A fair coin flip for each round chooses the dataset.
+        """
         return self.apart(index, lambda: self.flip(index)[0])
 
     def apart(self, index: int, work: Callable[[], T]) -> T:
-        """Return `work()` for a chunk, with global generators that are seeded for the chunk if `work` draws from them.
+        """Return `work()` for a chunk, after seeding the global generators if `work` draws from them.
 
-        If `work` turns out to draw from global generators, it is run again after seeding.
+        If `work` turns out to draw from unseeded global generators, `work` is run again after
+        seeding.
         """
         if of_this_project(self.run):
             return work()
@@ -136,9 +140,11 @@ class Stage:
         return streams(self.seed, (*self.key, index), 3)
 
     def sides(self, index: int) -> tuple[tuple[int, int], tuple[int, ...], list[Generator], Generator]:
-        """Return the numbers of rounds on (D1, D0), the order of the datasets (0 is D1), their generators, and that of the coin flips.
+        """Return the plan of a chunk.
 
-        The order is random, so that state kept from call to call does not distinguish the datasets.
+        The plan consists of the numbers of rounds on (D1, D0), the order of the datasets (0 is D1),
+        the generators of both, and the generator of the coin flips. The order is random, so that
+        state kept from call to call does not distinguish the datasets.
         """
         (coins, *rngs), _ = self.streams(index)
         size = self.size(index)
@@ -146,7 +152,7 @@ class Stage:
         return (ones, size - ones), (0, 1) if coins.random() < 0.5 else (1, 0), rngs, coins
 
     def flip(self, index: int) -> tuple[Sides, list[Generator]]:
-        """Return the chunk's outputs, and the generators of its rounds in their final state."""
+        """Run a chunk and return its outputs (see `sample`), and the generators of its rounds in their final state."""
         sizes, order, rngs, coins = self.sides(index)
         datasets = (self.pair.d1, self.pair.d0)
         if self.single:

@@ -1,1 +1,5 @@
-"""Commands of ``dpwitness``, one file each: `arguments` declares options, `run` returns the exit code. May import everything else."""
+"""Commands of ``dpwitness``, one module each.
+
+In each module, `arguments` adds the command to the parser, and `run` runs the command and returns the exit code. Commands may import
+all other packages.
+"""

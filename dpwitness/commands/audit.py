@@ -40,45 +40,50 @@ SEARCH_SECONDS = 30.0
 
 
 def arguments(command: Command) -> None:
-    """Add the commands ``audit`` and ``certify`` (short for ``audit --white-box``) with their options to the parser."""
+    """Add ``audit`` and ``certify`` (``audit --white-box`` as a command) to the parser."""
     _add_certify(command)
-    audit = command("audit", "look for a violation of one mechanism's promise by running it")
+    audit = command("audit", "search for a violation of a privacy claim by running the mechanism")
     subject(audit, optional=True)
     program(audit)
     database(audit)
-    audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the verdict; default 0.99")
-    audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
+    audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="confidence of the verdict; default 0.99")
+    audit.add_argument(
+        "--stop",
+        choices=["gross", "violation", "never"],
+        default="gross",
+        help="stop early at a violation far beyond the claim (gross, the default), at any violation, or never",
+    )
     audit.add_argument(
         "--scores",
         metavar="FILE.py:NAME",
         action="append",
         default=[],
-        help="a function of the outputs that events may use: it runs in this process and gives a number for each; again for more",
+        help="function that returns a number for each output, for use in events; it runs in this process; may be repeated",
     )
-    audit.add_argument("--bits", action="store_true", help="let the verdict on low bits of floating-point outputs count for the exit code")
-    audit.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
+    audit.add_argument("--bits", action="store_true", help="let a violation in the low bits of floating-point outputs affect the exit code")
+    audit.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one chunk of runs; default 300")
     audit.add_argument(
         "--in-process",
         action="store_true",
-        help="run it in this process: faster, but what ends it ends the audit; --white-box and --search do where it has a log_density",
+        help="run the mechanism in this process: faster, but a crash of the mechanism ends the audit; "
+        "with --white-box or --search, a mechanism that has log_density runs in this process anyway",
     )
     interpreter(audit)
     _add_search_options(audit)
     accepting(audit)
     storing(audit)
-    told = "runs in all, more than were planned, for an audit in --store that has come to its end: its event meets more rounds"
-    audit.add_argument("--extend", type=TRIALS, metavar="N", help=told)
+    help_text = "new total number of runs, larger than planned, for a finished audit in --store: its event is tested on additional rounds"
+    audit.add_argument("--extend", type=TRIALS, metavar="N", help=help_text)
     running(audit, "the audit")
     detail(audit)
 
 
 def _add_certify(command: Command) -> None:
-    """Add ``certify`` and its options; all other options of ``audit`` get their defaults."""
-    certify = command("certify", "enclose the exact privacy loss of a pair from the density of the outputs (audit --white-box)")
+    certify = command("certify", "enclose the exact privacy loss of a pair, from the output density (same as audit --white-box)")
     subject(certify)
-    certify.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of all that is sampled; default 0.99")
+    certify.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="confidence of sampled quantities; default 0.99")
     certify.add_argument(
-        "--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300"
+        "--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one chunk of runs; default 300"
     )
     interpreter(certify)
     accepting(certify)
@@ -97,9 +102,9 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search",
         action="store_true",
-        help="search the domain for the worst pair, and for an interactive mechanism the worst adversary, then audit it on fresh runs",
+        help="search the domain for the worst pair, or for the worst adversary of an interactive mechanism, then audit it on fresh runs",
     )
-    parser.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="that the search may take; default 30")
+    parser.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="time limit of the search; default 30")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,15 +119,15 @@ def run(args: argparse.Namespace) -> int:
     known = accepted(args)
     check_claim(args)
     mechanism, name, target = asked(args, in_process=args.in_process, density=args.white_box or args.search)
-    pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
+    pair, score_functions = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
     domain, progress_bar = domain_of(args.domain), bar()
-    with workers(args, mechanism, given) as executor, apart():
+    with workers(args, mechanism, score_functions) as executor, apart():
         more: dict[str, Any] = {
             "name": name,
             "executor": executor,
             "progress": progress_bar,
             "target": target,
-            "scores": given,
+            "scores": score_functions,
             "domain": domain,
         }
         results = examine(mechanism, pair, args, **more)
@@ -143,24 +148,23 @@ def examine(
     scores: Any = None,
     domain: Any = None,
 ) -> list[AuditResult | CertifyResult]:
-    """Return the requested results; an enclosure of the privacy loss comes first."""
-    from dpwitness.argument_values import claim_of
+    """Run the requested audits and return their results; an enclosure of the privacy loss comes first."""
     from dpwitness.auditors.black_box.audit import audit
     from dpwitness.mechanisms.privacy import promised
     from dpwitness.mechanisms.protocols.capabilities import offers
     from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
     if args.white_box and not offers(mechanism, WhiteBox):
-        raise InvalidArgument(f"--white-box needs a mechanism with log_density, {name} has none")
+        raise InvalidArgument(f"--white-box needs a mechanism with log_density, but {name} has none")
     if args.search_seconds is not None and not args.search:
         raise InvalidArgument("--search-seconds needs --search")
     if args.store is not None and (args.search or args.white_box):
         raise InvalidArgument("--store is for audits that run the mechanism on known pairs: leave out --search and --white-box")
     if args.extend is not None and args.store is None:
-        raise InvalidArgument("--extend needs the --store of the audit that is extended")
+        raise InvalidArgument("--extend needs --store with the store of the audit to extend")
     has_queries = _has_queries(mechanism)
     if args.search and pair is not None and not has_queries:
-        raise InvalidArgument("--search looks for the pair itself: leave out --d0 and --d1")
+        raise InvalidArgument("--search chooses the pair: leave out --d0 and --d1")
     if args.white_box and not args.search and args.seconds is not None:
         raise InvalidArgument("--seconds is for audits that run the mechanism: with --white-box give --trials")
     if args.white_box and not args.search and args.scores:
@@ -200,8 +204,8 @@ def _has_queries(mechanism: Any) -> bool:
     """Return whether the mechanism is an interactive session with declared queries, so that an adversary can be searched for."""
     from dpwitness.mechanisms.foreign.target import Target
 
-    told = mechanism.describe().get("queries") if isinstance(mechanism, Target) else getattr(mechanism, "queries", None)
-    return told is not None
+    queries = mechanism.describe().get("queries") if isinstance(mechanism, Target) else getattr(mechanism, "queries", None)
+    return queries is not None
 
 
 def _search_adversary(
@@ -238,15 +242,15 @@ def _search_pairs(
 
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:
-        raise InvalidArgument(f"--search needs a mechanism with a domain, {name} has none")
+        raise InvalidArgument(f"--search needs a mechanism with a domain, but {name} has none")
     found = search(mechanism, domain, claim, seconds=seconds, seed=seed)
     if not found:
         raise InvalidArgument(f"--search: no pair of the domain of {name} could be evaluated")
     (pair, value), near = found[0], None
     exact = offers(mechanism, WhiteBox)
-    told = f"{claim.symbol} = {value:.4g} estimated from a few runs"
+    estimate = f"{claim.symbol} = {value:.4g} estimated from a few runs"
     if exact and claim.is_pure:
         worst = worst_output(mechanism, pair, seed=seed)
-        told = worst.describe()
+        estimate = worst.describe()
         near = worst.output if math.isinf(worst.loss) and worst.ray is None else None
-    return [pair for pair, _ in found], near, (f"pair found by a search of the domain: {told}",)
+    return [pair for pair, _ in found], near, (f"pair found by a search of the domain: {estimate}",)

@@ -12,21 +12,26 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    bench = command("bench", "measure speed and bounds; ratios are measured in one run")
-    bench.add_argument("name", nargs="?", help="one benchmark; all of them if left out")
-    bench.add_argument("--seed", type=SEED, metavar="S", help="root of the attacks of `adversarial`; from the operating system if left out")
+    bench = command("bench", "run benchmarks of speed and bounds; ratios compare measurements of one run")
+    bench.add_argument("name", nargs="?", help="name of a benchmark; default: all")
+    bench.add_argument(
+        "--seed", type=SEED, metavar="S", help="seed of the attacks of `adversarial`; default: drawn from the operating system"
+    )
     bench.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness bench``: print each row's required and measured value. A successful attack gives exit code 1."""
+    """Run ``dpwitness bench``, print the required and measured value of each row, and return the exit code.
+
+    A successful attack gives exit code 1.
+    """
     from dpwitness.bench import BENCHMARKS, SEEDED, format_table
     from dpwitness.bench import bench as measured
 
     if args.name is not None and args.name not in BENCHMARKS:
         raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {args.name!r}")
     if args.seed is not None and args.name not in SEEDED:
-        raise InvalidArgument(f"--seed is for bench {', '.join(SEEDED)}, got bench {args.name or 'of all'}")
+        raise InvalidArgument(f"--seed is only for bench {', '.join(SEEDED)}, got {args.name or 'no name'}")
     tables = []
     for name in [args.name] if args.name else BENCHMARKS:
         tables.append(measured(name, args.seed if name in SEEDED else None))

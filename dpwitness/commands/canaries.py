@@ -12,22 +12,26 @@ from dpwitness.number_options import real, whole
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    canaries = command("canaries", "audit private training by the scores of examples that fair coins put into its data or left out")
+    canaries = command(
+        "canaries", "audit private training from scores of canaries, which fair coins included in the training data or left out"
+    )
     canaries.add_argument(
         "file",
         metavar="FILE",
-        help="scores: .npz with arrays scores_in, scores_out; or .npz, .csv or .parquet with columns score, included and, if there are, "
+        help="scores: .npz with arrays scores_in and scores_out; or .npz, .csv or .parquet with columns score and included, and optionally "
         "run, id, group",
     )
     canaries.add_argument("--claim", required=True, help="pure:EPS, approx:EPS,DELTA, gdp:MU, fdp:FILE or dpsgd:SAMPLING,NOISE,STEPS")
     canaries.add_argument("--method", choices=("best", "counting", "steinke", "curve"), default="best", help="theorem; default best")
-    told = "a number of guesses that was fixed before the scores were seen; without it, it is chosen and paid for"
-    canaries.add_argument("--guesses", type=whole("guesses", 1, 10**9), metavar="R", help=told)
-    told = "at which bounds on curves are told as an epsilon; default 1e-5"
-    canaries.add_argument("--delta", type=real("delta", 0.0, 1.0, ends="()"), default=1e-5, metavar="D", help=told)
+    help_text = "number of guesses, fixed before the scores were seen; default: chosen from the scores, with a correction of the bound"
+    canaries.add_argument("--guesses", type=whole("guesses", 1, 10**9), metavar="R", help=help_text)
+    help_text = "delta at which a bound on a trade-off curve is converted to an epsilon; default 1e-5"
+    canaries.add_argument("--delta", type=real("delta", 0.0, 1.0, ends="()"), default=1e-5, metavar="D", help=help_text)
     canaries.add_argument("--confidence", type=CONFIDENCE, default=0.95, metavar="C", help="default 0.95")
-    canaries.add_argument("--name", help="what was trained, for the report; default: the file")
-    canaries.add_argument("--seed", type=SEED, default=0, metavar="S", help="of the coins that are given away, and of equal scores")
+    canaries.add_argument("--name", help="name of the training in the report; default: the file name")
+    canaries.add_argument(
+        "--seed", type=SEED, default=0, metavar="S", help="seed that chooses the revealed coins and breaks ties of scores"
+    )
     canaries.add_argument("--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and a witness if violated")
     canaries.add_argument("--summary", metavar="FILE", help="append a short summary in markdown")
     canaries.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -21,15 +21,19 @@ if TYPE_CHECKING:
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    checked = command("check", "every check that applies to the targets of a file, one line each")
-    told = "a target file or an adapter; all its targets, or the one that is named"
-    checked.add_argument("target", nargs="?", metavar="FILE[:NAME]", help=told)
+    checked = command("check", "run every applicable check on the targets of a file, and print one line per check")
+    help_text = "target file or adapter, and the name of one of its targets; default: all its targets"
+    checked.add_argument("target", nargs="?", metavar="FILE[:NAME]", help=help_text)
     program(checked)
-    checked.add_argument("--claim", help="what the program promises, where its hello does not say so: pure:1, ...")
-    told = 'where pairs come from, where its hello does not say so: {"kind": "Records", "size": 1, "low": 0, "high": 1}'
-    checked.add_argument("--domain", metavar="JSON", help=told)
-    checked.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only checks whose name matches: words with and, or, not")
-    checked.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="of one batch of runs; default 300")
+    checked.add_argument("--claim", help="claim of the program, if its hello message has none: pure:1, ...")
+    help_text = 'domain of the datasets, if the hello message of the program has none: {"kind": "Records", "size": 1, "low": 0, "high": 1}'
+    checked.add_argument("--domain", metavar="JSON", help=help_text)
+    checked.add_argument(
+        "-k", dest="keyword", default="", metavar="EXPR", help="only checks whose name matches: words and `and`, `or`, `not`"
+    )
+    checked.add_argument(
+        "--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one batch of runs; default 300"
+    )
     interpreter(checked)
     running(checked, "the checks of each target")
 
@@ -49,37 +53,39 @@ def run(args: argparse.Namespace) -> int:
     if args.program is None and not (args.target or "").strip():
         raise InvalidArgument(f"a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got {args.target!r}")
     file, name = _split_target(args.target or "")
-    checks = [each for each in CHECKS if matches(args.keyword, each)]
+    checks = [check for check in CHECKS if matches(args.keyword, check)]
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
     program_target = None
     if args.program is None and (args.claim, args.domain) != (None, None):
-        raise InvalidArgument("--claim and --domain are for programs: a target file says both")
+        raise InvalidArgument("--claim and --domain are for programs: a target file declares both")
     with shown():
         if args.program is not None or not args.target:
             program_target, name, _ = given(args)
             program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
             file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
             if missing:
-                raise InvalidArgument(f"check needs a claim and a domain, which {name} does not say: give {' and '.join(missing)}")
+                raise InvalidArgument(f"check needs a claim and a domain, which {name} does not declare: give {' and '.join(missing)}")
         names = [name] if name else targets_in(file, args.python, args.time_limit, args.memory)
     if not names:
-        raise InvalidArgument(f"{file} must hold a function with an attribute `claim`, it has none; see: dpwitness targets new FILE")
+        raise InvalidArgument(
+            f"{file} must contain a function with an attribute `claim`, but has none; for a template: dpwitness targets new FILE"
+        )
     out = sys.stderr if args.json else sys.stdout
     reports: list[Any] = []
     code = OK
-    for each in names:
+    for target_name in names:
         try:
             reports.append(
-                _check_one(program_target or Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out)
+                _check_one(program_target or Target(file, target_name, args.python, {}, args.time_limit, args.memory), args, checks, out)
             )
         except InvalidArgument as error:
             if name:
                 raise
-            print(plain(f"{each}: {error}\n"), file=out)
+            print(plain(f"{target_name}: {error}\n"), file=out)
             code = USAGE
         except KeyboardInterrupt:
-            print(f"{each}: interrupted", file=out)
+            print(f"{target_name}: interrupted", file=out)
             code = code or NO_VERDICT
             break
     write_failed = False

@@ -25,24 +25,24 @@ KEPT = ("verdict", "evidence", "scope")  # fields of a finding that are cached f
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    claims = command("claims", "the papers' claims: list them, show one, check one or all")
+    claims = command("claims", "list, show and check the claims of the papers")
     actions = claims.add_subparsers(dest="action", metavar="list|show|check|accept", required=True)
-    for name, text in (("list", "every claim"), ("show", "one claim and its proof"), ("check", "settle one claim, or all")):
+    for name, text in (("list", "list all claims"), ("show", "show one claim and its proof"), ("check", "check one claim, or all")):
         action = actions.add_parser(name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
         if name != "list":
             action.add_argument("id", metavar="ID", help="see `dpwitness claims list`" + ("; or all" if name == "check" else ""))
         if name == "check":
             action.add_argument(
-                "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="parameters, or ranges NAME=LOW:HIGH"
+                "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="values of parameters, or ranges NAME=LOW:HIGH"
             )
-            action.add_argument("--quick", action="store_true", help="fewer runs and points")
+            action.add_argument("--quick", action="store_true", help="use fewer runs and points")
             action.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="time limit of each claim; default 60")
             action.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness")
-            action.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="processes, for all")
-            action.add_argument("--report", metavar="DIR", help="write papers.md, papers.json, plots and witnesses, for all")
+            action.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="number of processes, for `check all`")
+            action.add_argument("--report", metavar="DIR", help="for `check all`: write papers.md, papers.json, plots and witnesses")
         action.add_argument("--json", action="store_true", help="print as JSON")
         coloring(action)
-    text = "record that the texts of claims were compared with their checks; needs a checkout of the project"
+    text = "record that the texts of claims were reviewed against their checks; needs a checkout of the project"
     accept = actions.add_parser("accept", help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
     accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness claims list`")
 
@@ -59,13 +59,13 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
 
     for option in ("trials", "confidence", "workers", "executor", "ship", "target", "allow", "summary"):
         if getattr(args, option, None) not in (None, [], 1):
-            raise InvalidArgument(f"--{option} must go with the witness of an audit, a claim is checked where it was found to fail")
+            raise InvalidArgument(f"--{option} is only for the witness of an audit: a claim is checked again at the recorded parameters")
     if args.report is not None:
         raise InvalidArgument(
-            "--report must go with the witness of an audit, a claim has its page: dpwitness claims check all --report DIR"
+            "--report is only for the witness of an audit; for the page of the claims: dpwitness claims check all --report DIR"
         )
     if args.target is not None or args.allow:
-        raise InvalidArgument("--target and --allow must go with the witness of an audit: a claim names no target")
+        raise InvalidArgument("--target and --allow are only for the witness of an audit: a claim has no target")
     settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
     print(f"checks the claim with seed {args.seed}", file=sys.stderr if args.json else sys.stdout, flush=True)
     found = settle(declaration(witness["name"]), settings, seed=args.seed)
@@ -117,7 +117,7 @@ def _show(args: argparse.Namespace) -> int:
         ("kind", it.kind),
         ("repairs", it.repairs or ""),
         ("depends on", ", ".join(it.depends)),
-        ("came to", ", ".join(known[key] for key in KEPT) if known else ""),
+        ("last result", ", ".join(known[key] for key in KEPT) if known else ""),
     ]
     print(it.id)
     for name, text in rows:
@@ -150,10 +150,10 @@ def _check(args: argparse.Namespace) -> int:
     settings = _parse_settings(args.set)
     if args.id == "all":
         if settings:
-            raise InvalidArgument("--set must go with one claim's id, got all")
+            raise InvalidArgument("--set needs the id of one claim, got all")
         return _check_all(args)
     if args.report is not None:
-        raise InvalidArgument("--report must go with `check all`, whose page it writes")
+        raise InvalidArgument("--report is only for `claims check all`, whose page it writes")
     found = check(args.id, seconds=args.seconds, quick=args.quick, seed=args.seed or 0, **settings)
     if not settings:
         _save_findings([found.to_json()])
@@ -226,8 +226,8 @@ def _cache_file() -> Path:
 
 def _cache_key(row: Json) -> str:
     """Return a cache key of a claim's declaration and the release, so that a changed claim counts as unchecked."""
-    told = [row[key] for key in ("id", "statement", "formula", "domain", "proof")]
-    return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *told]).encode(), digest_size=8).hexdigest()}"
+    identity = [row[key] for key in ("id", "statement", "formula", "domain", "proof")]
+    return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *identity]).encode(), digest_size=8).hexdigest()}"
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:

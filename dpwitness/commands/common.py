@@ -38,8 +38,8 @@ def coloring(parser: argparse.ArgumentParser) -> None:
 
     The option has no default: the default of a subcommand would overwrite the value given to its parent command.
     """
-    told = "colour verdicts; default auto: on a terminal, unless NO_COLOR is set"
-    parser.add_argument("--color", choices=WHEN, default=argparse.SUPPRESS, help=told)
+    help_text = "color verdicts; default auto: on a terminal, unless NO_COLOR is set"
+    parser.add_argument("--color", choices=WHEN, default=argparse.SUPPRESS, help=help_text)
 
 
 def running(
@@ -51,35 +51,41 @@ def running(
     """
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument(
-        "--trials", type=TRIALS, metavar="N", help="runs of the mechanism in all, both datasets together; 1e6 is understood"
+        "--trials", type=TRIALS, metavar="N", help="total number of runs of the mechanism, both datasets together, such as 1e6"
     )
     if seconds:
-        told = f"about how long {seconds} may take, instead of --trials: runs are timed, and their number is fixed and told beforehand"
-        budget.add_argument("--seconds", type=SECONDS, metavar="S", help=told)
+        help_text = f"approximate duration of {seconds}, instead of --trials: some runs are timed first, to fix and announce their number"
+        budget.add_argument("--seconds", type=SECONDS, metavar="S", help=help_text)
     parser.add_argument("--seed", type=SEED, metavar="S", help=seed)
     workers(parser)
     parser.add_argument(
         "--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
     )
     parser.add_argument(
-        "--summary", metavar="FILE", help="append a short summary in markdown; without it, where GITHUB_STEP_SUMMARY names a file, to that"
+        "--summary",
+        metavar="FILE",
+        help="append a short summary in Markdown to FILE; default: the file that GITHUB_STEP_SUMMARY names, if set",
     )
     parser.add_argument("--json", action="store_true", help="print results as JSON")
 
 
 def detail(parser: argparse.ArgumentParser) -> None:
-    """Add ``--quiet`` and ``--verbose`` to a command that ends with `conclude`."""
+    """Add ``--quiet`` and ``--verbose``, options of every command that ends with `conclude`."""
     amount = parser.add_mutually_exclusive_group()
-    amount.add_argument("--quiet", action="store_true", help="print the verdict alone, in one line, and no progress")
-    amount.add_argument("--verbose", action="store_true", help="print every line of a result, instead of six")
+    amount.add_argument("--quiet", action="store_true", help="print only the verdict, in one line, and no progress")
+    amount.add_argument("--verbose", action="store_true", help="print all lines of a result, instead of six")
 
 
-def workers(parser: argparse.ArgumentParser, told: str = "threads for dpwitness' own kernels, processes otherwise") -> None:
+def workers(
+    parser: argparse.ArgumentParser, told: str = "number of workers: threads for mechanisms of dpwitness, processes for others"
+) -> None:
     """Add ``--workers``, ``--executor`` and ``--ship``."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--workers", type=WORKERS, default=1, metavar="K", help=told)
-    where.add_argument("--executor", type=spec, metavar="SPEC", help=f"instead of --workers: {FORMS}; counts do not depend on it")
-    told = "a file that the workers of dask://HOST:PORT need beside the target's own, which they are sent in any case; again for more"
+    where.add_argument(
+        "--executor", type=spec, metavar="SPEC", help=f"instead of --workers: {FORMS}; the counts do not depend on the choice"
+    )
+    told = "additional file for the workers of dask://HOST:PORT, which always receive the target's own files; may be repeated"
     parser.add_argument("--ship", metavar="FILE", action="append", default=[], help=told)
 
 
@@ -93,29 +99,36 @@ def spec(text: str) -> str:
 
 def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add the options of commands that run one mechanism on a pair: target, claim, datasets and relation."""
-    how: dict[str, Any] = {"nargs": "?"} if optional else {}
+    positional_options: dict[str, Any] = {"nargs": "?"} if optional else {}
     parser.add_argument(
-        "target", **how, metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too"
+        "target",
+        **positional_options,
+        metavar="MODULE:NAME",
+        help="a mechanism or a function f(dataset, size, rng), as MODULE:NAME or FILE.py:NAME",
     )
-    told = "how it is run: batch, run (one call a run), object, object.METHOD or estimator.ATTRIBUTE; default: recognized"
-    parser.add_argument("--as", dest="form", metavar="FORM", help=told)
-    told = "pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, rdp:ALPHA=EPS,..., gdp:MU, fdp:FILE, dpsgd:SAMPLING,NOISE,STEPS[,DELTA], "
-    told += "metric:EPS[,DISTANCE], percoordinate:EPS,... or group:SIZE,CLAIM; default: the mechanism's own"
-    parser.add_argument("--claim", help=told)
-    told = "of the datasets, for a claim metric:EPS: a number, or the norm l1, l2 or linf of vectors; default: the relation's, or l1"
-    parser.add_argument("--distance", metavar="X", help=told)
+    help_text = "how the target is run: batch, run (one call per run), object, object.METHOD or estimator.ATTRIBUTE; default: detected"
+    parser.add_argument("--as", dest="form", metavar="FORM", help=help_text)
+    help_text = (
+        "pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, rdp:ALPHA=EPS,..., gdp:MU, fdp:FILE, dpsgd:SAMPLING,NOISE,STEPS[,DELTA], "
+    )
+    help_text += "metric:EPS[,DISTANCE], percoordinate:EPS,... or group:SIZE,CLAIM; default: the mechanism's claim"
+    parser.add_argument("--claim", help=help_text)
+    help_text = (
+        "distance of the datasets, for claims metric:EPS: a number, or the norm l1, l2 or linf; default: that of the relation, or l1"
+    )
+    parser.add_argument("--distance", metavar="X", help=help_text)
     parser.add_argument(
         "--d0",
         metavar="JSON",
-        help="a dataset: a list of numbers is a float64 array, FILE.parquet or FILE.csv a pandas frame, anything else what JSON says",
+        help="a dataset: a list of numbers becomes a float64 array, FILE.parquet or FILE.csv a pandas frame, other JSON a Python value",
     )
-    parser.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
-    parser.add_argument("--kwargs", metavar="JSON", help="keyword arguments for a class, or for a function")
+    parser.add_argument("--d1", metavar="JSON", help="a neighboring dataset; without --d0 and --d1, pairs come from the mechanism's domain")
+    parser.add_argument("--kwargs", metavar="JSON", help="keyword arguments of the class or function")
     parser.add_argument(
         "--relation",
         metavar="R",
-        help="why they are neighbours: replace-one (default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, "
-        "stated, ... (dpwitness list relations), or FILE.py:NAME of a Relation of your own",
+        help="relation of the datasets: replace-one (default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, "
+        "stated, ... (dpwitness list relations), or FILE.py:NAME of a user-defined Relation",
     )
 
 
@@ -129,57 +142,61 @@ def check_claim(args: argparse.Namespace) -> None:
 
 def storing(parser: argparse.ArgumentParser, told: str = "") -> None:
     """Add ``--store``."""
-    parser.add_argument("--store", metavar="FILE", help=f"write down what is counted: stopped, the same command goes on from there{told}")
+    parser.add_argument(
+        "--store", metavar="FILE", help=f"file that records the counts: after an interruption, the same command resumes{told}"
+    )
 
 
 def accepting(parser: argparse.ArgumentParser) -> None:
     """Add ``--baseline``."""
-    told = "accepted findings (TOML: name or target, claim, reason, expires): shown with their reason, and no failure until they expire"
-    parser.add_argument("--baseline", metavar="FILE", help=told)
+    help_text = (
+        "accepted findings (TOML: name or target, claim, reason, expires): printed with their reason, and not failures until they expire"
+    )
+    parser.add_argument("--baseline", metavar="FILE", help=help_text)
 
 
 def accepted(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
-    """Read the accepted findings of ``--baseline``, before any run."""
-    from dpwitness.reports.comparison.accepted import read_accepted
+    """Return the accepted findings of ``--baseline``, or None without a baseline; read before any run."""
+    from dpwitness.reports.comparing.accepted import read_accepted
 
     return None if args.baseline is None else read_accepted(args.baseline)
 
 
 def interpreter(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that run targets in another interpreter."""
-    parser.add_argument("--python", metavar="PATH", help="run it in worker processes of this interpreter, or of an environment by its name")
-    parser.add_argument("--memory", type=GIGABYTES, default=0.0, metavar="GB", help="address space of each worker; default: no limit")
+    parser.add_argument("--python", metavar="PATH", help="interpreter, or name of an environment, whose processes run the target")
+    parser.add_argument("--memory", type=GIGABYTES, default=0.0, metavar="GB", help="limit of each worker's address space; default: none")
 
 
 def program(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that run programs in any language."""
-    told = "instead of a target, a program that speaks the protocol of docs/reference/protocol.md, with its arguments; no shell reads it"
-    parser.add_argument("--command", dest="program", metavar="TEXT", help=told)
-    parser.add_argument("--cwd", metavar="DIR", help="the folder in which the program runs")
-    told = (
-        "the program prints one output a line: {size}, {seed}, {dataset} in its arguments, or DPWITNESS_SIZE and so on in its environment"
+    help_text = "instead of a target, a program with its arguments; it must follow docs/reference/protocol.md, and starts without a shell"
+    parser.add_argument("--command", dest="program", metavar="TEXT", help=help_text)
+    parser.add_argument("--cwd", metavar="DIR", help="working folder of the program")
+    help_text = (
+        "the program prints one output per line; its arguments may contain {size}, {seed}, {dataset}, or it reads DPWITNESS_SIZE etc."
     )
-    parser.add_argument("--text", action="store_true", help=told)
-    parser.add_argument("--text-runs", choices=["batch", "one"], help="start it for each batch of runs (default), or for each run")
+    parser.add_argument("--text", action="store_true", help=help_text)
+    parser.add_argument("--text-runs", choices=["batch", "one"], help="start the program for each batch of runs (default), or for each run")
 
 
 def database(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that run database queries, and ``--domain``."""
-    told = "instead of a target, a database: sqlite:///:memory: or duckdb:///FILE, which is opened read only and copied to memory"
-    parser.add_argument("--dsn", metavar="DSN", help=told)
-    parser.add_argument("--query", metavar="SQL", help="one SELECT; its rows are the output of a run, which may only read")
-    parser.add_argument("--table", metavar="NAME", help="what the query calls the dataset; default data")
-    parser.add_argument("--setup", metavar="SQL", help="statements that are run before: views, macros")
-    told = """the datasets, as a target file declares them: '{"kind": "Table", "columns": {"age": [0, 120]}}'; see dpwitness list domains;
-    or FILE.py:NAME of a domain, or of a Relation of your own that generates pairs"""
-    parser.add_argument("--domain", metavar="JSON", help=told)
+    help_text = "instead of a target, a database: sqlite:///:memory: or duckdb:///FILE, which is opened read-only and copied to memory"
+    parser.add_argument("--dsn", metavar="DSN", help=help_text)
+    parser.add_argument("--query", metavar="SQL", help="one SELECT, which may only read; its rows are the output of a run")
+    parser.add_argument("--table", metavar="NAME", help="name of the dataset in the query; default data")
+    parser.add_argument("--setup", metavar="SQL", help="statements to run before the query: views, macros")
+    help_text = """domain of the datasets, as in target files: '{"kind": "Table", "columns": {"age": [0, 120]}}' (dpwitness list domains);
+    or FILE.py:NAME of a domain, or of a user-defined Relation that generates pairs"""
+    parser.add_argument("--domain", metavar="JSON", help=help_text)
 
 
 def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
     """Split a comma-separated list of names. Raise InvalidArgument, listing the valid names, if a name is unknown."""
     found = [name.strip() for name in text.split(",")]
     if not set(found) <= set(names):
-        raise InvalidArgument(f"{option} must name some of {', '.join(names)}, got {text!r}")
+        raise InvalidArgument(f"{option} must be a list of names among {', '.join(names)}, got {text!r}")
     return list(dict.fromkeys(found))
 
 
@@ -226,13 +243,13 @@ def conclude(
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:
-        told = []
+        descriptions = []
         for result, shown, slug in zip(results, data, slugs(result.name for result in results), strict=True):
             file = report.parent / f"witness-{slug}.json" if report and shown["witness"] else None
-            step = _next_step(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), file)
+            advice = _next(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), file)
             place = str(report.with_suffix(".html")) if report else ""
-            told.append(describe(result, shown, bits=bits, next_step=step, report=place, every=args.verbose))
-        show("\n".join(text.partition("\n")[0] for text in told) if args.quiet else "\n\n".join(told))
+            descriptions.append(describe(result, shown, bits=bits, next_step=advice, report=place, every=args.verbose))
+        show("\n".join(text.partition("\n")[0] for text in descriptions) if args.quiet else "\n\n".join(descriptions))
     codes = {settled(exit_code(result, bits=bits), shown, bits=bits) for result, shown in zip(results, data, strict=True)}
     return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed)
 
@@ -260,8 +277,8 @@ def command_line() -> str:
     return shlex.join(["dpwitness", *sys.argv[1:]])
 
 
-def _next_step(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
-    """Return one line of advice on what to do next."""
+def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
+    """Return the advice on the next step, in one line."""
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
@@ -275,9 +292,9 @@ def _next_step(args: argparse.Namespace, result: Result, code: int, witness: Pat
         elif code == VIOLATED:
             step = "the violation is confirmed: repair the mechanism or withdraw its claim"
         elif isinstance(result, TraceResult) and result.findings:
-            step = "the trace shows it again: look at the lines that the findings name"
+            step = "the trace shows the findings again: look at the lines of code that they name"
         elif isinstance(result, CanaryResult):
-            step = "the counts do not break this claim"
+            step = "the counts do not refute this claim"
         elif getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
             step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
         else:
@@ -285,15 +302,15 @@ def _next_step(args: argparse.Namespace, result: Result, code: int, witness: Pat
     elif getattr(result, "exercised", None) is False:
         step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
     elif result.verdict is Verdict.INCONCLUSIVE and not isinstance(result, CertifyResult | TraceResult):
-        step = f"go on with: {command_line()}" if getattr(args, "store", None) else "run again to the end"
-        step += "; with --store FILE it would go on" if getattr(args, "store", "") is None else ""
+        step = f"resume with: {command_line()}" if getattr(args, "store", None) else "run the command again"
+        step += "; with --store FILE, it could resume" if getattr(args, "store", "") is None else ""
     elif result.verdict is Verdict.VIOLATED and code == OK:
-        step = "the violation is accepted for a time: repair the mechanism before that ends"
+        step = "the violation is accepted until its entry expires: repair the mechanism before then"
     elif code == VIOLATED or leaky:
         recorded = [score.to_json() for score in getattr(result, "scores", ())]
         words = [part for word in words_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
-        again = f"see it again with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
-        step = again if witness else "keep the witness: run again with --report DIR"
+        again = f"confirm the violation with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
+        step = again if witness else "to save the witness, run again with --report DIR"
     elif isinstance(result, TraceResult) and result.verdict is not Verdict.ERROR:
         step = result.advice
     elif isinstance(result, CanaryResult):
@@ -303,7 +320,7 @@ def _next_step(args: argparse.Namespace, result: Result, code: int, witness: Pat
     elif result.verdict is Verdict.INCONCLUSIVE:
         step = "raise --trials, which narrows the enclosure"
     elif code == NO_VERDICT:
-        step = "repair what the first line names, then run again"
+        step = "fix the problem in the first line, then run again"
     elif not math.isfinite(getattr(result, "detectable", 0.0)):
         step = "raise --trials: these runs are too few to detect any violation"
     else:

@@ -15,13 +15,13 @@ FORMATS = ("md", "html")
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
     compare = command(
-        "compare", "hold a report against an earlier one: new violations, changed verdicts, numbers that moved beyond their error"
+        "compare", "compare a report with an earlier report: new violations, changed verdicts, numbers that changed beyond their error"
     )
     compare.add_argument("old", metavar="OLD.json", help="audit.json of the earlier report")
-    compare.add_argument("new", metavar="NEW.json", help="audit.json of the later one; a violation that is new in it: exit code 1")
-    compare.add_argument("--report", metavar="DIR", help="write compare.json, and compare.md or what --format names")
-    compare.add_argument("--format", metavar="F,F", help=f"of {', '.join(FORMATS)}, for --report; default {FORMATS[0]}")
-    compare.add_argument("--explain", action="store_true", help="print how changes are judged, too")
+    compare.add_argument("new", metavar="NEW.json", help="audit.json of the later report; a new violation gives exit code 1")
+    compare.add_argument("--report", metavar="DIR", help="write compare.json, and compare.md or the formats of --format")
+    compare.add_argument("--format", metavar="F,F", help=f"formats of the report, among {', '.join(FORMATS)}; default {FORMATS[0]}")
+    compare.add_argument("--explain", action="store_true", help="also explain how changes are judged")
     compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
 
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.reports.comparison.page import terminal, write
 
     if args.format is not None and args.report is None:
-        raise InvalidArgument("--format must go with --report DIR, where it is written")
+        raise InvalidArgument("--format needs --report DIR, where the files are written")
     formats = chosen(args.format or FORMATS[0], FORMATS)
     if args.report is not None:
         check_writable(args.report)

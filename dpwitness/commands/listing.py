@@ -15,8 +15,10 @@ Rows = list[Json]
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    listing = command("list", "what there is: specimens of the zoo, mechanisms, domains, relations, suites, benchmarks")
-    listing.add_argument("what", nargs="?", choices=["zoo", "mechanisms", "domains", "relations", "suites", "bench"], help="only this")
+    listing = command("list", "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks")
+    listing.add_argument(
+        "what", nargs="?", choices=["zoo", "mechanisms", "domains", "relations", "suites", "bench"], help="list only this section"
+    )
     listing.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:
     """Return rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it."""
-    known: dict[str, Callable[[], Rows]] = {
+    sections: dict[str, Callable[[], Rows]] = {
         "zoo": _zoo,
         "mechanisms": _mechanisms,
         "domains": _domains,
@@ -44,7 +46,7 @@ def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:
         "suites": _suites,
         "bench": _bench,
     }
-    return {name: rows() for name, rows in known.items() if rooms is None or name in rooms}
+    return {name: rows() for name, rows in sections.items() if rooms is None or name in rooms}
 
 
 def _zoo() -> Rows:
@@ -81,7 +83,7 @@ def _domains() -> Rows:
     for name, kind in KINDS.items():
         text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
         rows.append({"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": keys_of(kind)})
-        rows += [{"name": f"  {key}", "text": told} for key, told in keys_of(kind).items()]
+        rows += [{"name": f"  {key}", "text": description} for key, description in keys_of(kind).items()]
     return rows
 
 

@@ -16,44 +16,52 @@ from dpwitness.reports.phrasing.wording import plain
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    plan = command("plan", "say, before anything is run, how many runs find a violation and how long they take")
+    plan = command("plan", "estimate, before an audit, how many runs find a violation and how long they take")
     subject(plan, optional=True)
     plan.add_argument(
         "--find",
-        type=_number_or_percentage,
+        type=_parse_find,
         metavar="X",
-        help="parameter of the violation, in the claim's notion; 10%% means 10 %% more than is claimed",
+        help="parameter of the violation to find, in the claim's notion; 10%% means 10 %% above the claim",
     )
-    plan.add_argument("--trials", type=TRIALS, metavar="N", help="runs of which to say what they find")
+    plan.add_argument("--trials", type=TRIALS, metavar="N", help="number of runs, for which to compute what they find")
     canaries = whole("canaries", 10, 10**7)
-    plan.add_argument("--canaries", type=canaries, metavar="M", help="of private training: say what M canaries of a run certify at best")
-    plan.add_argument("--runs", type=whole("runs", 1, 10**6), metavar="R", help="with --canaries: runs of the training; default 1")
+    plan.add_argument(
+        "--canaries", type=canaries, metavar="M", help="plan an audit of private training: the best bound of M canaries per run"
+    )
+    plan.add_argument("--runs", type=whole("runs", 1, 10**6), metavar="R", help="with --canaries: number of training runs; default 1")
     shape = plan.add_mutually_exclusive_group()
-    told = {
-        "coin": "a randomised response, which takes the fewest runs at its epsilon (the default; with a TARGET its own law if it has one)",
+    shapes = {
+        "coin": "randomized response, which needs the fewest runs at its epsilon (default; a TARGET with a known law uses its own)",
         "laplace": "Laplace noise",
         "gaussian": "Gaussian noise",
     }
-    for name, text in told.items():
-        shape.add_argument(f"--{name}", dest="shape", action="store_const", const=name, help=f"the violation is that of {text}")
-    plan.add_argument("--power", type=real("power", 0.0, 1.0, ends="()"), default=0.9, metavar="P", help="probability; default 0.9")
-    plan.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the audit; default 0.99")
-    workers(plan, "of the audit: TARGET is timed on as many")
-    plan.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
+    for name, text in shapes.items():
+        shape.add_argument(f"--{name}", dest="shape", action="store_const", const=name, help=f"the violation has the shape of {text}")
+    plan.add_argument(
+        "--power",
+        type=real("power", 0.0, 1.0, ends="()"),
+        default=0.9,
+        metavar="P",
+        help="probability of finding the violation; default 0.9",
+    )
+    plan.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="confidence of the audit; default 0.99")
+    workers(plan, "workers of the audit: TARGET is timed on the same number")
+    plan.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one chunk of runs; default 300")
     plan.add_argument("--in-process", action="store_true", help="run TARGET in this process")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
     interpreter(plan)
 
 
-def _number_or_percentage(text: str) -> float | str:
-    """Return the value of ``--find``: a number, or a percentage as text, which needs the claim."""
+def _parse_find(text: str) -> float | str:
+    """Parse ``--find``: a number, or a percentage, which stays text until the claim is known."""
     number = real("find", 0.0, 1e6)
     return f"{number(text[:-1])}%" if text.endswith("%") else number(text)
 
 
-def _parameter_above(claim: Any, mechanism: Any, share: str) -> float:
-    """Return the parameter that exceeds the claim's parameter by a percentage such as ``10%``."""
-    from dpwitness.mechanisms.privacy import promised
+def _parameter_above_claim(claim: Any, mechanism: Any, share: str) -> float:
+    """Return the parameter that exceeds a claim's parameter by a percentage."""
+    from dpwitness.mechanisms.terms.notions import promised
 
     return float(promised(mechanism, claim, "plan").parameter * (1 + float(share[:-1]) / 100))
 
@@ -72,16 +80,16 @@ def run(args: argparse.Namespace) -> int:
     mechanism, name, pair = None, None, None
     if args.target is None:
         unused_options = {"--d0": args.d0, "--d1": args.d1, "--kwargs": args.kwargs, "--relation": args.relation, "--python": args.python}
-        if given := [option for option, value in unused_options.items() if value is not None]:
-            raise InvalidArgument(f"{given[0]} needs a target MODULE:NAME")
+        if unexpected := [option for option, value in unused_options.items() if value is not None]:
+            raise InvalidArgument(f"{unexpected[0]} needs a target MODULE:NAME")
     else:
         check_claim(args)
-        one = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
-        options: dict[str, Any] = {"in_process": args.in_process, "density": True, "form": args.form, "dataset": one}
+        example = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
+        options: dict[str, Any] = {"in_process": args.in_process, "density": True, "form": args.form, "dataset": example}
         mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     if isinstance(args.find, str):
-        args.find = _parameter_above(claim_of(args, mechanism), mechanism, args.find)
+        args.find = _parameter_above_claim(claim_of(args, mechanism), mechanism, args.find)
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
     try:
         with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, apart():
@@ -102,17 +110,17 @@ def _plan_canaries(args: argparse.Namespace) -> int:
     from dpwitness.mechanisms.privacy import parse_claim
 
     unused_options = {"TARGET": args.target, "--find": args.find, "--trials": args.trials, "--shape": args.shape}
-    if given := [option for option, value in unused_options.items() if value is not None]:
-        raise InvalidArgument(f"{given[0]} is not for --canaries, which plans the audit of a training")
+    if unexpected := [option for option, value in unused_options.items() if value is not None]:
+        raise InvalidArgument(f"{unexpected[0]} cannot be combined with --canaries, which plans an audit of private training")
     if args.claim is None:
         raise InvalidArgument("--canaries needs --claim, such as approx:EPS,DELTA or gdp:MU")
     claim = parse_claim(args.claim)
     methods = ("best", "curve") if claim.bounds_epsilon and not claim.is_pure else ("best",)
     found = [canary_limit(claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method) for method in methods]
     if args.json:
-        print_json([each.to_json() for each in found])
+        print_json([limit.to_json() for limit in found])
         return OK
     names = ("(epsilon, delta)", "Gaussian curve") if len(found) > 1 else (str(claim),)
-    print("\n".join(f"{name}: {each.headline()}" for name, each in zip(names, found, strict=True)))
-    print(f"\n  assumes  {found[0].assumed}, the best number of guesses known beforehand")
+    print("\n".join(f"{name}: {limit.headline()}" for name, limit in zip(names, found, strict=True)))
+    print(f"\n  assumes  {found[0].assumed}, and that the best number of guesses is known in advance")
     return OK

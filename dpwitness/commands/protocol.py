@@ -19,26 +19,28 @@ LANGUAGES = ("cpp", "go", "java", "javascript", "r", "rust")
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    protocol = command("protocol", "does a program keep the protocol by which it is audited? (docs/reference/protocol.md)")
-    actions = protocol.add_subparsers(dest="action", metavar="ACTION", required=True)
-    told = "try every message and every error of the protocol on a program, one line each"
-    check = actions.add_parser("check", help=told, description=told, allow_abbrev=False)
-    check.add_argument(
-        "program", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program with its arguments; options stand before it"
+    protocol = command(
+        "protocol", "check that a program follows the audit protocol (docs/reference/protocol.md); print test vectors; write shims"
     )
-    check.add_argument("--d0", metavar="JSON", help="a dataset that it reads; default: one of the domain that it names, or [0.0]")
-    check.add_argument("--d1", metavar="JSON", help="another one")
-    check.add_argument("--cwd", metavar="DIR", help="the folder in which it runs")
-    check.add_argument("--time-limit", type=SECONDS, default=10.0, metavar="SECONDS", help="of each answer; default 10")
+    actions = protocol.add_subparsers(dest="action", metavar="ACTION", required=True)
+    help_text = "test every message and every error of the protocol on a program, and print one line for each"
+    check = actions.add_parser("check", help=help_text, description=help_text, allow_abbrev=False)
+    check.add_argument(
+        "program", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program with its arguments; options come before it"
+    )
+    check.add_argument("--d0", metavar="JSON", help="a dataset for the program; default: one of its domain, or [0.0]")
+    check.add_argument("--d1", metavar="JSON", help="another dataset")
+    check.add_argument("--cwd", metavar="DIR", help="working folder of the program")
+    check.add_argument("--time-limit", type=SECONDS, default=10.0, metavar="SECONDS", help="time limit of each answer; default 10")
     check.add_argument("--json", action="store_true", help="print as JSON")
-    told = "print the test vectors: numbers of the shims' generator, and a conversation to the byte"
-    vectors = actions.add_parser("vectors", help=told, description=told, allow_abbrev=False)
-    told = "write what serves a function in a language, and an example of it, into a folder"
-    shim = actions.add_parser("shim", help=told, description=told, allow_abbrev=False)
+    help_text = "print the test vectors: numbers of the shims' random generator, and all bytes of a conversation"
+    vectors = actions.add_parser("vectors", help=help_text, description=help_text, allow_abbrev=False)
+    help_text = "write a shim, which serves a function in another language, and an example into a folder"
+    shim = actions.add_parser("shim", help=help_text, description=help_text, allow_abbrev=False)
     shim.add_argument("language", choices=LANGUAGES)
-    shim.add_argument("folder", nargs="?", metavar="DIR", default=".", help="default: the current one")
-    for each in (check, vectors, shim):
-        coloring(each)
+    shim.add_argument("folder", nargs="?", metavar="DIR", default=".", help="default: the current folder")
+    for subparser in (check, vectors, shim):
+        coloring(subparser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +61,7 @@ def _write_shim(source: Path, folder: Path) -> int:
             with written.open("x", encoding="utf-8") as file:
                 file.write(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise InvalidArgument(f"DIR must be one where {written} can be written anew: {error.strerror}") from None
+            raise InvalidArgument(f"DIR must be a folder where {written} can be created: {error.strerror}") from None
         show(f"written: {written}")
     return OK
 
@@ -73,8 +75,8 @@ def _check(args: argparse.Namespace) -> int:
     if (args.d0 is None) != (args.d1 is None):
         raise InvalidArgument("--d0 and --d1 must be given together")
     pair = None if args.d0 is None else (dataset("d0", args.d0), dataset("d1", args.d1))
-    given = [part for part in args.program if part != "--"]
-    target = Target(command=words("COMMAND", given[0]) if len(given) == 1 else given or [""], cwd=args.cwd)
+    command_parts = [part for part in args.program if part != "--"]
+    target = Target(command=words("COMMAND", command_parts[0]) if len(command_parts) == 1 else command_parts or [""], cwd=args.cwd)
     found, out = [], sys.stderr if args.json else sys.stdout
     for finding in check_protocol(target.slot_of_program, pair, args.time_limit):
         found.append(finding)
@@ -84,7 +86,7 @@ def _check(args: argparse.Namespace) -> int:
         print_json([asdict(finding) for finding in found])
     wrong = sum(finding.status == "wrong" for finding in found)
     show(
-        f"{target.__name__}: {wrong} of {len(found)} steps show something wrong" if wrong else f"{target.__name__}: it keeps the protocol",
+        f"{target.__name__}: {wrong} of {len(found)} steps are wrong" if wrong else f"{target.__name__}: the program follows the protocol",
         out,
     )
     return NO_VERDICT if wrong else OK

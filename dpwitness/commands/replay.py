@@ -16,18 +16,21 @@ def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
     replay = command("replay", "test the event of a witness again, with fresh randomness")
     replay.add_argument("witness", metavar="WITNESS.json")
-    replay.add_argument("--target", metavar="FILE.py:NAME", help="run this instead of the target that the witness names")
+    replay.add_argument("--target", metavar="FILE.py:NAME", help="run this target instead of the target that the witness names")
     replay.add_argument(
         "--allow",
         metavar="MODULE:NAME",
         action="append",
         default=[],
-        help="let the witness run this target of its own although it lies outside the current folder; again for more",
+        help="let the witness run this target, although it is outside the current folder; may be repeated",
     )
     replay.add_argument(
-        "--confidence", type=CONFIDENCE, metavar="C", help="of the verdict; default: the recorded one, but at least 0.99 (canaries: 0.95)"
+        "--confidence",
+        type=CONFIDENCE,
+        metavar="C",
+        help="confidence of the verdict; default: that of the witness, but at least 0.99 (canaries: 0.95)",
     )
-    seed = "to repeat an earlier replay exactly; default: drawn from the operating system's entropy, recorded, and shown with --verbose"
+    seed = "seed of an earlier replay, to repeat it exactly; default: drawn from the operating system, recorded, and shown with --verbose"
     running(replay, seed=seed)
     detail(replay)
 
@@ -47,10 +50,10 @@ def run(args: argparse.Namespace) -> int:
         return claims.replay(args, raw)
     if args.report is not None:
         check_writable(args.report)
-    given = None
+    replacement = None
     if args.target is not None:
-        given, _, _ = load(args.target, arguments_of(raw["target"]))
-    prepared = prepare(args.witness, mechanism=given, allow=args.allow, called=args.target or "")
+        replacement, _, _ = load(args.target, arguments_of(raw["target"]))
+    prepared = prepare(args.witness, mechanism=replacement, allow=args.allow, called=args.target or "")
     args.source_changed = prepared.source_changed
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
     with apart():

@@ -16,12 +16,14 @@ def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
     from dpwitness.reports.audit.formats import FORMATS, USUAL
 
-    report = command("report", "show an earlier run anew: every format from audit.json alone")
-    report.add_argument("file", metavar="AUDIT.json", help="what --report has written")
-    report.add_argument("--format", default=",".join(USUAL), metavar="F,F", help=f"of {', '.join(FORMATS)}; default {','.join(USUAL)}")
-    report.add_argument("--report", metavar="DIR", help="where to write; default: the folder of the file")
-    report.add_argument("--show", action="store_true", help="print a table of its audits, worst first, and write nothing")
-    report.add_argument("--no-plots", action="store_true", help="draw nothing")
+    report = command("report", "write or show the report of an earlier run again, in any format, from its audit.json")
+    report.add_argument("file", metavar="AUDIT.json", help="file that --report wrote")
+    report.add_argument(
+        "--format", default=",".join(USUAL), metavar="F,F", help=f"formats, among {', '.join(FORMATS)}; default {','.join(USUAL)}"
+    )
+    report.add_argument("--report", metavar="DIR", help="output folder; default: the folder of the file")
+    report.add_argument("--show", action="store_true", help="print a table of the audits, worst first, and write nothing")
+    report.add_argument("--no-plots", action="store_true", help="write no plots")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -20,13 +20,13 @@ _ACTIONS = ("ls", "show", "merge", "gc", "export")
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    told = "audits that were written down: ls FILE; show FILE [NAME]; merge FILE OTHER...; gc FILE [NAME]; export FILE DIR"
-    store = command("store", told)
-    told = "gc removes damaged audits, audits that are named, and the chunks of finished audits, whose results stay"
-    store.add_argument("action", choices=_ACTIONS, help=told)
-    store.add_argument("file", metavar="FILE", help="the store")
-    told = "audits to show or to remove; stores to merge into FILE; the folder of an export"
-    store.add_argument("names", nargs="*", metavar="NAME", help=told)
+    help_text = "manage stored audits: ls FILE; show FILE [NAME]; merge FILE OTHER...; gc FILE [NAME]; export FILE DIR"
+    store = command("store", help_text)
+    help_text = "gc removes damaged audits, named audits, and the chunks of finished audits, whose results it keeps"
+    store.add_argument("action", choices=_ACTIONS, help=help_text)
+    store.add_argument("file", metavar="FILE", help="file of the store")
+    help_text = "audits to show or to remove; stores to merge into FILE; folder of an export"
+    store.add_argument("names", nargs="*", metavar="NAME", help=help_text)
     store.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -69,16 +69,16 @@ def _show(args: argparse.Namespace) -> None:
     if args.json:
         print_json(shown)
         return
-    for told in shown:
-        print(f"{told['name']}: {told['state']}; begun {told['begun']}")
-        for key, value in told["content"].items():
+    for audit_data in shown:
+        print(f"{audit_data['name']}: {audit_data['state']}; begun {audit_data['begun']}")
+        for key, value in audit_data["content"].items():
             print(f"  {key}: {value}")
-        for stage in told["stages"]:
+        for stage in audit_data["stages"]:
             print(
                 f"  phase {stage['phase']}, pair {stage['pair']}: {stage['done']:,} of {stage['rounds']:,} rounds in {stage['spans']} parts"
             )
-        for look in told["looks"]:
-            print(f"  looked after {look['runs']:,} runs: {look['bound']:.6g}")
+        for look in audit_data["looks"]:
+            print(f"  interim look after {look['runs']:,} runs: {look['bound']:.6g}")
 
 
 def _merge(args: argparse.Namespace) -> None:
@@ -92,7 +92,7 @@ def _merge(args: argparse.Namespace) -> None:
         for name in args.names:
             with read_store(name) as other:
                 found = merge(store, other)
-            print(f"{name}: {found.audits} audits and {found.spans} parts added, {found.equal} that were in both agree")
+            print(f"{name}: {found.audits} audits and {found.spans} parts added, {found.equal} parts in both stores agree")
 
 
 def _gc(args: argparse.Namespace) -> None:
@@ -103,13 +103,15 @@ def _gc(args: argparse.Namespace) -> None:
         before, damaged = Path(args.file).stat().st_size, store.clear_damage()
         for entry in _select_audits(store, args.names) if args.names else ():
             store.drop(entry.id)
-        ended = [entry for entry in store.entries() if entry.verdict is not None]
-        for entry in ended:
+        finished = [entry for entry in store.entries() if entry.verdict is not None]
+        for entry in finished:
             store.drop(entry.id, only_chunks=True)
         store.connection.execute("VACUUM")
     if damaged:
         print(f"{damaged} damaged audits removed")
-    print(f"{len(ended)} audits keep their results alone: {before / 1e6:.1f} MB before, {Path(args.file).stat().st_size / 1e6:.1f} MB now")
+    print(
+        f"{len(finished)} audits were reduced to results: {before / 1e6:.1f} MB before, {Path(args.file).stat().st_size / 1e6:.1f} MB now"
+    )
 
 
 def _export(args: argparse.Namespace) -> None:
@@ -128,23 +130,23 @@ def _export(args: argparse.Namespace) -> None:
             print(f"{len(results)} results: {report}")
         _require_intact(store, entries)
     if not results:
-        raise InvalidArgument(f"FILE must hold an audit that has come to its end, got {args.file}, which holds none")
+        raise InvalidArgument(f"FILE must contain a finished audit, got {args.file}, which contains none")
 
 
 def _require_intact(store: Store, entries: list[Entry]) -> None:
-    """Raise InvalidArgument if a row of the store is damaged; everything printed before is intact."""
+    """Raise InvalidArgument if a row of the store is damaged; output that was printed before is not affected."""
     names = {entry.id: entry.name for entry in entries}
     for damage in store.damage():
         where = f" at audit {damage.name or names[damage.audit]}" if damage.name or damage.audit in names else ""
         raise InvalidArgument(
-            f"store is damaged{where} ({damage.row}), got {store.path}: remove what is damaged with `dpwitness store gc {store.path}`"
+            f"store is damaged{where} ({damage.row}), got {store.path}: remove the damaged audits with `dpwitness store gc {store.path}`"
         )
 
 
-def _require_name_count(args: argparse.Namespace, count: int, told: str) -> None:
+def _require_name_count(args: argparse.Namespace, count: int, expected: str) -> None:
     """Raise InvalidArgument unless `count` names follow FILE."""
     if len(args.names) != count:
-        raise InvalidArgument(f"store {args.action} takes {told} after FILE, got {' '.join(args.names) or 'none'}")
+        raise InvalidArgument(f"store {args.action} takes {expected} after FILE, got {' '.join(args.names) or 'none'}")
 
 
 def _select_audits(store: Store, names: list[str]) -> list[Entry]:
@@ -152,15 +154,15 @@ def _select_audits(store: Store, names: list[str]) -> list[Entry]:
     entries = store.entries()
     for name in names:
         if name not in {entry.name for entry in entries}:
-            there = ", ".join(sorted({entry.name for entry in entries})) or "none"
-            raise InvalidArgument(f"NAME must be an audit of {store.path}, got {name!r}; there are: {there}")
+            existing = ", ".join(sorted({entry.name for entry in entries})) or "none"
+            raise InvalidArgument(f"NAME must be an audit of {store.path}, got {name!r}; audits in the store: {existing}")
     return [entry for entry in entries if not names or entry.name in names]
 
 
 def _format_state(entry: Entry) -> str:
     """Return an audit's verdict and progress as text."""
-    told = f"{entry.done:,} of {entry.planned:,} runs"
-    return f"{entry.verdict}  {told}" if entry.verdict else f"not at its end  {told}"
+    progress = f"{entry.done:,} of {entry.planned:,} runs"
+    return f"{entry.verdict}  {progress}" if entry.verdict else f"not finished  {progress}"
 
 
 def _audit_json(entry: Entry) -> dict[str, Any]:

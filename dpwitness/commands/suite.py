@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    suite = command("suite", "audit a whole suite of mechanisms: zoo, papers, third-party")
+    suite = command("suite", "audit all mechanisms of a suite: zoo, papers, third-party")
     suite.add_argument("name", help="see `dpwitness list`")
-    suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
-    suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="of each verdict; default: the suite's")
+    suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words and `and`, `or`, `not`")
+    suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="confidence of each verdict; default: that of the suite")
     accepting(suite)
-    storing(suite, "; cases are then audited one after the other")
+    storing(suite, "; cases are then audited sequentially")
     running(suite, "each audit")
 
 

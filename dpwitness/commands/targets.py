@@ -15,32 +15,34 @@ import numpy as np
 
 
 def noisy_sum(dataset, size, rng):
-    """The sum of records in [0, 1]: `size` independent runs, one output each."""
+    """Return noisy sums of the records, clipped to [0, 1]: `size` independent runs, one output each."""
     noisy = np.clip(np.nan_to_num(dataset), 0, 1).sum() + rng.laplace(0.0, 1.0, size)
-    return np.round(noisy * 1024) / 1024  # the low bits of a sum that is not rounded to a grid leak
+    return np.round(noisy * 1024) / 1024  # without rounding to a grid, the low bits of the sum leak
 
 
 noisy_sum.claim = "pure:1"  # or approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, gdp:MU and others
 noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relation": "replace-one"}
 
-# What else a target may say of itself:
+# Further attributes of a target:
 # noisy_sum.domain = {"kind": "Table", "columns": {"age": (0, 120), "city": ["Ulm", "Bern"]}, "user": "user"}
-#     a pandas frame whose neighbours differ in all rows of one user; every kind and its keys: dpwitness list domains
-# noisy_sum.trials = 20_000          runs of one audit where nobody says how many
-# noisy_sum.batch = 64               most runs in one call, for slow targets
-# noisy_sum.seeded = False           the library takes no seed: no count can be reproduced
+#     a pandas frame whose neighbors differ in all rows of one user; for all kinds and their keys: dpwitness list domains
+# noisy_sum.trials = 20_000          default number of runs of an audit
+# noisy_sum.batch = 64               maximum number of runs per call, for slow targets
+# noisy_sum.seeded = False           the library cannot be seeded: counts are not reproducible
 # noisy_sum.expected_failures = {"check_...": "why"}   checks that are known to fail
-# noisy_sum.expected_findings = {"kind": "why"}        findings of a trace that are no fault
-# noisy_sum.primitives = {"module.add_noise": {"law": "laplace", "input": "value"}}   noise that a trace is to record
-# noisy_sum.features = np.abs        numbers of outputs that may tell datasets apart
+# noisy_sum.expected_findings = {"kind": "why"}        findings of a trace that are not faults
+# noisy_sum.primitives = {"module.add_noise": {"law": "laplace", "input": "value"}}   noise for a trace to record
+# noisy_sum.features = np.abs        statistics of outputs that may distinguish the datasets
 '''
 
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    listed = command("targets", "libraries that adapters come with: what is installed; setup NAME...; new FILE")
+    listed = command(
+        "targets", "environments of third-party libraries: list (with their state); setup NAME...; new FILE writes a target file"
+    )
     listed.add_argument("action", nargs="?", choices=["list", "setup", "new"], default="list", help="default: list")
-    listed.add_argument("names", nargs="*", metavar="NAME", help="environments to make, or the target file to write")
+    listed.add_argument("names", nargs="*", metavar="NAME", help="environments to install, or the target file to write")
     listed.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -65,7 +67,7 @@ def _write_template(path: Path) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(TEMPLATE)
     except OSError as error:
-        raise InvalidArgument(f"FILE must be one that can be written anew, got {str(path)!r}: {error.strerror}") from None
+        raise InvalidArgument(f"FILE must be a new file, got {str(path)!r}: {error.strerror}") from None
     print(f"written: {path}; try it with: dpwitness check {path}")
     return OK
 
@@ -112,5 +114,5 @@ def _list(as_json: bool) -> int:
     for row in rows:
         main = row["installs"][-1] if row["installs"] else ""
         print(f"{row['name']:<{width}}  {row['state']:<10}  {main:<24}  {', '.join(row['targets'])}: {row['note']}")
-    print(f"environments in {home()}; make one with: dpwitness targets setup NAME")
+    print(f"environments are in {home()}; to install one: dpwitness targets setup NAME")
     return OK

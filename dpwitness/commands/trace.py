@@ -25,20 +25,22 @@ from dpwitness.number_options import whole
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    trace = command("trace", "record the noise on one dataset, play it back on its neighbour, and compare everything")
+    trace = command("trace", "record the noise of a run, replay it on the neighboring dataset, and compare all values")
     subject(trace, optional=True)
     program(trace)
     trace.add_argument(
         "--primitives",
         metavar="JSON",
-        help='primitives beside those that are known: {"mine.noise": {"law": "laplace", "input": "value", "scale": "s / epsilon"}}; '
-        "a target file may have them as an attribute `primitives`, or as PRIMITIVES",
+        help='noise primitives, besides the known ones: {"mine.noise": {"law": "laplace", "input": "value", "scale": "s / epsilon"}}; '
+        "a target file may declare them as the attribute `primitives` of a target, or as PRIMITIVES",
     )
-    trace.add_argument("--pairs", type=whole("pairs", 1, 10**6), metavar="N", help="pairs to look at, two runs each; more than 8: searched")
-    trace.add_argument("--no-confirm", action="store_true", help="do not try findings by an audit: then nothing is ever VIOLATED")
-    trace.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of that audit; default 0.99")
-    trace.add_argument("--time-limit", type=SECONDS, default=60.0, metavar="SECONDS", help="that one run may take; default 60")
-    trace.add_argument("--in-process", action="store_true", help="run it in this process")
+    trace.add_argument(
+        "--pairs", type=whole("pairs", 1, 10**6), metavar="N", help="number of pairs, two runs each; more than 8 include searched pairs"
+    )
+    trace.add_argument("--no-confirm", action="store_true", help="do not confirm findings by an audit; the verdict is then never VIOLATED")
+    trace.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="confidence of that audit; default 0.99")
+    trace.add_argument("--time-limit", type=SECONDS, default=60.0, metavar="SECONDS", help="time limit of one run; default 60")
+    trace.add_argument("--in-process", action="store_true", help="run the mechanism in this process")
     accepting(trace)
     interpreter(trace)
     running(trace)
@@ -57,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
     known = accepted(args)
     check_claim(args)
     if args.no_confirm and args.trials is not None:
-        raise InvalidArgument("--trials is for the audit that --no-confirm leaves out")
+        raise InvalidArgument("--trials is for the confirming audit, which --no-confirm leaves out")
     if args.program is not None:
-        raise InvalidArgument("it records the noise of Python functions, a program's cannot be: try `dpwitness audit --command`")
+        raise InvalidArgument("the noise of a program cannot be recorded, only that of Python functions: try `dpwitness audit --command`")
     mechanism, name, target = given(args, in_process=args.in_process)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     primitives = keywords(args.primitives, "--primitives") if args.primitives else None

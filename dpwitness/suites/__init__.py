@@ -55,17 +55,17 @@ def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
 
 
 SUITES: dict[str, Suite] = {
-    "zoo": Suite("zoo", "mechanisms, right and wrong, whose true privacy is known; pairs found by the pilot", _zoo, 2_000_000),
+    "zoo": Suite("zoo", "correct and broken mechanisms with known true privacy; a pilot selects the pairs", _zoo, 2_000_000),
     "papers": Suite(
         "papers",
-        "the papers' algorithms, printed and repaired, on their worst pairs; exact losses next to the bounds",
+        "the papers' algorithms, as printed and repaired, on their worst pairs; with exact privacy losses",
         _papers,
         200_000,
         page=_papers_page,
     ),
     "third-party": Suite(
         "third-party",
-        "libraries by others, each in its own interpreter; pairs from the declared domains",
+        "third-party libraries, each in its own interpreter; pairs from the declared domains",
         _third_party,
         200_000,
         page=_third_party_page,

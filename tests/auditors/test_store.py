@@ -561,18 +561,18 @@ def test_store_commands(tmp_path, monkeypatch, capsys):
     assert main(["store", "ls", "a.db"]) == 0 and "noisy  NOT_REFUTED  20,000 of 20,000 runs" in capsys.readouterr().out
     assert main(["store", "show", "b.db", "noisy"]) == 0
     shown = capsys.readouterr().out
-    assert "noisy: not at its end" in shown and "  claim: pure:1\n" in shown and "rounds in" in shown
+    assert "noisy: not finished" in shown and "  claim: pure:1\n" in shown and "rounds in" in shown
     assert main(["store", "merge", "b.db", "a.db"]) == 0 and "agree" in capsys.readouterr().out
     assert main(["store", "ls", "b.db", "--json"]) == 0 and json.loads(capsys.readouterr().out)[0]["verdict"] == "NOT_REFUTED"
     assert main(["store", "export", "a.db", "out"]) == 0
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"] == "NOT_REFUTED"
     capsys.readouterr()
-    assert main(["store", "gc", "a.db"]) == 0 and "1 audits keep their results alone" in capsys.readouterr().out
+    assert main(["store", "gc", "a.db"]) == 0 and "1 audits were reduced to results" in capsys.readouterr().out
     assert main(["store", "gc", "b.db", "noisy"]) == 0 and main(["store", "ls", "b.db"]) == 0
     assert "0 audits" in capsys.readouterr().out.splitlines()[-1]
     for arguments, message in (
         (("ls", "no.db"), "store must be an existing file, got no.db"),
-        (("show", "a.db", "x"), "NAME must be an audit of a.db, got 'x'; there are: noisy"),
+        (("show", "a.db", "x"), "NAME must be an audit of a.db, got 'x'; audits in the store: noisy"),
         (("merge", "a.db"), "store merge needs stores to merge into FILE, got none"),
         (("export", "a.db"), "store export takes one folder after FILE, got none"),
     ):

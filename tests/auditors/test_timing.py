@@ -25,7 +25,7 @@ def test_a_budget_in_seconds_is_kept_told_and_repeated_by_its_runs():
     result = audit(slow, seconds=2.5, announce=told.append, seed=1, **HASTE)
     assert 1000 <= result.requested <= 5000 and time.monotonic() - started < 20
     assert len(told) == 1 and f"slow: {result.requested:,} runs at " in told[0] and told[0].endswith("expected")
-    assert f"the same counts come again with trials={result.requested}" in result.notes[0]
+    assert f"trials={result.requested} gives the same counts" in result.notes[0]
     again = audit(slow, trials=result.requested, seed=1, **HASTE)
     assert again.tally == result.tally and again.trials == result.trials
     steady = [[note for note in notes if not note.startswith("the cost of a run grew")] for notes in (again.notes, result.notes[1:])]

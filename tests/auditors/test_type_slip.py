@@ -33,7 +33,7 @@ def test_a_slip_is_an_error(mechanism, d0, d1, swapped):
     pair = Pair(d1, d0) if swapped else Pair(d0, d1)
     result = audit(mechanism, claim="pure:1", pair=pair, trials=4000)
     assert result.verdict.value == "ERROR"
-    assert "alone: TypeError: unsupported operand" in result.headline() and "a slip of type and no violation" in result.headline()
+    assert "alone: TypeError: unsupported operand" in result.headline() and "a type error and not a violation" in result.headline()
 
 
 @pytest.mark.parametrize(

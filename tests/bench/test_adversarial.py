@@ -81,6 +81,6 @@ def test_the_command_takes_a_seed_for_attacks_only(capsys, monkeypatch):
     assert main(["bench", "adversarial", "--seed", "4"]) == 1
     assert "MISSED" in capsys.readouterr().out
     assert main(["bench", "power", "--seed", "4"]) == 2
-    assert "--seed is for bench adversarial" in capsys.readouterr().err
+    assert "--seed is only for bench adversarial" in capsys.readouterr().err
     with pytest.raises(ValueError, match="leave out the seed"):
         bench("power", 4)

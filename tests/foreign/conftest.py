@@ -1,3 +1,5 @@
+"""Fixtures of the tests of targets in other processes and interpreters."""
+
 import os
 import venv
 from collections.abc import Callable
@@ -226,7 +228,7 @@ KINDS = {
 
 @dataclass
 class Shell:
-    """Runs commands in a folder of its own."""
+    """Runner of commands in a temporary folder."""
 
     folder: Path
     command_line: Callable
@@ -249,7 +251,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory):
-    """An interpreter that has nothing installed."""
+    """Return the path of an interpreter without installed packages."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=True)
     return str(folder / "bin" / "python")
@@ -257,7 +259,7 @@ def bare(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def foreign(tmp_path_factory):
-    """An interpreter that has NumPy and nothing else: no dpwitness."""
+    """Return the path of an interpreter that has NumPy only, without dpwitness."""
     folder = tmp_path_factory.mktemp("foreign")
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
@@ -269,6 +271,7 @@ def foreign(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _no_workers_left():
+def _close_workers():
+    """Close all worker processes after each test."""
     yield
     close_all()

@@ -112,7 +112,7 @@ def test_a_violation_by_users_is_found_and_not_by_rows(target):
     alone = pd.DataFrame({"user": [1, 2], "x": [0.5, 1.0]})
     rows = dpw.Pair(alone, alone.iloc[:1], "add-remove", unit="user")
     assert dpw.audit(target("total"), pair=rows, trials=4_000, seed=1).verdict is dpw.Verdict.NOT_REFUTED
-    with pytest.raises(dpw.InvalidArgument, match="D0 is none of the domain: it has the columns y; the domain names user, x"):
+    with pytest.raises(dpw.InvalidArgument, match="D0 is not in the domain: it has the columns y; the domain names user, x"):
         dpw.audit(target("total"), pair=dpw.Pair(pd.DataFrame({"y": [1, 2]}), pd.DataFrame({"y": [1]}), "add-remove"), trials=1000)
 
 

@@ -524,17 +524,17 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["trace", "--command", "x"], "a program's cannot be"),
+        (["trace", "--command", "x"], "the noise of a program cannot be recorded"),
         (["audit"], "a target is needed"),
-        (["audit", "m:f", "--command", "x"], "leave out a target"),
-        (["audit", "--command", "'x"], "must be words as a shell splits them"),
+        (["audit", "m:f", "--command", "x"], "--command cannot be combined with a target"),
+        (["audit", "--command", "'x"], "must be a command line that a shell can split into words"),
         (["audit", "--command", ""], "must name a program, got ''"),
         (["audit", "m:f", "--text"], "are for programs: give --command"),
         (["audit", "--command", "x", "--text-runs", "one"], "--text-runs needs --text"),
-        (["audit", "--command", "x", "--in-process"], "leave out --in-process"),
-        (["audit", "--command", "cat | sort"], "run without a shell"),
-        (["check", "--command", "cat", "--text"], "which cat does not say: give --claim and --domain"),
-        (["check", "--command", "cat", "--text", "--claim", "pure:1"], "which cat does not say: give --domain"),
+        (["audit", "--command", "x", "--in-process"], "--command cannot be combined with --in-process"),
+        (["audit", "--command", "cat | sort"], "read by no shell"),
+        (["check", "--command", "cat", "--text"], "which cat does not declare: give --claim and --domain"),
+        (["check", "--command", "cat", "--text", "--claim", "pure:1"], "which cat does not declare: give --domain"),
         (["check", "mine.py", "--claim", "pure:1"], "--claim and --domain are for programs"),
         (["check", "--command", "cat", "--text", "--claim", "pure:x"], "claim must have the form pure:EPSILON"),
         (["check", "--command", "cat", "--text", "--domain", '{"kind": "Nothing"}'], "domain kind must be one of"),
@@ -568,5 +568,5 @@ def test_protocol_tells_each_step(program, capsys):
     assert "ok       says hello\n" in out and "wrong    ends with its input: ended with exit code 3" in out
     assert set(LANGUAGES) == set(TOOLS) == {path.name for path in SHIMS.iterdir() if path.is_dir()}
     assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 0 and "dpwitness.go" in capsys.readouterr().out
-    assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 2 and "written anew" in capsys.readouterr().err
+    assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 2 and "can be created" in capsys.readouterr().err
     assert main(["protocol", "vectors"]) == 0 and json.loads(capsys.readouterr().out) == VECTORS

@@ -1,3 +1,5 @@
+"""Fixtures of the tests of the command line and the packages."""
+
 import os
 import subprocess
 import sys
@@ -54,7 +56,7 @@ number = 3
 
 @dataclass
 class Shell:
-    """Runs commands in a folder of its own, outside the repository."""
+    """Runner of commands in a temporary folder outside the repository."""
 
     folder: Path
     command_line: Callable

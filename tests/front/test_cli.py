@@ -1,4 +1,4 @@
-"""The command line from outside: exit codes, one line an error, JSON, reports, and a run that is interrupted."""
+"""Tests of the command line as a program: exit codes, one-line errors, JSON, reports, and interrupted runs."""
 
 import contextlib
 import json
@@ -85,7 +85,7 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         (("audit", "mine.py:leaky", "--claim", "dp:1", *PAIR), "claim must be one of pure:EPSILON"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[0"), "--d0 and --d1 must be given together"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[0", "--d1", "[1]"), "--d0 must be JSON, got '[0'"),
-        (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[NaN]", "--d1", "[1]"), "NaN is no JSON number"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[NaN]", "--d1", "[1]"), "NaN is not a valid JSON number"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[0, 0]", "--d1", "[1, 1]"), "2 records differ (rows 0, 1)"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--relation", "friends"), "relation must be one of replace-one"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--trials", "10"), "trials must be a whole number, between 1000"),
@@ -156,7 +156,7 @@ def test_quiet_prints_the_verdict_and_verbose_every_line(monkeypatch, shell, cap
 
 
 def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys):
-    """The parser reads the command in the file and that of the CI job; the mechanism runs; nothing is overwritten."""
+    """The commands in the example file and in the CI job can be parsed, the mechanism runs, and no existing file is overwritten."""
     import shlex
 
     from dpwitness.cli import _parser, main
@@ -173,7 +173,7 @@ def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys
     short = [*shlex.split(command)[1:], "--in-process"]
     short[short.index("--trials") + 1] = "1000"
     assert main(short) == 0
-    assert main(["init"]) == 2 and "exist already" in capsys.readouterr().err
+    assert main(["init"]) == 2 and "already exist" in capsys.readouterr().err
 
 
 def test_what_the_users_file_raises_is_shown_without_our_frames(shell):

@@ -1,4 +1,4 @@
-"""``--seconds`` and ``--scores`` on the command line."""
+"""Tests of the options ``--seconds`` and ``--scores``."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def test_a_time_instead_of_runs(shell):
     found = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "5", "--json")
     assert found.stdout, found.stderr
     result = json.loads(found.stdout)
-    assert 1000 <= result["requested"] <= 10_000 and result["notes"][0].startswith("5 s were asked for: ")
+    assert 1000 <= result["requested"] <= 10_000 and result["notes"][0].startswith("time budget 5 s: ")
     assert found.stderr.startswith(f"slow: {result['requested']:,} runs at ") and found.stderr.count("\n") == 1
     again = json.loads(shell.dpwitness("audit", "timed.py:slow", *PAIR, "--trials", str(result["requested"]), "--json").stdout)
     assert again["tally"] == result["tally"]

@@ -1,4 +1,4 @@
-"""Frames, relations, domains and queries on the command line."""
+"""Tests of options for frames, relations, domains and database queries."""
 
 import pytest
 
@@ -39,10 +39,10 @@ def test_a_query_is_audited_and_replayed(tmp_path, monkeypatch, capsys):
         (["mine.py:size", "--domain", '{"kind": "Tabel"}'], "domain kind must be one of Records, Rows, Table"),
         (["mine.py:size", "--domain", '{"kind": "Table", "columns": {"x": [0, 1]}, "usr": 1}'], "has the keys columns, size, user"),
         (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"], "takes unit=... and k=..."),
-        (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a frame that pandas reads"),
+        (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a file that pandas can read"),
         (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"], "must be a dpwitness.Relation"),
-        (["mine.py:size", "--relation", "mine.py:near"], "one that generates pairs goes as --domain mine.py:near"),
-        (["mine.py:size", "--domain", "mine.py:size"], "must be a domain or a dpwitness.Relation, it is of type function"),
+        (["mine.py:size", "--relation", "mine.py:near"], "to generate pairs with this relation, give --domain mine.py:near"),
+        (["mine.py:size", "--domain", "mine.py:size"], "must be a domain or a dpwitness.Relation, got an object of type function"),
         (["mine.py:size", "--domain", "mine.py:far"], "the check of own:near rejects a pair that its own generate made (drawn 0)"),
         (
             ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "stated", "--domain", TABLE.replace("dict", "pandas")],

@@ -1,4 +1,4 @@
-"""Datasets on the command line: of one kind, neighbours, and never the same twice; exit code 2 and one line otherwise."""
+"""Tests of ``--d0`` and ``--d1``: the datasets must have the same type, be neighbors and differ; otherwise exit code 2 and one line."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""``dpwitness replay``: files that are none, targets that moved, and what is shown before anything runs."""
+"""Tests of ``dpwitness replay``: paths that are not files, targets that moved, and the text printed before the run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_drawn_seed_is_shown_and_repeats_the_replay(shell, witness, monkeypa
 
 
 def test_after_a_repair_the_changed_source_is_named(shell, witness, monkeypatch, capsys):
-    """The repaired scale keeps epsilon = .1, far below the claim: refuted with probability below 1e-6."""
+    """The repaired mechanism has epsilon = 0.1, far below the claim, so it is refuted with probability below 1e-6."""
     monkeypatch.chdir(shell.folder)
     source = shell.folder / "mine.py"
     source.write_text(source.read_text().replace("def scaled(dataset, size, rng, *, scale):", REPAIRED))

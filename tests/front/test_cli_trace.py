@@ -1,4 +1,4 @@
-"""``dpwitness trace`` and the fixture `dp_trace`, as they are called."""
+"""Tests of the command ``dpwitness trace`` and of the fixture `dp_trace`."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_a_fault_ends_in_one_a_right_target_in_zero_an_unconfirmed_finding_in_th
     bare = counts.dpwitness("trace", "counts.py:mean", "--no-confirm", "--report", "bare")
     assert bare.returncode == 3 and bare.stdout.startswith("INCONCLUSIVE: TRACE SENSITIVITY, LOSS")
     again = counts.dpwitness("replay", "bare/witness-mean.json", "--seed", "8")
-    assert again.returncode == 3 and "the trace shows it again" in again.stdout
+    assert again.returncode == 3 and "the trace shows the findings again" in again.stdout
 
 
 def test_a_pair_and_primitives_of_the_command_line(counts):
@@ -65,7 +65,7 @@ def test_a_pair_and_primitives_of_the_command_line(counts):
         (["--primitives", "["], "--primitives must be JSON"),
         (["--primitives", "[]"], "--primitives must be a JSON object"),
         (["--primitives", '{"add_noise": {"law": "x"}}'], "law must be one of"),
-        (["--no-confirm", "--trials", "5000"], "--trials is for the audit"),
+        (["--no-confirm", "--trials", "5000"], "--trials is for the confirming audit"),
         (["--pairs", "0"], "pairs"),
         (["--time-limit", "0"], "seconds"),
     ],

@@ -1,4 +1,4 @@
-"""Arguments that are given twice are errors: the last one must not win silently."""
+"""Tests of repeated options and keys: each is an error, instead of silently using the last value."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The exact privacy loss and the search for pairs from the command line."""
+"""Tests of ``--white-box`` and ``--search``: exact privacy loss and search for pairs."""
 
 import json
 
@@ -22,14 +22,14 @@ def test_a_claim_is_certified_for_a_pair(capsys):
 
 
 def test_the_catalogue_is_looked_through(capsys):
-    """Noisy max with its value: 2.5 at epsilon = 1, on a pair that no option names."""
+    """The exact epsilon of noisy max with its value is 2.5 at epsilon = 1, on a pair of the catalogue."""
     code, out = told(capsys, "dpwitness.mechanisms:NoisyMax", "--kwargs", '{"epsilon": 1.0, "release": "value"}', "--white-box", "--json")
     assert code == 1
     assert json.loads(out)["epsilon_lower"] == pytest.approx(2.5, rel=1e-6)
 
 
 def test_found_by_search_enclosed_audited_and_replayed(shell):
-    """CM-05: infinity at the minimiser; outputs about it are certified beyond 3 on fresh runs."""
+    """CM-05: the privacy loss is infinite at the minimizer, and outputs near it certify more than 3 on fresh runs."""
     options = ["--search", "--white-box", "--search-seconds", "5", "--trials", "2e6", "--report", "out"]
     found = shell.dpwitness("audit", "dpwitness.mechanisms:LogisticOutputPerturbation", "--kwargs", SINGULAR, *options)
     assert found.returncode == 1 and found.stderr.count("\n") == 1 and found.stderr.endswith(" expected\n")
@@ -44,7 +44,7 @@ def test_found_by_search_enclosed_audited_and_replayed(shell):
 
 
 def test_a_black_box_is_searched(shell):
-    """Noise that shrinks where the sum is large: only some pairs show it."""
+    """The search finds a pair with a violation if the noise is small only where the sum is large."""
     (shell.folder / "shy.py").write_text(
         "import numpy as np\nfrom dpwitness.mechanisms import Records\n\n\n"
         "def total(dataset, size, rng):\n  x = float(np.sum(dataset))\n  return x + rng.laplace(0.0, 1.0 if x < 2.5 else 0.4, size)\n\n\n"
@@ -61,7 +61,7 @@ def test_a_black_box_is_searched(shell):
     [
         (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--white-box"), "--white-box needs a mechanism with log_density, leaky has none"),
         (("mine.py:leaky", "--claim", "pure:1", "--search"), "--search needs a mechanism with a domain, leaky has none"),
-        (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--search"), "--search looks for the pair itself: leave out --d0 and --d1"),
+        (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--search"), "--search chooses the pair: leave out --d0 and --d1"),
         (
             ("dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--search", "--search-seconds", "0"),
             "search seconds must lie in (0, 1e+06], got 0.0",

@@ -1,4 +1,7 @@
-"""Colours: on verdicts alone, where they are wanted, and never by the will of what is audited. And the table on a terminal."""
+"""Tests of colors and of the table on a terminal.
+
+Only verdicts are colored, only if colors are requested, and audited code cannot print color codes.
+"""
 
 import json
 import os
@@ -44,7 +47,7 @@ raises.domain = {{"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relati
 
 @pytest.fixture
 def ran(tmp_path, monkeypatch, capsys):
-    """Run a command in the folder of `TARGETS`: exit code, standard output, standard error."""
+    """Run a command in the folder of `TARGETS` and return its exit code, standard output and standard error."""
     (tmp_path / "theirs.py").write_text(TARGETS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NO_COLOR", raising=False)

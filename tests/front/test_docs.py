@@ -1,6 +1,6 @@
-"""The pages of docs/: links lead somewhere, examples run and print what is shown, every name and command is there, options exist.
+"""Tests of the pages in docs/: links, examples and their output, names, commands and options.
 
-The pages are built, with warnings as errors, by `make docs` (a part of `make release-check`): that runs commands for a minute.
+`make docs` (a part of `make release-check`) builds the pages, with warnings as errors, and runs their commands for a minute.
 """
 
 import ast
@@ -45,7 +45,7 @@ def links(text):
 
 
 def anchors(text):
-    """Slugs of headings, as the parser of the pages and the repository's host make them, and named places."""
+    """Return the named anchors of a page, and the slugs of its headings as the page parser and the repository's host make them."""
     slugs, parsed = set(), MARKDOWN.parse(text)
     for opened, inline in itertools.pairwise(parsed):
         if opened.type == "heading_open":
@@ -55,7 +55,7 @@ def anchors(text):
 
 
 def lost(text, folder):
-    """Links of a page in `folder` that lead nowhere, or are not of the form https://host/path."""
+    """Return the broken links of a page in `folder`, and links that are not of the form https://host/path."""
     found = []
     for link in links(text):
         place, _, anchor = link.partition("#")
@@ -68,14 +68,14 @@ def lost(text, folder):
 
 
 def commands(page):
-    """Command lines that a page shows or runs."""
+    """Return the command lines that a page shows or runs."""
     text = page.read_text(encoding="utf-8")
     shown = [line[2:] for block in fences(page, "console") for line in block.splitlines() if line.startswith("$ dpwitness")]
     return shown + re.findall(r"^```\{command-output\} (dpwitness .*)$", text, re.MULTILINE)
 
 
 def options(parser):
-    """Option strings by command, such as "claims check"."""
+    """Return the option strings of each command, such as "claims check"."""
     found = {"": {name for action in parser._actions for name in action.option_strings}}
     for action in parser._actions:
         if isinstance(action.choices, dict):
@@ -85,7 +85,7 @@ def options(parser):
 
 
 def misused(line, known):
-    """Words of a command line, maybe with placeholders, that are no command and no option of it."""
+    """Return the words of a command line that are neither a command nor one of its options; placeholders are allowed."""
     words = line.split()[1:]
     name = max((name for name in known if f"{' '.join(words)} ".startswith(f"{name} ")), key=len, default="")
     wrong = [word for word in words if word.startswith("-") and word.strip("[].") not in known[name]]
@@ -152,7 +152,7 @@ def test_a_wrong_option_would_be_seen():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "pycon")], ids=lambda page: page.stem)
 def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
-    """One session a page, in a copy of the examples."""
+    """All Python examples of a page run in one session, in a copy of the examples folder."""
     shutil.copytree(DOCS / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path / "examples")
     monkeypatch.syspath_prepend(str(tmp_path / "examples"))
@@ -163,7 +163,7 @@ def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
 
 
 def block(page, start):
-    """The text of the block of a page that starts with `start`."""
+    """Return the text of the page's block that starts with `start`."""
     text = (DOCS / page).read_text(encoding="utf-8")
     return re.search(rf"^```\w+\n({re.escape(start)}.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
 
@@ -224,7 +224,7 @@ def test_trace_as_printed(shell):
 
 
 def _done(file):
-    """Runs that a store holds, of the one audit in it."""
+    """Return the number of runs of the only audit in a store."""
     if not file.exists():
         return 0
     with contextlib.suppress(InvalidArgument), read_store(file) as store:  # made at this moment
@@ -233,12 +233,12 @@ def _done(file):
 
 
 def _numberless(line):
-    """A line with N for numbers, and T for times, whose unit depends on the machine."""
+    """Replace numbers in a line by N, and durations by T, because their unit depends on the machine."""
     return re.sub(r"[\d,.]+", "N", re.sub(r"[\d.]+ (ns|us|ms|s|min)\b", "T", line))
 
 
 def test_an_audit_that_is_killed_goes_on_as_printed(tmp_path):
-    """The page's own command on two Dask workers, killed and run again, ends as an audit that was never stopped."""
+    """The page's command on two Dask workers, killed and run again, gives the result of an uninterrupted audit."""
     pytest.importorskip("distributed")
     shutil.copy(DOCS / "examples" / "mine.py", tmp_path)
     printed = next(block for block in fences(DOCS / "guides" / "stores.md", "console") if "Killed" in block).splitlines()

@@ -1,4 +1,4 @@
-"""How commands end: the exit code is the verdict's whatever happens to the output, and no error leaves with 1 or a traceback."""
+"""Tests of exit codes: a failed output does not change the code of a violation, and no error gives code 1 or a traceback."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ class Mute(Exception):
 
 
 def _code(shell, arguments, redirection):
-    """The exit code under a shell's redirection, and what stands on standard error."""
+    """Run a command under a shell's redirection and return its exit code and standard error."""
     command = f'"$@" 2>err {redirection}'
     done = subprocess.run(
         ["bash", "-c", command, "-", sys.executable, "-m", "dpwitness", *arguments], cwd=shell.folder, env=shell.environment(), timeout=120
@@ -34,7 +34,7 @@ def _code(shell, arguments, redirection):
 
 
 def _beside(err):
-    """Standard error without the line that says what is expected."""
+    """Return standard error without the line on the expected duration."""
     return "".join(line for line in err.splitlines(keepends=True) if not line.endswith(" expected\n"))
 
 
@@ -100,14 +100,14 @@ def test_text_of_an_exception_is_short():
 
 
 def _killed(dataset, size, rng):
-    """The eighth batch or so kills its process."""
+    """Add Laplace noise, but kill the process with probability 1/8 per batch."""
     if rng.random() < 0.125:
         os.kill(os.getpid(), 9)
     return dataset[0] + rng.laplace(0.0, 1.0, size)
 
 
 def test_a_worker_killed_between_two_chunks_is_an_error_of_the_mechanism():
-    """The pool is broken before anything is submitted, so that `submit` itself raises."""
+    """The pool is broken before the first task, so that `submit` itself raises."""
     with ProcessPoolExecutor(2) as pool:
         with contextlib.suppress(Exception):
             pool.submit(os._exit, 1).result()
@@ -152,7 +152,10 @@ def test_options_out_of_bounds_are_one_line_and_exit_code_2(shell, monkeypatch, 
 
 
 def test_optimised_python_and_a_plotting_backend_that_is_not_there(shell):
-    """PYTHONOPTIMIZE=2 drops docstrings, which the package cma needs to be imported; it imports matplotlib, which heeds MPLBACKEND."""
+    """An audit with a report works with PYTHONOPTIMIZE=2 and an unknown MPLBACKEND.
+
+    The package cma needs docstrings, which PYTHONOPTIMIZE=2 drops, and imports matplotlib, which reads MPLBACKEND.
+    """
     environment = {**shell.environment(), "MPLBACKEND": "nonsense"}
     command = [sys.executable, "-m", "dpwitness", *LEAKY, "--report", "out"]
     found = subprocess.run(command, cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=120)

@@ -1,4 +1,4 @@
-"""Executors by name: every one gives the counts of a serial audit, survives what happens to workers, and leaves nothing behind."""
+"""Tests of executors by name: each gives the counts of a serial audit, survives lost workers, and leaves no process behind."""
 
 import gc
 import importlib.util
@@ -79,7 +79,7 @@ def address(cluster):
 
 
 def counted(result):
-    """What an audit has counted, and where: all that the seed decides."""
+    """Return the fields of a result that the seed determines: counts, event and bounds."""
     told = result.to_json()
     return {key: told[key] for key in ("tally", "event", "bit_level", "epsilon_lower", "trials")}
 
@@ -89,7 +89,10 @@ def pids(executor):
 
 
 def carrying(token):
-    """Processes that carry the token in their environment, but for the trackers of `multiprocessing`, which end with this process."""
+    """Return the processes that have the token in their environment.
+
+    Resource trackers of `multiprocessing` are excluded, because they end with this process.
+    """
     return [
         pid for pid in filter(str.isdigit, os.listdir("/proc")) if token in told(pid, "environ") and "tracker" not in told(pid, "cmdline")
     ]
@@ -103,7 +106,7 @@ def told(pid, what):
 
 
 def left(token):
-    """Those that still do, once those that end have had a moment."""
+    """Return the processes that still have the token after at most five seconds."""
     given_up = time.monotonic() + 5
     while (found := carrying(token)) and time.monotonic() < given_up:
         time.sleep(0.05)
@@ -222,7 +225,7 @@ def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monk
 @needs("distributed")
 @needs("loky")
 def test_ctrl_c_is_ours_to_handle(shell):
-    """The whole group hears it, as from a terminal: while workers start, and while rounds run."""
+    """A SIGINT to the whole process group, as from a terminal, ends the audit while workers start and while rounds run."""
     (shell.folder / "slow_target.py").write_text(SLOW)
     running = []
     for spec, reached in (("dask-local:2", 0.0), ("loky:2", 3.0)):
@@ -252,7 +255,7 @@ def test_dask_counts_are_those_of_a_serial_audit(cluster, serial):
 
 
 def test_a_worker_that_is_killed_changes_no_count(cluster, target):
-    """With datasets that stay on the workers: what one takes along is made again."""
+    """Datasets are stored on the workers; a killed worker's datasets and rounds are computed again."""
     pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
     options = {"pair": pair, "trials": 4_000, "seed": 3, "bits": False, "stop": "never"}
     alone = dpw.audit(target, **options)
@@ -343,8 +346,8 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
 
 
 def test_files_are_laid_out_and_imported_anew_for_each_audit(tmp_path, monkeypatch):
-    """On a machine that has none of them, or another version; and a module that came with the last audit is not used again."""
-    from dpwitness.executors.dask_worker import builds, call
+    """Sent files take precedence over other versions on the worker, and modules of an earlier audit are not reused."""
+    from dpwitness.executors.worker import builds, call
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -364,7 +367,7 @@ def test_files_are_laid_out_and_imported_anew_for_each_audit(tmp_path, monkeypat
 
 
 def mpiexec():
-    """A launcher, and the folder of its library; None where there is none."""
+    """Return the MPI launcher and the folder of its library; None if there is no launcher."""
     folders = [str(Path(place).parents[2] / "bin") for place in sys.path if place.endswith("site-packages")]
     found = shutil.which("mpiexec", path=os.pathsep.join([os.environ.get("PATH", ""), *folders]))
     return found and (found, str(Path(found).resolve().parents[1] / "lib"))

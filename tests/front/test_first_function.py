@@ -1,5 +1,5 @@
 # ruff: noqa: NPY002 - users draw from the global generator
-"""A user's first function, class or estimator is recognized, or refused with the remedy."""
+"""Tests of a user's first function, class or estimator: it is recognized, or refused with advice."""
 
 import functools
 import random

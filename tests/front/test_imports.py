@@ -1,4 +1,4 @@
-"""What is loaded when: the package and the command line are light until something is run."""
+"""Tests of lazy imports: the package and the command line load heavy modules only when an audit runs."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A mechanism can do nothing to the audit but fail, nothing to its output but answer, and leaves no process behind."""
+"""Tests of isolation: a hostile mechanism can fail, but cannot change the audit or its output, and leaves no process behind."""
 
 import json
 import os
@@ -151,7 +151,7 @@ time.sleep(600)
 
 @pytest.mark.skipif(sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="calls the kernel by number")
 def test_children_of_a_process_whose_first_thread_has_ended_are_seen():
-    """Such a process shows as ended, and its children were forgotten: they lived on."""
+    """A process whose first thread has ended looks like a zombie; its children must still be found."""
     with subprocess.Popen([sys.executable, "-c", ONE_THREAD_ENDED], stdout=subprocess.PIPE, start_new_session=True, text=True) as process:
         try:
             child = int(process.stdout.readline())
@@ -167,7 +167,7 @@ def test_children_of_a_process_whose_first_thread_has_ended_are_seen():
 
 
 def test_a_target_that_failed_leaves_no_process_while_this_one_lives(hostile, monkeypatch):
-    """Tasks under way when the others are stopped must not start it again."""
+    """Tasks that run when the other tasks are canceled must not start the target again."""
     token = uuid.uuid4().hex
     monkeypatch.setenv("DPWITNESS_TEST", token)
     with ThreadPoolExecutor(1) as executor:
@@ -178,7 +178,7 @@ def test_a_target_that_failed_leaves_no_process_while_this_one_lives(hostile, mo
 
 
 def left(token):
-    """Processes that still carry the token in their environment, once those that end have had a moment."""
+    """Return the processes that still have the token in their environment after at most three seconds."""
     for _ in range(60):
         found = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if carries(pid, token)]
         if not found:
@@ -188,7 +188,7 @@ def left(token):
 
 
 def started(token, count):
-    """Wait until as many processes carry the token."""
+    """Wait until `count` processes have the token in their environment."""
     for _ in range(600):
         if len([pid for pid in filter(str.isdigit, os.listdir("/proc")) if carries(pid, token)]) >= count:
             return
@@ -256,7 +256,10 @@ def test_memory_is_for_workers_only(hostile):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_no_process_survives_its_parent(hostile, end):
-    """Audits in workers and in pools, with targets that fork, and checks of claims; all at once, for each takes seconds to start."""
+    """Audits in workers and in pools, with targets that fork, and checks of claims.
+
+    All commands run at the same time, because each takes seconds to start.
+    """
     commands = [
         ["audit", "hostile.py:slow", *PAIR[:-2], "--trials", "1e8", "--workers", "2"],
         ["audit", "hostile.py:slow", *PAIR[:-2], "--trials", "1e8", "--workers", "2", "--in-process"],
@@ -281,7 +284,7 @@ def test_no_process_survives_its_parent(hostile, end):
 
 
 def test_a_worker_that_is_killed_over_a_message_holds_nobody_up():
-    """Half a message lies in the pipe of results, and nobody is left to write the rest."""
+    """The pipe of results contains half a message, and the worker that would write the rest is dead."""
     with pool(1) as executor:
         assert executor.submit(os.getpid).result() != os.getpid()
         manager = executor._executor_manager_thread

@@ -1,4 +1,7 @@
-"""Junk into the Python API: a result, or an InvalidArgument of one line that names argument, rule and value."""
+"""Tests of random arguments of the Python API: each call gives a result, or a one-line InvalidArgument.
+
+The message names the argument, the rule and the value.
+"""
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.filterwarnings("ignore")
 def test_junk_ends_in_one_line(seed):
-    """300 calls of each seed; thousands more with `calls(seed, count)`."""
+    """300 random calls per seed give no fault; `calls(seed, count)` generates more."""
     faults = [found for found in map(fault, calls(seed, 300)) if found]
     assert not faults, "\n".join(faults)
 
@@ -67,7 +70,7 @@ def test_errors_are_one_printable_line_whatever_they_show():
 
 
 def test_whole_floats_count_as_integers():
-    """3.0 is 3 from there on: sizes are used as such."""
+    """A size of 3.0 is stored as the integer 3."""
     domain = Records(3.0)
     assert domain == Records(3) and type(domain.size) is int
 

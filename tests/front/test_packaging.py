@@ -1,4 +1,4 @@
-"""The lock file answers to pyproject.toml, and says nothing of where packages come from."""
+"""Tests of the lock file, which must match pyproject.toml and name no source of packages, and of the installed packages."""
 
 import re
 import subprocess
@@ -47,7 +47,7 @@ def test_every_folder_of_code_is_installed_under_one_name():
 
 
 def test_a_clone_can_be_imported_where_the_package_is_installed_elsewhere():
-    """Python in the clone's root finds the folder `dpwitness` first, whose sibling packages must come along."""
+    """In the clone's root, Python imports the folder `dpwitness` there, which must use the sibling packages of the clone."""
     code = "import sys; sys.path.insert(0, '.'); import dpwitness.auditors, dpwitness.reports; print(dpwitness.auditors.__file__)"
     found = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path += {sys.path[1:]!r}; {code}"], cwd=ROOT, capture_output=True)
     assert found.stdout.decode().strip() == str(ROOT / "auditors" / "__init__.py"), found.stderr

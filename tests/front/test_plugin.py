@@ -1,4 +1,4 @@
-"""The pytest plugin in test runs of its own: assertions, marked tests, and one report whatever the number of workers."""
+"""Tests of the pytest plugin in separate test runs: assertions, marked tests, and one report for any number of workers."""
 
 import json
 import re

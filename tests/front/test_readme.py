@@ -1,4 +1,4 @@
-"""The README's code blocks, run as printed, and its figures, compared with the published pages."""
+"""Tests of the README: its code blocks run and print what is shown, and its numbers agree with the published pages."""
 
 import json
 import re
@@ -20,14 +20,14 @@ def text():
 
 
 def steps(block):
-    """Commands of a console block, each with the lines that are printed under it."""
+    """Yield the commands of a console block, each with the output shown under it."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, *printed = part.splitlines()
         yield shlex.split(command), [line for line in printed if line != "..."]
 
 
 def compare(printed, lines):
-    """Assert that `lines` begin with the printed ones, whose numbers may differ by 0.02."""
+    """Assert that `lines` begin with the `printed` lines; numbers may differ by 0.02."""
     number = r"\d+\.\d+"
     for shown, found in zip(printed, lines, strict=False):
         assert re.sub(number, "N", shown) == re.sub(number, "N", found)

@@ -1,4 +1,4 @@
-"""Reports tell of the run that wrote them: no witness of an earlier one stays, and no good report gives way to an empty one."""
+"""Tests of existing reports: a run removes witnesses of earlier runs, and does not replace a good report by an empty one."""
 
 import json
 

@@ -1,4 +1,7 @@
-"""The house: no circle of imports, no arrow up, few files in a folder. The order of the rooms stands here, lowest first."""
+"""Tests of the architecture: no circular imports, no import from a higher layer, and few files per folder.
+
+`ROOMS` lists the layers, lowest first.
+"""
 
 import ast
 import re
@@ -83,7 +86,7 @@ def modules():
 
 
 def imports(module, file, known):
-    """Modules that a file imports, wherever in it; a name taken from a package counts for the module that it is, if it is one."""
+    """Yield the modules that a file imports, also inside functions; a name imported from a package may be a module."""
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -104,12 +107,12 @@ def graph():
 
 
 def room_of(module):
-    """The innermost room that a module stands in; the face of a room (its __init__) is the room."""
+    """Return the innermost layer that contains a module; the `__init__` of a layer belongs to the layer."""
     return max((room for room in ROOMS if module == room or module.startswith(f"{room}.")), key=len)
 
 
 def circles(arrows):
-    """Groups of modules that can reach one another."""
+    """Return the groups of modules that import each other, directly or indirectly."""
     reach = {}
 
     def reached(start):
@@ -179,7 +182,7 @@ def test_documents_name_files_that_exist():
 
 
 def test_no_import_is_there_for_its_effect_alone():
-    """Ruff refuses a name that nothing uses; what it lets pass is a name that is imported as itself, or a line marked for it."""
+    """Ruff rejects unused imports except for `import x as x` and lines marked noqa: no file contains these exceptions."""
     found = [p for folder in FOLDERS.values() for p in folder.rglob("*.py") if "adapters" not in p.parts]
     bad = [p for p in found if re.search(r"import (\w+) as \1\b|noqa: F401", p.read_text(encoding="utf-8"))]
     assert len(found) > 200 and bad == []

@@ -1,4 +1,4 @@
-"""Suites: the filter, the comparison with the truth, and the exit code."""
+"""Tests of suites: the filter of cases, the comparison with the truth, and the exit code."""
 
 import json
 import math
@@ -89,7 +89,7 @@ def papers():
 
 
 def test_enclosures_stand_next_to_the_bounds(papers, tmp_path):
-    """W3 at eps = 1, n lambda = .1: 1.2528; W12 is infinite; the simplex at half its claim; what has no density says so."""
+    """W3 at eps = 1, n lambda = 0.1 has 1.2528; W12 is infinite; the simplex has half its claim; a missing density is reported."""
     found = {name: outcome.json["enclosure"] for name, outcome in papers.items()}
     assert found["logistic-objective-gamma-d2"]["parameter_lower"] == pytest.approx(1.2528, abs=1e-3)
     assert float(found["ridge-printed-p2"]["parameter_lower"]) > 1e12  # as far as it is proved

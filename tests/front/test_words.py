@@ -1,4 +1,4 @@
-"""What a person reads: results on one screen, texts as texts, infinities in words, and checks that cannot pass by being skipped."""
+"""Tests of printed text: results fit on one screen, infinities are words, and skipped checks do not count as passed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_library_that_is_not_installed_skips(tmp_path):
 
 
 def test_a_suite_says_what_was_expected(tmp_path):
-    """A broken specimen that is found broken is right: nothing is to be withdrawn."""
+    """A violation of a broken mechanism is the expected verdict, so the report does not advise to withdraw the claim."""
     from dpwitness.reports.audit.report import write_report
 
     cases = {case.name: case for case in suite("zoo")}

@@ -1,4 +1,4 @@
-"""What the tests of the claims share."""
+"""Fixtures of the tests of the claims."""
 
 import pytest
 
@@ -7,15 +7,15 @@ from dpwitness.proofs_checks import Enclosure, declarations
 
 @pytest.fixture
 def flipped():
-    """``flipped(id)``: the claim's excess with its sign turned, which is the opposite inequality."""
+    """Return a function `flipped(id)` that returns the claim's excess with the opposite sign, which is the opposite inequality."""
 
-    def of(id):
+    def flipped_excess(id):
         excess = declarations()[id].function
 
-        def turned(**balls):
+        def negated(**balls):
             value = excess(**balls)
             return Enclosure(-value.upper, -value.lower)
 
-        return turned
+        return negated
 
-    return of
+    return flipped_excess

@@ -114,9 +114,9 @@ def test_list_and_show(capsys):
     assert "FAILS           proved       whole domain" in capsys.readouterr().out
     assert main(["claims", "show", "CM-06"]) == 0
     shown = capsys.readouterr().out
-    assert "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown and "Worst case over pairs" in shown and "came to" not in shown
+    assert "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown and "Worst case over pairs" in shown and "last result" not in shown
     assert main(["claims", "show", "CM-02"]) == 0
-    assert "came to     FAILS, proved, whole domain" in capsys.readouterr().out
+    assert "last result FAILS, proved, whole domain" in capsys.readouterr().out
 
 
 def test_check_one(capsys, tmp_path):
@@ -134,7 +134,7 @@ def test_check_one(capsys, tmp_path):
     assert main(["replay", str(page.parent / "papers" / "witness-cm-02.json"), "--seed", "1"]) == 1
     assert "1.414 times the promise at epsilon = 1" in capsys.readouterr().out
     assert main(["replay", str(page.parent / "papers" / "witness-cm-02.json"), "--report", str(tmp_path / "r")]) == 2
-    assert "--report must go with the witness of an audit" in capsys.readouterr().err
+    assert "--report is only for the witness of an audit" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path):
@@ -161,8 +161,8 @@ def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path
         (["check", "CM-6"], "no claim 'CM-6'; nearest: CM-06"),
         (["check", "CM-06", "--set", "epsilon=0"], r"epsilon must lie in [0.01, 10], got 0"),
         (["check", "CM-06", "--set", "epsilon"], "--set must be NAME=VALUE or NAME=LOW:HIGH, got 'epsilon'"),
-        (["check", "all", "--set", "epsilon=1"], "--set must go with one claim's id, got all"),
-        (["check", "CM-06", "--report", "x"], "--report must go with `check all`"),
+        (["check", "all", "--set", "epsilon=1"], "--set needs the id of one claim, got all"),
+        (["check", "CM-06", "--report", "x"], "--report is only for `claims check all`"),
         (["check", "CM-06", "--seconds", "0"], "seconds must lie in (0, 1e+06], got 0.0"),
     ],
 )

@@ -56,8 +56,8 @@ def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", work
         tasks += [(name, seed, first, min(first + size, runs)) for first in range(0, runs, size)]
     rates: defaultdict[str, Rate] = defaultdict(Rate)
     with pool(workers or os.cpu_count() or 1) if workers != 1 else nullcontext() as executor:
-        made = map(_run_task, *zip(*tasks, strict=True)) if executor is None else executor.map(_run_task, *zip(*tasks, strict=True))
-        for (name, *_), rate in zip(tasks, made, strict=True):
+        task_rates = map(_run_task, *zip(*tasks, strict=True)) if executor is None else executor.map(_run_task, *zip(*tasks, strict=True))
+        for (name, *_), rate in zip(tasks, task_rates, strict=True):
             rates[name] += rate
             if rates[name].runs == max(1, round(share * chosen[name].runs)):
                 print(f"{len(rates)} of {len(chosen)} attacks: {name}", file=sys.stderr, flush=True)
@@ -68,13 +68,13 @@ def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", work
         f"a program that keeps every stated rate misses a row with probability at most {CHANCE:g}",
     )
     rows = tuple(rates[name].row(name, threshold) for name in chosen)
-    missed = sum(not row.met for row in rows)
-    outcome = f"{missed} of {len(rows)} attacks succeed" if missed else f"none of {len(rows)} attacks succeeds"
+    success_count = sum(not row.met for row in rows)
+    outcome = f"{success_count} of {len(rows)} attacks succeed" if success_count else f"none of {len(rows)} attacks succeeds"
     return Table("adversarial", rows, (*notes, outcome), tuple(rates[name].details(name) for name in chosen), binding=True)
 
 
 def _run_task(name: str, seed: int, first: int, last: int) -> Rate:
-    """Execute a range of runs of one attack."""
+    """Execute the runs `first`, ..., `last` - 1 of one attack, and return their failure rate."""
     attack, rate = attacks()[name], Rate()
     for number in range(first, last):
         rate.add(number, attack.attempt(seed, number))

@@ -1,4 +1,7 @@
-"""Attacks by optional stopping and selection: audits extended by a person who sees the counts, and witnesses with searched seeds."""
+"""Attacks by optional stopping and selection.
+
+Audits are extended by a person who sees the counts, and witnesses are made with searched seeds.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +45,17 @@ def level(alpha: float, number: int) -> float:
 
 
 def _rounds_to_significance(right: int, rounds: int, share: float, alpha: float) -> int:
-    """Return the number of rounds at which pooled counts are most likely significant: few if nearly significant now, else many."""
+    """Return the number of rounds after which the observed deviation would be significant.
+
+    Without a deviation in favor of a violation, or if the number is too large, the rounds grow by
+    the factor `_MAX_GROWTH`.
+    """
     z = (right - rounds * share) / math.sqrt(rounds * share * (1 - share))
     return int(rounds * min((float(norm.isf(alpha)) / z) ** 2 if z > 0 else math.inf, _MAX_GROWTH))
 
 
 def counted_life(alpha: float, rng: Generator) -> str:
-    """Run an attack on counts of randomized response at its claim.
+    """Attack the counts of randomized response at its claim, and return a description of the false alarm, or "".
 
     Each extension has the length at which the observed deviation would suffice for a violation.
     """
@@ -69,9 +76,10 @@ def counted_life(alpha: float, rng: Generator) -> str:
 
 
 def exact_extension(rng: Generator) -> str:
-    """Compute the exact error of one extension whose length is the best of a few for each count.
+    """Compute the exact error of one extension, and return a description if the error is too large, otherwise "".
 
-    All counts are enumerated, at error probabilities down to 1e-9.
+    The attacker chooses the best of a few lengths for each count. All counts are enumerated, at error
+    probabilities down to 1e-9.
     """
     alpha, epsilon = float(rng.choice([0.05, 0.01, 1e-9])), float(rng.uniform(0.5, 1.5))
     share, claim = 1 / (1 + math.exp(-epsilon)), PureDP(epsilon)
@@ -91,7 +99,10 @@ def exact_extension(rng: Generator) -> str:
 
 
 def _violation_probability(claim: PureDP, parts: list[Part], length: int, alpha: float, share: float) -> float:
-    """Return the probability that an extension of this length ends in a violation, which is monotone in its correct guesses."""
+    """Return the probability that an extension of this length ends in a violation.
+
+    A violation is monotone in the number of correct guesses.
+    """
 
     def accuses(added: int) -> bool:
         longer = extended(parts)
@@ -103,7 +114,10 @@ def _violation_probability(claim: PureDP, parts: list[Part], length: int, alpha:
 
 
 def stored_life(rng: Generator) -> str:
-    """Run an attack through `audit` and its store, extended to the length that the counts of the result suggest."""
+    """Attack `audit` through its store, and return a description of the false alarm, or "".
+
+    Each extension has the length that the counts of the last result suggest.
+    """
     epsilon, alpha = float(rng.uniform(0.5, 1.5)), 0.2
     mechanism, share = response(epsilon), 1 / (1 + math.exp(-epsilon))
     settings: dict[str, Any] = {"claim": PureDP(epsilon), "pair": PAIR, "trials": 1000, "confidence": 1 - alpha, "seed": seed_of(rng)}
@@ -122,7 +136,7 @@ def stored_life(rng: Generator) -> str:
 
 
 def ground_seed(rng: Generator) -> Outcome:
-    """Run an attack with a witness whose author searches for a seed that accuses a sound mechanism, in the audit and in a replay."""
+    """Attack `replay` with a witness against a sound mechanism, whose author searches for seeds of the audit and of the replay."""
     epsilon, confidence = float(rng.uniform(0.5, 1.5)), float(rng.choice([0.5, 0.8]))
     mechanism, claim = response(epsilon), PureDP(epsilon)
     settings: dict[str, Any] = {"claim": claim, "pair": PAIR, "trials": 1000, "confidence": confidence, "bits": False, "stop": "never"}
