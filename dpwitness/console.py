@@ -30,7 +30,7 @@ _COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH = "  ", 12, 4
 _TEXT_START = 13  # number of characters before the text of a line
 _MAX_LINES = 6  # maximum number of lines of a result without --verbose
 # Notes on how the mechanism is called, which the user knows before the run.
-_RUN_NOTE = re.compile(r" is given \w+(, drawn anew for each run)?$|were seeded globally$|^runs are single calls")
+_RUN_NOTE = re.compile(r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls")
 _MIN_RATE_SECONDS = 1.0  # seconds after which the rate is stable enough to estimate the remaining time
 
 

@@ -202,7 +202,7 @@ def audit(
         last_end = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
         _add_scores(state, pairs[0], all_scores)
         if last_end is not None:
-            ending.restore(state, pairs, ends[f"end {last_end}"])
+            result_record.restore(state, pairs, ends[f"end {last_end}"])
             require_same_mechanism(state, pairs)
             if state.tested:
                 state.hold_to(state.tested[-1].pair)
@@ -213,7 +213,7 @@ def audit(
             search_and_test(state, pairs)
             if pair is None:
                 look_wider(state, mechanism.domain if domain is None else domain)
-            ending.end(state, pairs, 0)
+            result_record.end(state, pairs, 0)
         for number in range((last_end or 0) + 1, len(totals) + 1):
             if state.tested[-1].stopped:
                 state.note("not extended: the violation was certified before the rounds were over")
@@ -233,7 +233,7 @@ def audit(
         identity = identity_of(mechanism, asked.target, pairs, all_scores, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, asked.name, trials)
         if extended_total is not None:
-            totals = ending.totals(state.ledger, extended_total)
+            totals = result_record.totals(state.ledger, extended_total)
         if announce is not None:
             announce(state.ledger.told())
         return kept(state, run_all, executor is None)

@@ -149,6 +149,7 @@ def examine(
     domain: Any = None,
 ) -> list[AuditResult | CertifyResult]:
     """Run the requested audits and return their results; an enclosure of the privacy loss comes first."""
+    from dpwitness.argument_values import claim_of
     from dpwitness.auditors.black_box.audit import audit
     from dpwitness.mechanisms.privacy import promised
     from dpwitness.mechanisms.protocols.capabilities import offers

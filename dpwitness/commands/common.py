@@ -157,7 +157,7 @@ def accepting(parser: argparse.ArgumentParser) -> None:
 
 def accepted(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
     """Return the accepted findings of ``--baseline``, or None without a baseline; read before any run."""
-    from dpwitness.reports.comparing.accepted import read_accepted
+    from dpwitness.reports.comparison.accepted import read_accepted
 
     return None if args.baseline is None else read_accepted(args.baseline)
 

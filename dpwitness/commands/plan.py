@@ -61,7 +61,7 @@ def _parse_find(text: str) -> float | str:
 
 def _parameter_above_claim(claim: Any, mechanism: Any, share: str) -> float:
     """Return the parameter that exceeds a claim's parameter by a percentage."""
-    from dpwitness.mechanisms.terms.notions import promised
+    from dpwitness.mechanisms.privacy import promised
 
     return float(promised(mechanism, claim, "plan").parameter * (1 + float(share[:-1]) / 100))
 

@@ -347,7 +347,7 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
 
 def test_files_are_laid_out_and_imported_anew_for_each_audit(tmp_path, monkeypatch):
     """Sent files take precedence over other versions on the worker, and modules of an earlier audit are not reused."""
-    from dpwitness.executors.worker import builds, call
+    from dpwitness.executors.dask_worker import builds, call
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
