@@ -73,7 +73,7 @@ jobs:
       - run: >-
           dpwitness audit my_mechanism.py:noisy_count --claim pure:1 --kwargs '{"epsilon": 1}'
           --d0 '[0, 0]' --d1 '[0, 1]' --trials 100000 --report out/audit
-      - if: always()  # the report of a violation is kept too
+      - if: always()  # also after a violation
         uses: actions/upload-artifact@v4
         with:
           name: privacy

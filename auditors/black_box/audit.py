@@ -183,8 +183,8 @@ def audit(
     require_seconds(seconds, trials, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
     trials = TRIALS if trials is None else trials
-    asked = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
-    state = _initial_state(asked, None if near is None else require_numbers("near", near, "audit").ravel())
+    request = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
+    state = _initial_state(request, None if near is None else require_numbers("near", near, "audit").ravel())
     pairs = pairs_of(mechanism, pair, domain)
     state.note(*_unverified_notes(pairs))
     for candidate in pairs:
@@ -198,11 +198,11 @@ def audit(
 
     def run_all() -> None:
         """Run the audit, or resume it from the store, then run all requested extensions."""
-        ends = {} if state.ledger is None else state.ledger.values("end ")
-        last_end = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
+        stored_ends = {} if state.ledger is None else state.ledger.values("end ")
+        last_end = max((number for number in range(len(totals) + 1) if f"end {number}" in stored_ends), default=None)
         _add_scores(state, pairs[0], all_scores)
         if last_end is not None:
-            result_record.restore(state, pairs, ends[f"end {last_end}"])
+            ending.restore(state, pairs, stored_ends[f"end {last_end}"])
             require_same_mechanism(state, pairs)
             if state.tested:
                 state.hold_to(state.tested[-1].pair)
@@ -228,10 +228,10 @@ def audit(
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         # The name of a curve's file does not identify the curve, so the store records the content.
         claim_text = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)
-        content = {"name": asked.name, "claim": claim_text, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        content = {"name": request.name, "claim": claim_text, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
-        identity = identity_of(mechanism, asked.target, pairs, all_scores, state.near, **content, **budget)
-        state.ledger = AuditLedger(opened, identity, asked.name, trials)
+        identity = identity_of(mechanism, request.target, pairs, all_scores, state.near, **content, **budget)
+        state.ledger = AuditLedger(opened, identity, request.name, trials)
         if extended_total is not None:
             totals = result_record.totals(state.ledger, extended_total)
         if announce is not None:
@@ -247,24 +247,24 @@ def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None
     MechanismFailed
         If the mechanism crashes or hangs.
     """
-    asked = _request(mechanism, claim, LEAST, 0.99, seed, executor, name, 300.0, None, None)
+    request = _request(mechanism, claim, LEAST, 0.99, seed, executor, name, 300.0, None, None)
     try:
-        return _measure_price(_initial_state(asked), pair, None)
+        return _measure_price(_initial_state(request), pair, None)
     finally:
         if executor is None:
-            asked.executor.shutdown(wait=False)
+            request.executor.shutdown(wait=False)
 
 
 def rehearsal(
     mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
 ) -> list[tuple[Pair, Event, float]]:
     """Return the planned test stages of an audit: for each stage its pair, its event and its number of rounds (see `stages.rehearse`)."""
-    asked = _request(mechanism, claim, trials, confidence, seed, executor, None, 300.0, None, None, bits=True)
+    request = _request(mechanism, claim, trials, confidence, seed, executor, None, 300.0, None, None, bits=True)
     try:
-        return rehearse(_initial_state(asked), list(pairs))
+        return rehearse(_initial_state(request), list(pairs))
     finally:
         if executor is None:
-            asked.executor.shutdown(wait=False)
+            request.executor.shutdown(wait=False)
 
 
 def _measure_price(state: Course, pair: Pair, seconds: float | None) -> Price:
@@ -321,7 +321,7 @@ def _add_scores(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
     usable = tuple(replace(scores_by_name[name], keys=tuple(keys)) for name, keys in usable_keys)
     if state.near is not None:
         state.near = None
-        state.note("balls around a given output are not tried beside scores")
+        state.note("balls around a given output are not tried together with scores")
     _wrap_with_scores(state, usable)
 
 
@@ -362,11 +362,11 @@ def _request(
     return Request(name, claim, mechanism, trials, confidence, seed, executor or Inline(), limit, progress, target, stop, bits)
 
 
-def _initial_state(asked: Request, near: FloatArray | None = None) -> Course:
+def _initial_state(request: Request, near: FloatArray | None = None) -> Course:
     """Return the initial state of an audit."""
-    state = Course(asked, getattr(asked.mechanism, "sample", asked.mechanism), asked.trials, near)
-    if isinstance(asked.mechanism, Target | PerRun):
-        state.batch, state.notes = getattr(asked.mechanism, "batch", None), list(asked.mechanism.notes)
+    state = Course(request, getattr(request.mechanism, "sample", request.mechanism), request.trials, near)
+    if isinstance(request.mechanism, Target | PerRun):
+        state.batch, state.notes = getattr(request.mechanism, "batch", None), list(request.mechanism.notes)
     return state
 
 

@@ -258,10 +258,10 @@ def _unrepeated_kinds(side: Outputs) -> Iterator[str]:
     """Yield the kinds of text that hardly ever repeat in the outputs of one side."""
     codes, values = side.codes[:_MAX_COMPARED], side.values[:_MAX_COMPARED]
     columns: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
-    different, place = np.unique(codes, return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    ends = np.cumsum(np.bincount(place, minlength=len(different)))
-    for code, rows in zip(different.tolist(), np.split(order, ends[:-1]), strict=True):
+    distinct_codes, code_index = np.unique(codes, return_inverse=True)
+    order = np.argsort(code_index, kind="stable")
+    boundaries = np.cumsum(np.bincount(code_index, minlength=len(distinct_codes)))
+    for code, rows in zip(distinct_codes.tolist(), np.split(order, boundaries[:-1]), strict=True):
         for each in side.texts.get(code, ()):
             text = values[rows, each.first : each.first + each.stride * each.count : each.stride]
             rest = values[rows, each.rest : each.rest + each.count]

@@ -109,8 +109,7 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
-    from dpwitness.argument_values import domain_of, pair_of, scores, workers
-    from dpwitness.argument_values import given as asked
+    from dpwitness.inputs import domain_of, given, pair_of, scores, workers
 
     if args.report is not None:
         from dpwitness.reports.audit.report import check_writable
@@ -118,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.report)
     known = accepted(args)
     check_claim(args)
-    mechanism, name, target = asked(args, in_process=args.in_process, density=args.white_box or args.search)
+    mechanism, name, target = given(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, score_functions = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
     domain, progress_bar = domain_of(args.domain), bar()
     with workers(args, mechanism, score_functions) as executor, apart():

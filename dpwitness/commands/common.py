@@ -244,13 +244,13 @@ def conclude(
         print_json(data[0] if len(data) == 1 else data)
     else:
         descriptions = []
-        for result, shown, slug in zip(results, data, slugs(result.name for result in results), strict=True):
-            file = report.parent / f"witness-{slug}.json" if report and shown["witness"] else None
-            advice = _next(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), file)
-            place = str(report.with_suffix(".html")) if report else ""
-            descriptions.append(describe(result, shown, bits=bits, next_step=advice, report=place, every=args.verbose))
+        for result, result_data, slug in zip(results, data, slugs(result.name for result in results), strict=True):
+            file = report.parent / f"witness-{slug}.json" if report and result_data["witness"] else None
+            advice = _next(args, result, settled(exit_code(result, bits=bits), result_data, bits=bits), file)
+            report_path = str(report.with_suffix(".html")) if report else ""
+            descriptions.append(describe(result, result_data, bits=bits, next_step=advice, report=report_path, every=args.verbose))
         show("\n".join(text.partition("\n")[0] for text in descriptions) if args.quiet else "\n\n".join(descriptions))
-    codes = {settled(exit_code(result, bits=bits), shown, bits=bits) for result, shown in zip(results, data, strict=True)}
+    codes = {settled(exit_code(result, bits=bits), result_data, bits=bits) for result, result_data in zip(results, data, strict=True)}
     return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed)
 
 

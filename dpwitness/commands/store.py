@@ -65,11 +65,11 @@ def _show(args: argparse.Namespace) -> None:
         for entry in chosen:
             store.require_intact(entry)
             entry.require_consistent()
-        shown = [_audit_json(entry) | _stages_json(store, entry) for entry in chosen]
+        audits = [_audit_json(entry) | _stages_json(store, entry) for entry in chosen]
     if args.json:
-        print_json(shown)
+        print_json(audits)
         return
-    for audit_data in shown:
+    for audit_data in audits:
         print(f"{audit_data['name']}: {audit_data['state']}; begun {audit_data['begun']}")
         for key, value in audit_data["content"].items():
             print(f"  {key}: {value}")
