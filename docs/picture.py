@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import dpwitness as dpw
-from dpwitness.reports.plots.drawing import styled, written
+from dpwitness.reports.plots.drawing import common_style, written
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "examples"))
@@ -19,7 +19,7 @@ def main() -> None:
     """Audit the README's mechanism and draw two of the plots of its report side by side, on white."""
     pair = dpw.Pair(np.array([0.0]), np.array([1.0]), relation="replace-one")
     result = dpw.audit(noisy_sum, claim="pure:1", pair=pair, trials=1_000_000, seed=0)
-    with styled():
+    with common_style():
         figure, (event, profile) = plt.subplots(1, 2, figsize=(8.4, 3.3), facecolor="white")
         dpw.plot(result, "event", axes=event)
         dpw.plot(result, "profile", axes=profile)

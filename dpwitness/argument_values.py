@@ -22,7 +22,7 @@ from dpwitness.console import announce
 from dpwitness.executors.factory import executor
 from dpwitness.exit_codes import apart
 from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, each_name_once
+from dpwitness.mechanisms.core.json_reader import Json, object_without_duplicates
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside.introspection import method_hint
@@ -36,7 +36,7 @@ def _parse_json(name: str, text: str) -> Any:
         raise ValueError(f"{word} is not a valid JSON number")
 
     try:
-        value = json.loads(text, parse_constant=refuse, object_pairs_hook=each_name_once)
+        value = json.loads(text, parse_constant=refuse, object_pairs_hook=object_without_duplicates)
         text.encode()
         json.dumps(value, ensure_ascii=False).encode()
         return value
@@ -80,12 +80,12 @@ def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
 
 def _read_frame(name: str, file: str) -> Any:
     """Read a Parquet or CSV file into a pandas frame."""
-    from dpwitness.mechanisms.core.dataframe_backends import Unheld, library
+    from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library
 
     try:
         pandas = library("pandas")
         return (pandas.read_parquet if file.endswith(".parquet") else pandas.read_csv)(file)
-    except Unheld as error:
+    except UnsupportedData as error:
         raise InvalidArgument(f"--{name}: {error}") from None
     except Exception as error:  # pandas raises many types for malformed files
         raise InvalidArgument(f"--{name} must be a file that pandas can read, got {_short(file)}: {said(error)}") from None
@@ -129,10 +129,10 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
         for i, other in ((0, found[1]), (1, found[0])):
             if found[i].shape == (0,) and other.ndim > 1:  # JSON cannot express an empty table with columns
                 found[i] = found[i].reshape(0, *other.shape[1:])
-    return Pair(found[0], found[1], relation_of(relation or own_relation))
+    return Pair(found[0], found[1], relation_from_option(relation or own_relation))
 
 
-def relation_of(text: str) -> Any:
+def relation_from_option(text: str) -> Any:
     """Return the relation of ``--relation``: a built-in name unchanged, or the user's object at FILE.py:NAME.
 
     A user-defined relation runs its check in this process.
@@ -472,14 +472,14 @@ def workers(args: Any, mechanism: Any = None, scores: Sequence[Any] = ()) -> Ite
     A Dask cluster gets the files of the mechanism, of the `scores` and of ``--ship``.
     The exit does not wait for running tasks, because a worker that hangs already has its verdict.
     """
-    from dpwitness.executors.file_upload import own_files
+    from dpwitness.executors.file_upload import defining_files
     from dpwitness.mechanisms.foreign.target import Target
 
     spec, ship = args.executor, args.ship
     if spec is None and args.workers > 1:
         spec = f"{'threads' if own(mechanism) else 'processes'}:{args.workers}"
     if spec is not None and spec.startswith("dask://"):
-        ship = [*own_files([mechanism, *(score.function for score in scores)]), *ship]
+        ship = [*defining_files([mechanism, *(score.function for score in scores)]), *ship]
     elif ship:
         raise InvalidArgument(f"--ship is for --executor dask://HOST:PORT, got {spec or 'no executor'}")
     with ExitStack() as stack:

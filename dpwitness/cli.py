@@ -28,7 +28,7 @@ from dpwitness.commands import (
     targets,
     trace,
 )
-from dpwitness.commands.common import coloring
+from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import heard, last
 
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         texts[name] = text
         subparser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False)
-        coloring(subparser)
+        add_color_option(subparser)
         return subparser
 
     for module in dict.fromkeys(COMMANDS.values()):

@@ -10,7 +10,7 @@ import os
 import re
 from io import TextIOBase
 
-WHEN = ("auto", "always", "never")
+COLOR_CHOICES = ("auto", "always", "never")
 
 _STYLES = {"VIOLATED": "1;31", "ERROR": "33", "INCONCLUSIVE": "33", "NOT REFUTED": "1", "SUPPORTED": "32", "CERTIFIED": "32"}
 _MARKS = {verdict: chr(0xF8D0 + i) for i, verdict in enumerate(_STYLES)}
@@ -25,7 +25,7 @@ def marked(text: str, verdict: str) -> str:
     return f"{_MARKS[verdict]}{text}{_END_MARK}"
 
 
-def verdict_marked(text: str, at: int = 0) -> str:
+def mark_verdict(text: str, at: int = 0) -> str:
     """Mark the verdict at a position of the text; the text is unchanged if there is none.
 
     Parameters

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from dpwitness.colors import verdict_marked
+from dpwitness.colors import mark_verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.wording import plain
 
@@ -205,7 +205,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.phrasing.summary import acceptance
+    from dpwitness.reports.phrasing.summary import acceptance_text
 
     notes = list(data.get("notes", []))
     if isinstance(result, CertifyResult):
@@ -216,15 +216,15 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
         rows, in_headline = _trace_lines(result, data), [Verdict.ERROR]
     else:  # the headline contains the measurement
         rows, in_headline = [_pair_row(data)] if data.get("pair") else [], [Verdict.ERROR]
-    rows += [("accepted", acceptance(data))] if data.get("accepted") else []
+    rows += [("accepted", acceptance_text(data))] if data.get("accepted") else []
     rows += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
     rows += [("next", next_step)] + ([("report", report)] if report else [])
     if not every and not isinstance(result, TraceResult):
         rows = _most_important_rows(rows, result.verdict)
-    lines = [verdict_marked(plain(result.headline()))]
+    lines = [mark_verdict(plain(result.headline()))]
     for name, text in rows:
         line = plain(f"  {name:<10} {text}")
-        lines.append(verdict_marked(line, at=_TEXT_START) if name in ("low bits", "audit") else line)
+        lines.append(mark_verdict(line, at=_TEXT_START) if name in ("low bits", "audit") else line)
     return "\n".join(lines)
 
 
@@ -246,7 +246,7 @@ def _most_important_rows(rows: Sequence[tuple[str, str]], verdict: Verdict) -> l
     return [*chosen[:next_index], ("note", note_text), *chosen[next_index:]]
 
 
-def in_words(event: str) -> str:
+def describe_event_in_words(event: str) -> str:
     """Return the intervals of an event in words.
 
     Examples
@@ -284,19 +284,19 @@ def summary(entries: Sequence[Entry]) -> str:
     str
         The answer, an empty line, and the table with one row per audit, worst first.
     """
-    from dpwitness.reports.cards.overview import answer, columns, worst_first
+    from dpwitness.reports.cards.overview import answer, columns, sort_worst_first
     from dpwitness.reports.formats.html_frame import text
 
     columns_by_heading = {column.head: column for column in columns(entries)}
-    cell_texts = [[text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS] for entry in worst_first(entries)]
+    cell_texts = [[text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS] for entry in sort_worst_first(entries)]
     rows = [list(_TABLE_COLUMNS), *[[plain(cell) for cell in row] for row in cell_texts]]
     widths = _fit_column_widths(list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns)
-    lines = [verdict_marked(plain(text(line))) for line in answer(entries)] + [""]
+    lines = [mark_verdict(plain(text(line))) for line in answer(entries)] + [""]
     for row in rows if entries else []:
         cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
             line = _COLUMN_GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
-            lines.append(verdict_marked(line))
+            lines.append(mark_verdict(line))
     return "\n".join(lines).rstrip()
 
 
@@ -321,7 +321,7 @@ def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
     rows += [("call", call.told()) for call in result.calls[:_MAX_CALLS]]
     if len(result.calls) > _MAX_CALLS:
         rows.append(("call", f"... {len(result.calls) - _MAX_CALLS} more lines are in the report"))
-    rows.append(("loss", f"{result.told_loss()} (of this pair and trace only, not a bound for others)"))
+    rows.append(("loss", f"{result.describe_loss()} (of this pair and trace only, not a bound for others)"))
     if result.audit is not None and result.audit.verdict is not result.verdict:
         rows.append(("audit", result.audit.headline()))
     return rows + ([_pair_row(data)] if data.get("pair") else [])
@@ -353,7 +353,7 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
             _pair_row(data),
         ]
     if result.event is not None:
-        rows.append(("event", in_words(str(result.description))))
+        rows.append(("event", describe_event_in_words(str(result.description))))
     level = result.bit_level
     if level is not None:
         text = {

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpwitness.executors.pools import HUNG
+from dpwitness.executors.pools import HAS_HUNG_WORKERS
 from dpwitness.exit_codes import NO_VERDICT
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -84,7 +84,7 @@ def last(code: int) -> int:
 
     All output is written by now; only the interpreter's cleanup remains. If workers hang, exit at once without cleanup.
     """
-    if HUNG[0]:
+    if HAS_HUNG_WORKERS[0]:
         os._exit(code)
     _SignalState.last = True
     _SignalState.again.cancel()

@@ -230,7 +230,7 @@ class _MergedReport:
         if self.untouched:
             return
         from dpwitness.exit_codes import attempt
-        from dpwitness.reports.audit.document import document_of
+        from dpwitness.reports.audit.document import build_document
         from dpwitness.reports.audit.report import write_report
         from dpwitness.reports.formats.step_summary import append_summary, summary_file
 
@@ -241,7 +241,7 @@ class _MergedReport:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = summary_file()
         if file is not None:
-            attempt("summary", lambda: append_summary(document_of(merged, title=title, command=command), file))
+            attempt("summary", lambda: append_summary(build_document(merged, title=title, command=command), file))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the number of audits and the path of the report."""

@@ -17,7 +17,7 @@ from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.auditors.targets.trust import words_for
+from dpwitness.auditors.targets.trust import permissions_for
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
@@ -154,7 +154,9 @@ class Auditor:
         if data["witness"]["target"] is None:
             lines.append(f"replay:  dpwitness.replay({path!r}, mechanism=...), since the mechanism cannot be imported by name")
         else:
-            words = [part for word in words_for(data["witness"]["target"], data["witness"].get("scores", ())) for part in ("--allow", word)]
+            words = [
+                part for word in permissions_for(data["witness"]["target"], data["witness"].get("scores", ())) for part in ("--allow", word)
+            ]
             lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
         return "\n".join(lines)
 

@@ -15,19 +15,19 @@ from numpy.typing import ArrayLike
 from dpwitness.auditors.black_box import result_record
 from dpwitness.auditors.black_box.finalize import kept
 from dpwitness.auditors.black_box.preflight import probe, require_same_mechanism
-from dpwitness.auditors.black_box.stages import certify_event, extend, rehearse, search_and_test
-from dpwitness.auditors.black_box.state import Course, Progress, Request
-from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
-from dpwitness.auditors.black_box.wider_bounds import look_wider
+from dpwitness.auditors.black_box.stages import certify_event, extend, planned_stages, search_and_test
+from dpwitness.auditors.black_box.state import AuditRequest, AuditState, Progress
+from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration, price, require_enough_trials, require_seconds
+from dpwitness.auditors.black_box.wider_bounds import suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.rule_reader import columns_of
 from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.events.scores import Score, scores_of
-from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
+from dpwitness.auditors.events.scores import Score, collect_scores
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.running.engine import Inline, Phase, collect
-from dpwitness.auditors.running.scored_outputs import Scored, try_scores
+from dpwitness.auditors.running.scored_outputs import ScoredMechanism, usable_scores_of
 from dpwitness.auditors.storing.audit_identity import identity_of
 from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
@@ -40,7 +40,7 @@ from dpwitness.mechanisms.core.validation import (
     require_one_of,
     require_positive,
     require_probability,
-    require_runner,
+    require_run_options,
     require_type,
     shown,
 )
@@ -185,11 +185,11 @@ def audit(
     trials = TRIALS if trials is None else trials
     request = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
     state = _initial_state(request, None if near is None else require_numbers("near", near, "audit").ravel())
-    pairs = pairs_of(mechanism, pair, domain)
+    pairs = audited_pairs(mechanism, pair, domain)
     state.note(*_unverified_notes(pairs))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
-    all_scores = scores_of(scores, mechanism, "audit")
+    all_scores = collect_scores(scores, mechanism, "audit")
 
     extended_total = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
     if extended_total is not None and store is None:
@@ -202,17 +202,17 @@ def audit(
         last_end = max((number for number in range(len(totals) + 1) if f"end {number}" in stored_ends), default=None)
         _add_scores(state, pairs[0], all_scores)
         if last_end is not None:
-            ending.restore(state, pairs, stored_ends[f"end {last_end}"])
+            result_record.restore(state, pairs, stored_ends[f"end {last_end}"])
             require_same_mechanism(state, pairs)
             if state.tested:
-                state.hold_to(state.tested[-1].pair)
+                state.use_claim_on(state.tested[-1].pair)
             result_record.require_counts_agree(state)
         else:
             if seconds is not None or announce is not None:
                 _fix_budget(state, pairs, None if seconds is None else float(seconds), announce)
             search_and_test(state, pairs)
             if pair is None:
-                look_wider(state, mechanism.domain if domain is None else domain)
+                suggest_wider_domain(state, mechanism.domain if domain is None else domain)
             result_record.end(state, pairs, 0)
         for number in range((last_end or 0) + 1, len(totals) + 1):
             if state.tested[-1].stopped:
@@ -239,7 +239,7 @@ def audit(
         return kept(state, run_all, executor is None)
 
 
-def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> Price:
+def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> RunCost:
     """Measure the cost of runs on this pair; an audit with a time budget does the same first.
 
     Raises
@@ -258,16 +258,16 @@ def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None
 def rehearsal(
     mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
 ) -> list[tuple[Pair, Event, float]]:
-    """Return the planned test stages of an audit: for each stage its pair, its event and its number of rounds (see `stages.rehearse`)."""
+    """Return the planned test stages of an audit: pair, event and number of rounds of each (see `stages.planned_stages`)."""
     request = _request(mechanism, claim, trials, confidence, seed, executor, None, 300.0, None, None, bits=True)
     try:
-        return rehearse(_initial_state(request), list(pairs))
+        return planned_stages(_initial_state(request), list(pairs))
     finally:
         if executor is None:
             request.executor.shutdown(wait=False)
 
 
-def _measure_price(state: Course, pair: Pair, seconds: float | None) -> Price:
+def _measure_price(state: AuditState, pair: Pair, seconds: float | None) -> RunCost:
     """Measure the cost of runs on this pair for a prepared audit."""
     return price(lambda size: state.stage(pair, Phase.TIMING, 0, size, size), state.asked.claim, state.asked.executor, seconds)
 
@@ -293,7 +293,7 @@ def confirm(
     The arguments are those of `audit`; `scores` must list their columns.
     """
     state = _initial_state(_request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target))
-    state.hold_to(pair)
+    state.use_claim_on(pair)
     _wrap_with_scores(state, scores)
     state.note(*_unverified_notes([pair]))
 
@@ -308,12 +308,12 @@ def confirm(
     return kept(state, run_test, executor is None)
 
 
-def _add_scores(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
+def _add_scores(state: AuditState, pair: Pair, scores: Sequence[Score]) -> None:
     """Test the scores, and add the usable ones to the mechanism's outputs."""
     if not scores:
         return
     stage = state.stage(pair, Phase.SCORES, 0, 1, 1)
-    usable, notes, runs = collect(state.asked.executor.submit(try_scores, stage, scores), stage)
+    usable, notes, runs = collect(state.asked.executor.submit(usable_scores_of, stage, scores), stage)
     state.advance(runs)
     state.note(*notes)
     scores_by_name = {score.name: score for score in scores}
@@ -325,10 +325,10 @@ def _add_scores(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
     _wrap_with_scores(state, usable)
 
 
-def _wrap_with_scores(state: Course, scores: tuple[Score, ...]) -> None:
+def _wrap_with_scores(state: AuditState, scores: tuple[Score, ...]) -> None:
     """Make the mechanism return these scores with its outputs."""
     if scores:
-        state.run, state.scores = Scored(state.run, scores), scores
+        state.run, state.scores = ScoredMechanism(state.run, scores), scores
 
 
 def _request(
@@ -344,7 +344,7 @@ def _request(
     target: Json | None,
     stop: str = "never",
     bits: bool = False,
-) -> Request:
+) -> AuditRequest:
     """Validate the arguments and return the request."""
     from dpwitness.auditors.targets.loading import describe_target
 
@@ -356,15 +356,15 @@ def _request(
     seed = require_integer("seed", seed, "audit", least=0)
     if require_positive("time_limit", time_limit, "audit") > 1e9:
         raise InvalidArgument(f"audit: time_limit must be at most 1e9 seconds, got {time_limit!r}")
-    require_runner(executor, progress, name, "audit")
+    require_run_options(executor, progress, name, "audit")
     require_type("target", target, dict, "be a dict", "audit", optional=True)
     name, target, limit = name or name_of(mechanism), target or describe_target(mechanism), float(time_limit)
-    return Request(name, claim, mechanism, trials, confidence, seed, executor or Inline(), limit, progress, target, stop, bits)
+    return AuditRequest(name, claim, mechanism, trials, confidence, seed, executor or Inline(), limit, progress, target, stop, bits)
 
 
-def _initial_state(request: Request, near: FloatArray | None = None) -> Course:
+def _initial_state(request: AuditRequest, near: FloatArray | None = None) -> AuditState:
     """Return the initial state of an audit."""
-    state = Course(request, getattr(request.mechanism, "sample", request.mechanism), request.trials, near)
+    state = AuditState(request, getattr(request.mechanism, "sample", request.mechanism), request.trials, near)
     if isinstance(request.mechanism, Target | PerRun):
         state.batch, state.notes = getattr(request.mechanism, "batch", None), list(request.mechanism.notes)
     return state
@@ -375,7 +375,7 @@ def _unverified_notes(pairs: Sequence[Pair]) -> list[str]:
     return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))
 
 
-def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
+def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
     """Return the pairs to audit: the given pairs, or those of the domain.
 
     Raises
@@ -394,11 +394,11 @@ def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain 
         return list(candidates)
     if domain is None:
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
-    require_neighbours(domain, "audit")
+    require_domain(domain, "audit")
     return pairs_for(domain)
 
 
-def _fix_budget(state: Course, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
+def _fix_budget(state: AuditState, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
     """Fix the number of runs before the audit begins, and announce the expected cost.
 
     Raises
@@ -410,13 +410,13 @@ def _fix_budget(state: Course, pairs: Sequence[Pair], seconds: float | None, ann
     trials = state.planned
     if seconds is not None:
         trials = state.settled("trials", lambda: cost.trials(seconds, len(pairs)))
-        require_enough(cost, trials, len(pairs), seconds, "audit")
+        require_enough_trials(cost, trials, len(pairs), seconds, "audit")
         state.planned = trials
         state.note(
-            f"time budget {seconds:g} s: {trials:,} runs at {told_in_time(cost.run)} each, as measured on {cost.runs:,} other runs; "
+            f"time budget {seconds:g} s: {trials:,} runs at {format_duration(cost.run)} each, as measured on {cost.runs:,} other runs; "
             f"a time budget is not reproducible, but trials={trials} gives the same counts"
         )
     if announce is not None:
         remaining_runs = trials if state.ledger is None else max(0, trials - state.ledger.entry.done)
-        expected = told_in_time(cost.time(remaining_runs, len(pairs)))
-        announce(f"{state.asked.name}: {remaining_runs:,} runs at {told_in_time(cost.run)} each, about {expected} expected")
+        expected = format_duration(cost.time(remaining_runs, len(pairs)))
+        announce(f"{state.asked.name}: {remaining_runs:,} runs at {format_duration(cost.run)} each, about {expected} expected")

@@ -34,7 +34,7 @@ _ADVICE = (
 )
 
 
-def of_environment(error: BaseException) -> bool:
+def is_environment_fault(error: BaseException) -> bool:
     """Return whether the environment caused an exception, judged by its class, its message, or its cause (`__cause__`).
 
     Examples
@@ -43,10 +43,12 @@ def of_environment(error: BaseException) -> bool:
     (True, False)
     """
     cause = error.__cause__
-    return named_so(type(error), text_of(error, str)) or (cause is not None and cause is not error and of_environment(cause))
+    return names_environment_fault(type(error), text_of(error, str)) or (
+        cause is not None and cause is not error and is_environment_fault(cause)
+    )
 
 
-def named_so(kind: type | str, text: str) -> bool:
+def names_environment_fault(kind: type | str, text: str) -> bool:
     """Return whether an exception indicates a fault of the environment.
 
     `kind` is the class of the exception, or the name of its class in another process; `text` is its
@@ -58,14 +60,14 @@ def named_so(kind: type | str, text: str) -> bool:
     return _MESSAGES.search(text) is not None
 
 
-def check_told(where: str, told: str) -> None:
+def check_exception_text(where: str, told: str) -> None:
     """Raise MechanismFailed if `told`, such as "ImportError: No module named x", describes an exception of the environment."""
     kind, _, text = told.partition(": ")
-    if named_so(kind, text):
-        raise environment_fault(where, told)
+    if names_environment_fault(kind, text):
+        raise environment_failure(where, told)
 
 
-def environment_fault(where: str, told: str) -> MechanismFailed:
+def environment_failure(where: str, told: str) -> MechanismFailed:
     """Return the MechanismFailed to raise for a fault of the environment on the dataset `where`."""
     return MechanismFailed(f"mechanism always raises on {where} alone: {told}; {_ADVICE}")
 

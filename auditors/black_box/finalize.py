@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from dpwitness.auditors.black_box.pair_exercise import exercised
 from dpwitness.auditors.black_box.stages import EARLY_ALPHA
-from dpwitness.auditors.black_box.state import Course
+from dpwitness.auditors.black_box.state import AuditState
 from dpwitness.auditors.events.detection import detectable
-from dpwitness.auditors.events.outputs import UNAUDITED
+from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed
@@ -23,7 +23,7 @@ from dpwitness.mechanisms.foreign.target import Target
 _ENDING = 5.0  # seconds to wait for running tasks after their target is closed
 
 
-def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditResult:
+def kept(state: AuditState, work: Callable[[], None], own_executor: bool) -> AuditResult:
     """Run the work of an audit and return its result; if the work is interrupted or fails, return what was measured."""
     interrupted, failure = False, ""
     try:
@@ -46,7 +46,7 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
             state.asked.mechanism.close()  # stop workers that a running task has started since
         if state.ledger is not None:
             state.ledger.flush()
-    result = replace(concluded(state, interrupted, failure), seconds=state.took)
+    result = replace(build_result(state, interrupted, failure), seconds=state.took)
     if state.ledger is not None:
         entry = state.ledger.entry
         if len(state.ledger.values("end ")) <= state.extensions + 1:
@@ -62,7 +62,7 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
     return result
 
 
-def concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
+def build_result(state: AuditState, interrupted: bool, failure: str) -> AuditResult:
     """Return the result of the measurements so far."""
     if grown := state.costs.growth():
         state.note(grown)
@@ -88,8 +88,8 @@ def concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
     best, share = max(state.tested, key=lambda t: (t.lower, t.epsilon)), shares_spent(state.extensions)
     refuted = best.lower > base.claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    notes = sorted(base.notes, key=lambda note: not note.startswith(UNAUDITED))
-    if not refuted and notes and notes[0].startswith(UNAUDITED):
+    notes = sorted(base.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
+    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
         verdict = Verdict.INCONCLUSIVE
     if interrupted or failure:
         verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR

@@ -6,17 +6,17 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.black_box.environment_errors import environment_fault, of_environment
+from dpwitness.auditors.black_box.environment_errors import environment_failure, is_environment_fault
 from dpwitness.auditors.black_box.pair_exercise import Seen, exercised
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import Outputs, encode, opaque_types, unrepeated
+from dpwitness.auditors.events.outputs import Outputs, encode, opaque_type_notes, unrepeated_text_notes
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.statefulness import check_training
-from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, two_batches
+from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, split_batches
 from dpwitness.auditors.statistics.combination import Part
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, said
 from dpwitness.mechanisms.privacy import Claim, promised, resolved
@@ -29,7 +29,7 @@ def audit_outputs(
 
     The event is chosen on one half of each batch, drawn by `seed`, and certified on the other half.
     There a coin is flipped for every round, as if the mechanism were run. The few rows that the
-    coins do not select are not used (`two_batches`).
+    coins do not select are not used (`split_batches`).
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def audit_outputs(
     result = AuditResult(name, claim, Verdict.ERROR, confidence, seed, trials=2 * runs, requested=2 * runs)
     try:
         for raw, where in ((outputs0, "outputs0"), (outputs1, "outputs1")):
-            if all(isinstance(item, Exception) for item in raw) and of_environment(raw[0]):
-                raise environment_fault(where, said(raw[0]))
+            if all(isinstance(item, Exception) for item in raw) and is_environment_fault(raw[0]):
+                raise environment_failure(where, said(raw[0]))
         check_training([(batches[1], batches[0])])
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
@@ -82,14 +82,14 @@ def audit_outputs(
     orders = [rng.permutation(len(batch))[:runs] for batch in batches]
     half = runs // 2
     train0, train1 = (batch.take(order[:half]) for batch, order in zip(batches, orders, strict=True))
-    rounds, ones, zeros = two_batches(runs - half, rng)
+    rounds, ones, zeros = split_batches(runs - half, rng)
     learned = learn(train1, train0, claim, alpha=alpha, rounds=rounds)
     wrong0, right0 = learned.event.count(batches[0].take(orders[0][half : half + zeros]))
     right1, wrong1 = learned.event.count(batches[1].take(orders[1][half : half + ones]))
     tally = Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions)
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
-    at_delta, unaudited = claim.at_delta, [*opaque_types(*batches), *unrepeated(train1, train0)]
+    at_delta, unaudited = claim.at_delta, [*opaque_type_notes(*batches), *unrepeated_text_notes(train1, train0)]
     refuted, seen = lower > claim.parameter, Seen()
     seen.add(train1, train0)
     moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], seen, 1)

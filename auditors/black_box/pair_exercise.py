@@ -5,7 +5,7 @@ event, of which half are right if the distributions are equal. The second is a K
 test of each column of all pilot and training outputs, on every pair.
 
 Equal distributions are reported only if the audit had power. A mechanism with a tenth of the claim
-(`SHARE`) would have shown a difference in the test with probability `POWER`. On each of several
+(`CLAIM_FRACTION`) would have shown a difference in the test with probability `POWER`. On each of several
 pairs, a mechanism with the full claim would have shown a difference in its pilot. An audit with too
 few runs for this remains NOT_REFUTED: its bound and its smallest detectable violation show how weak
 it is.
@@ -21,14 +21,14 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, kolmogorov, ndtri
 
 from dpwitness.auditors.events.outputs import Outputs, concatenate
-from dpwitness.auditors.privacy_loss.reference_laws import law_with
+from dpwitness.auditors.privacy_loss.reference_laws import law_with_parameter
 from dpwitness.auditors.statistics.combination import Part, combined_p_value
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim, PureDP
 
 LEVEL = 0.02  # probability that equal distributions are reported as different
 POWER = 0.9
-SHARE = 0.1  # fraction of the claim's parameter
+CLAIM_FRACTION = 0.1  # fraction of the claim's parameter
 LEARNING = 0.4  # standard errors lost by learning the event
 # maximum rows and columns compared; number of distinct values up to which each value is tested
 _MAX_ROWS, _MAX_COLUMNS, _MAX_VALUES = (2**15, 32, 64)
@@ -87,12 +87,12 @@ def exercised(claim: Claim, parts: Sequence[Part], seen: Seen, pairs: int) -> tu
     if combined_p_value(_ZERO_EPSILON, parts) < LEVEL / 2 or seen.p_value * seen.batches < LEVEL / 2:
         return True, ""
     deviations = float(ndtri(POWER)) + LEARNING
-    if _total_variation(claim, SHARE) < (deviations - float(ndtri(LEVEL / 2))) / math.sqrt(rounds):
+    if _total_variation(claim, CLAIM_FRACTION) < (deviations - float(ndtri(LEVEL / 2))) / math.sqrt(rounds):
         return None, ""
     if pairs > 1 and _total_variation(claim, 1.0) < (deviations + float(-ndtri(0.5 / pairs))) / math.sqrt(seen.fewest):
         return None, ""
     which = "this pair" if pairs == 1 else f"these {pairs} pairs"
-    would = f"a mechanism with {claim.symbol} = {claim.parameter * SHARE:.3g}, a tenth of the claim, would have shown a difference"
+    would = f"a mechanism with {claim.symbol} = {claim.parameter * CLAIM_FRACTION:.3g}, a tenth of the claim, would have shown a difference"
     same = f"its outputs on D0 and D1 look the same, although {would} with probability {POWER:g}"
     return False, f"{which} may not exercise the mechanism: {same}; {ADVICE}"
 
@@ -100,7 +100,7 @@ def exercised(claim: Claim, parts: Sequence[Part], seen: Seen, pairs: int) -> tu
 def _total_variation(claim: Claim, share: float) -> float:
     """Return the total variation distance of Laplace (pure DP) or Gaussian noise with this share of the claim's parameter; 0 if unknown."""
     try:
-        law = law_with("laplace" if claim.is_pure else "gaussian", claim, claim.parameter * share)
+        law = law_with_parameter("laplace" if claim.is_pure else "gaussian", claim, claim.parameter * share)
     except (InvalidArgument, ValueError):
         return 0.0
     return min(_MAX_DISTANCE if share < 1 else 1.0, float(np.sum(np.maximum(law.p - law.q, 0.0))))

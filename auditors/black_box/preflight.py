@@ -13,12 +13,12 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage
-from dpwitness.auditors.black_box.state import Course, UnderTest
+from dpwitness.auditors.black_box.probe import ProbeResult, replay_stage, run_probe_stage
+from dpwitness.auditors.black_box.state import AuditState, PairTest
 from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.running.engine import Phase, Segment, Sides, Stage, collect, require_agreement
-from dpwitness.auditors.running.generator_locks import one_task
+from dpwitness.auditors.running.engine import Phase, Segment, Sides, Stage, collect, require_equal_runs
+from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.statefulness import digest
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
@@ -31,7 +31,7 @@ _FRESH_ROUNDS = 1_000  # fresh rounds compared with the stored counts of a mecha
 _ALARM_PROBABILITY = 1e-9  # probability that this comparison rejects the unchanged mechanism
 
 
-def fit(state: Course, pairs: list[Pair], most: int | None = None) -> tuple[list[Pair], list[tuple[int, bool]]]:
+def fit(state: AuditState, pairs: list[Pair], most: int | None = None) -> tuple[list[Pair], list[tuple[int, bool]]]:
     """Return the pairs with some output other than exceptions, at most `most`, and their probes. Raise AlwaysRaises if there is none."""
     fitting, probes, failed = list[Pair](), list[tuple[int, bool]](), list[tuple[Pair, AlwaysRaises]]()
     for pair in pairs:
@@ -51,7 +51,7 @@ def fit(state: Course, pairs: list[Pair], most: int | None = None) -> tuple[list
     return fitting, probes
 
 
-def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
+def probe(state: AuditState, pair: Pair, index: int) -> tuple[int, bool]:
     """Probe a pair with a few rounds; return the width of the outputs, and whether they have low bits.
 
     Other properties of the mechanism are recorded in `state`.
@@ -60,7 +60,7 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
     started = perf_counter()
     seeded = bool(getattr(state.asked.mechanism, "seeded", True))  # the notes of a target already report it
     # a probe makes about a dozen calls
-    found = collect(state.asked.executor.submit(probe_stage, stage, seeded), stage, 4 * state.asked.time_limit)
+    found = collect(state.asked.executor.submit(run_probe_stage, stage, seeded), stage, 4 * state.asked.time_limit)
     state.pace.took(perf_counter() - started, found.rounds)
     state.advance(found.rounds)
     state.note(*found.notes)
@@ -76,7 +76,7 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
     return plan["width"], plan["floats"]
 
 
-def _probe_settings(state: Course, found: Probed) -> dict[str, Any]:
+def _probe_settings(state: AuditState, found: ProbeResult) -> dict[str, Any]:
     """Return the settings that a probe determines for later stages.
 
     `outputs` is the digest of the probe's outputs; it is empty if their last bits may differ from
@@ -91,12 +91,12 @@ def _probe_settings(state: Course, found: Probed) -> dict[str, Any]:
     }
 
 
-def settle(state: Course, pair: Pair, index: int) -> None:
+def settle(state: AuditState, pair: Pair, index: int) -> None:
     """Repeat the probe's chunk after a test, and compare the results of tasks that were run twice. Raise Unfit if something differs."""
     wait(state.pace.copies, timeout=_ANSWER_WAIT)
     for future, span in state.pace.copies.items():
         if future.done():
-            require_agreement(future, span)
+            require_equal_runs(future, span)
     state.pace.copies.clear()
     if getattr(state.asked.mechanism, "seeded", True):
         stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
@@ -104,7 +104,7 @@ def settle(state: Course, pair: Pair, index: int) -> None:
         collect(state.asked.executor.submit(replay_stage, stage, state.probed[index]), stage, 4 * state.asked.time_limit)
 
 
-def remember_first(state: Course, stage: Stage, found: Segment) -> None:
+def store_first_digest(state: AuditState, stage: Stage, found: Segment) -> None:
     """Store the digest of the outputs of a stage's first chunk, unless it is stored already."""
     if state.ledger is None or not found.sides or found.single != stage.single or not _is_reproducible(state):
         return
@@ -116,7 +116,7 @@ def remember_first(state: Course, stage: Stage, found: Segment) -> None:
     state.settled(f"{_FIRST_CHUNK_KEY}{phase} {index}", lambda: plan | {"outputs": digest((one, zero))})
 
 
-def require_same_chunks(state: Course, pairs: list[Pair]) -> None:
+def require_same_chunks(state: AuditState, pairs: list[Pair]) -> None:
     """Run the first chunk of each stored stage again. Raise InvalidArgument if the outputs differ."""
     if state.ledger is None or not state.ledger.resumed:
         return
@@ -129,7 +129,7 @@ def require_same_chunks(state: Course, pairs: list[Pair]) -> None:
             raise _changed_mechanism_error(state, stage)
 
 
-def require_same_mechanism(state: Course, pairs: list[Pair]) -> None:
+def require_same_mechanism(state: AuditState, pairs: list[Pair]) -> None:
     """Run the first rounds of a restored audit again. Raise InvalidArgument if they do not match the stored data."""
     assert state.ledger is not None
     before = state.done, list(state.notes), set(state.single), state.shared
@@ -144,12 +144,12 @@ def require_same_mechanism(state: Course, pairs: list[Pair]) -> None:
             _compare_counts(state, tested)
 
 
-def _is_reproducible(state: Course) -> bool:
+def _is_reproducible(state: AuditState) -> bool:
     """Return whether equal seeds give bitwise equal outputs on all probed pairs."""
     return all(state.plans[index]["outputs"] for index in state.probed) and bool(getattr(state.asked.mechanism, "seeded", True))
 
 
-def _compare_counts(state: Course, tested: UnderTest) -> None:
+def _compare_counts(state: AuditState, tested: PairTest) -> None:
     """Raise InvalidArgument if the right and wrong guesses of fresh runs do not fit the stored counts of the last stage.
 
     The test has error probability `_ALARM_PROBABILITY`.
@@ -181,19 +181,19 @@ def _compare_counts(state: Course, tested: UnderTest) -> None:
     )
 
 
-@one_task()
+@task_lock()
 def _sample_first_chunk(stage: Stage) -> Sides:
     """Return the outputs of a stage's first chunk."""
     return stage.sample(0)
 
 
-def _run_first_chunk(state: Course, stage: Stage) -> Sides:
+def _run_first_chunk(state: AuditState, stage: Stage) -> Sides:
     """Return the outputs of a stage's first chunk, run on the executor."""
     found: Sides = collect(state.asked.executor.submit(_sample_first_chunk, stage), stage)
     return found
 
 
-def _changed_mechanism_error(state: Course, stage: Stage) -> InvalidArgument:
+def _changed_mechanism_error(state: AuditState, stage: Stage) -> InvalidArgument:
     """Return the exception for outputs that differ from the stored digest."""
     return InvalidArgument(
         f"store was made by another version of this mechanism: the first {stage.size(0):,} rounds of a stored stage give "
@@ -201,7 +201,7 @@ def _changed_mechanism_error(state: Course, stage: Stage) -> InvalidArgument:
     )
 
 
-def _advice(state: Course) -> str:
+def _advice(state: AuditState) -> str:
     """Return the advice at the end of a message on a changed mechanism."""
     file = state.ledger.store.path if state.ledger is not None else "FILE"
     return f"use another store, or remove the audit with `dpwitness store gc {file} {state.asked.name}`"

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.black_box.type_errors import check_one_sided
-from dpwitness.auditors.events.outputs import ONE_RUN, Outputs, encode, opaque_types
+from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
-from dpwitness.auditors.running.generator_locks import one_task
-from dpwitness.auditors.running.rounds import of_this_project
+from dpwitness.auditors.running.generator_locks import task_lock
+from dpwitness.auditors.running.rounds import is_own_mechanism
 from dpwitness.auditors.running.statefulness import Unfit, check_structure, same_outputs
 from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.foreign.inside.batch_runner import told_of_warning
+from dpwitness.mechanisms.foreign.inside.batch_runner import warning_line
 from dpwitness.mechanisms.foreign.inside.codec import text_of
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.protocols.mechanism import AlwaysRaises, MechanismFailed
@@ -45,7 +45,7 @@ _STATE_FAULT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeResult:
     """Results of the probe.
 
     Parameters
@@ -70,8 +70,8 @@ class Probed:
     notes: tuple[str, ...]
 
 
-@one_task()
-def probe_stage(stage: Stage, seeded: bool) -> Probed:
+@task_lock()
+def run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
     """Probe the stage's only chunk in this process. If `seeded`, equal streams must give equal outputs.
 
     Raises
@@ -79,7 +79,7 @@ def probe_stage(stage: Stage, seeded: bool) -> Probed:
     MechanismFailed
         If the mechanism cannot be audited; the message names its fault.
     """
-    if of_this_project(stage.run):
+    if is_own_mechanism(stage.run):
         return _run_probe(stage, seeded)
     generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
     try:
@@ -88,11 +88,11 @@ def probe_stage(stage: Stage, seeded: bool) -> Probed:
             result = _run_probe(stage, seeded)
     finally:
         global_generators.restore(generator_states)
-    warning_texts = owner.warned if isinstance(owner, Target) else [told_of_warning(each) for each in caught_warnings or ()]
+    warning_texts = owner.warned if isinstance(owner, Target) else [warning_line(each) for each in caught_warnings or ()]
     return replace(result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:_MAX_WARNINGS]))
 
 
-def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> Probed:
+def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
     """Run the chunk and its replays, and check the outputs. If a batch raises, start again with single runs."""
     datasets_before = _dataset_text(stage)
     sides, words, shared = _run_chunk(stage)
@@ -118,11 +118,11 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> Probed:
     _check_output(stage, rounds, sides[0], sides[1])
     check_one_sided(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
     for side in (sides[0], sides[1]):
-        notes.update(dict.fromkeys(opaque_types(side)))
-    return Probed((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))
+        notes.update(dict.fromkeys(opaque_type_notes(side)))
+    return ProbeResult((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))
 
 
-def replay_stage(stage: Stage, probed: Probed) -> None:
+def replay_stage(stage: Stage, probed: ProbeResult) -> None:
     """Run the probe's chunk again after the test, and check that its outputs are the same.
 
     Raises
@@ -136,7 +136,7 @@ def replay_stage(stage: Stage, probed: Probed) -> None:
 
 def _run_chunk(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
     """Return the chunk's outputs, the numbers of words drawn from its streams, and whether a global generator was used."""
-    if of_this_project(stage.run):
+    if is_own_mechanism(stage.run):
         sides, rngs = stage.flip(0)
         return sides, _words_drawn(rngs), False
     with stage.globally_seeded(0):
@@ -170,7 +170,7 @@ def _differ_in_last_bits(a: Outputs, b: Outputs) -> bool:
 
 def _check_buffer(stage: Stage, call: int) -> int:
     """Raise Unfit if an output changes when the mechanism is called again; return the number of runs."""
-    if of_this_project(stage.run):
+    if is_own_mechanism(stage.run):
         return 0
     rngs = [stream(stage.seed, *stage.key, 2, call, part) for part in (0, 1)]
     try:
@@ -195,7 +195,7 @@ def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
     try:
         getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
-        message = f": {text_of(error, str)}" + (f"; {ONE_RUN}" if "but 3 were given" in str(error) else "")
+        message = f": {text_of(error, str)}" + (f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else "")
     raise AlwaysRaises(f"mechanism always {name}{message}", rounds)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.black_box.finalize import concluded
+from dpwitness.auditors.black_box.finalize import build_result
 from dpwitness.auditors.black_box.pair_exercise import Seen
-from dpwitness.auditors.black_box.state import Course, UnderTest
+from dpwitness.auditors.black_box.state import AuditState, PairTest
 from dpwitness.auditors.events.detection import ScoreLaw
-from dpwitness.auditors.events.histogram import Picture
+from dpwitness.auditors.events.histogram import EventHistogram
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.recompute import Basis, recompute_bounds
@@ -25,11 +25,11 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 
-_STATE_FIELDS = ("done", "planned", "best", "extensions", "probe", "shared")  # plain fields of `Course`
-_TEST_FIELDS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")  # numeric and text fields of `UnderTest`
+_STATE_FIELDS = ("done", "planned", "best", "extensions", "probe", "shared")  # plain fields of `AuditState`
+_TEST_FIELDS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")  # numeric and text fields of `PairTest`
 
 
-def told(state: Course, pairs: Sequence[Pair]) -> Json:
+def told(state: AuditState, pairs: Sequence[Pair]) -> Json:
     """Return the state of an audit on these pairs as JSON."""
     place = {id(pair): number for number, pair in enumerate(pairs)}
     level = state.bit_level
@@ -55,7 +55,7 @@ def told(state: Course, pairs: Sequence[Pair]) -> Json:
     }
 
 
-def restore(state: Course, pairs: Sequence[Pair], data: Json) -> None:
+def restore(state: AuditState, pairs: Sequence[Pair], data: Json) -> None:
     """Restore the state of an audit from the JSON that `told` returned."""
     for name in _STATE_FIELDS:
         setattr(state, name, data[name])
@@ -79,7 +79,7 @@ def restore(state: Course, pairs: Sequence[Pair], data: Json) -> None:
         )
 
 
-def _test_to_json(tested: UnderTest, place: int) -> Json:
+def _test_to_json(tested: PairTest, place: int) -> Json:
     """Return the JSON of a tested pair; `place` is its index in the list of pairs."""
     law, picture = tested.law, tested.picture
     return {
@@ -94,33 +94,33 @@ def _test_to_json(tested: UnderTest, place: int) -> Json:
     }
 
 
-def _test_from_json(data: Json, pairs: Sequence[Pair]) -> UnderTest:
+def _test_from_json(data: Json, pairs: Sequence[Pair]) -> PairTest:
     """Return the tested pair from its JSON."""
     plain: dict[str, Any] = {name: from_jsonable(data[name]) for name in _TEST_FIELDS}
     law, picture = data["law"], data["picture"]
-    return UnderTest(
+    return PairTest(
         pair=pairs[data["pair"]],
         event=read_event(data["event"]),
         parts=[Part(Tally(*tally), weight, lost) for tally, weight, lost in data["parts"]],
         basis=data["basis"] and Basis.from_json(data["basis"]),
         looks=[(runs, from_jsonable(bound)) for runs, bound in data["looks"]],
         law=None if law is None else ScoreLaw(np.asarray(from_jsonable(law[0])), np.asarray(from_jsonable(law[1])), law[2]),
-        picture=None if picture is None else Picture(**{name: from_jsonable(value) for name, value in picture.items()}),
+        picture=None if picture is None else EventHistogram(**{name: from_jsonable(value) for name, value in picture.items()}),
         **plain,
     )
 
 
-def end(state: Course, pairs: Sequence[Pair], number: int) -> None:
+def end(state: AuditState, pairs: Sequence[Pair], number: int) -> None:
     """Write the final state of the plan, or of an extension, to the store."""
     if state.ledger is not None:
         state.ledger.end(number, told(state, pairs))
 
 
-def require_counts_agree(state: Course) -> None:
+def require_counts_agree(state: AuditState) -> None:
     """Raise InvalidArgument unless bounds and verdict of a restored audit follow from its counts."""
     assert state.ledger is not None
     try:
-        recompute_bounds(dataclasses.replace(concluded(state, False, ""), mechanism=None).to_json())
+        recompute_bounds(dataclasses.replace(build_result(state, False, ""), mechanism=None).to_json())
     except InvalidArgument as error:
         raise InvalidArgument(f"store is damaged or edited, got {state.ledger.store.path}: {error}") from None
 

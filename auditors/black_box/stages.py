@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.black_box.environment_errors import check_imports
-from dpwitness.auditors.black_box.preflight import fit, remember_first, require_same_chunks, settle
-from dpwitness.auditors.black_box.state import PROBE, Course, UnderTest
-from dpwitness.auditors.events.bits import learn_lattice
-from dpwitness.auditors.events.divergence import Binned, binned_bound
+from dpwitness.auditors.black_box.preflight import fit, require_same_chunks, settle, store_first_digest
+from dpwitness.auditors.black_box.state import PROBE, AuditState, PairTest
+from dpwitness.auditors.events.bits import learn_float_bits
+from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.histogram import picture
 from dpwitness.auditors.events.learning import Learned, expected_certificate, learn
-from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_types, unrepeated
+from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, unrepeated_text_notes
 from dpwitness.auditors.events.rule_reader import columns_of
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
@@ -32,35 +32,37 @@ from dpwitness.mechanisms.data.pairs import Pair
 
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 
-LEAST_PROBE = 16  # minimum number of rounds in a probe's chunk
+MIN_PROBE_ROUNDS = 16  # minimum number of rounds in a probe's chunk
 PROBE_SHARE = 0.05  # maximum share of the runs for probes; above it their chunks are smaller
-CHUNKS = 512  # target number of chunks in a stage
-LARGEST_CHUNK = 2**19  # maximum number of rounds in a chunk
+TARGET_CHUNKS = 512  # target number of chunks in a stage
+MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
 PILOT_SHARE = 0.2
 TRAIN_SHARE = 0.3  # share of a small budget; it falls with the fourth root, because more data improve tests more than events
-TRAIN_WHOLE = 20_000  # budget up to which TRAIN_SHARE applies unchanged
+FULL_SHARE_BUDGET = 20_000  # budget up to which TRAIN_SHARE applies unchanged
 TRAIN_VALUES = 2**23  # maximum number of values stored for training
 TRAIN_ROUNDS = 2**18
-RUNS_A_PAIR = 1000  # minimum number of runs per pair: up to 700 are used for its probe, bits and pilots
-FIRST_LOOKS = (2**13, 2**16)  # maximum number of rounds in the first look at every pair, and in the second look at the best pairs
-LEAST_LOOK = 200
+MIN_RUNS_PER_PAIR = 1000  # minimum number of runs per pair: up to 700 are used for its probe, bits and pilots
+PILOT_LOOK_ROUNDS = (2**13, 2**16)  # maximum number of rounds in the first look at every pair, and in the second look at the best pairs
+MIN_LOOK_ROUNDS = 200
 FINALISTS = 5  # number of pairs in the second look
-STAGED = 100_000  # budget up to which the first test also trains a better event; above it, learning twice costs too much
+MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, learning twice costs too much
 _BINNED_SUFFIX = ", binned law"  # suffix of a method's name
 _LATE = 2.0  # seconds to wait for second runs of tasks that are already answered
-LEAST_STAGE = 500  # minimum number of rounds in such a first test
+MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
 BIT_SHARE = 0.1
 BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
-PICTURED = 2**14  # rounds of a test whose outputs are shown in its picture
+PICTURE_ROUNDS = 2**14  # rounds of a test whose outputs are shown in its picture
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 EARLY_ALPHA = 0.05  # share of alpha for all looks but the last together: early looks detect gross violations only
-LOOK = EARLY_ALPHA / len(LOOKS)  # share of alpha for each look before the last, and for the look at the end of the first event's test
-_LOOK_SHARES = {look: LOOK if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
+LOOK_ALPHA_SHARE = EARLY_ALPHA / len(
+    LOOKS
+)  # share of alpha for each look before the last, and for the look at the end of the first event's test
+_LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 
 
 def probe_chunk(planned: int, pairs: int) -> int:
     """Return the number of rounds in a probe's chunk; about four such chunks are run on each pair."""
-    return max(LEAST_PROBE, min(PROBE, int(PROBE_SHARE / 4 * planned / pairs)))
+    return max(MIN_PROBE_ROUNDS, min(PROBE, int(PROBE_SHARE / 4 * planned / pairs)))
 
 
 def bit_rounds(budget: int, pairs: int) -> int:
@@ -70,21 +72,21 @@ def bit_rounds(budget: int, pairs: int) -> int:
 
 def training_rounds(budget: int, width: int) -> int:
     """Return the number of rounds that train an event, out of the budget for training and testing."""
-    share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
+    share = TRAIN_SHARE * min(1.0, FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
     return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
 
 
-def search_and_test(state: Course, pairs: list[Pair]) -> None:
+def search_and_test(state: AuditState, pairs: list[Pair]) -> None:
     """Run all stages: probes, low bits, the pilot if there are several pairs, and the test on the selected pair."""
     best, pair, seen, width = _select_pair(state, pairs)
-    state.hold_to(pair)
+    state.use_claim_on(pair)
     _test(state, pair, best, seen, state.left, width)
 
 
-def rehearse(state: Course, pairs: list[Pair]) -> list[tuple[Pair, Event, float]]:
+def planned_stages(state: AuditState, pairs: list[Pair]) -> list[tuple[Pair, Event, float]]:
     """Return the pair, event and number of rounds of each test stage of an audit with this plan. No rounds are counted."""
     best, pair, seen, width = _select_pair(state, pairs)
-    state.hold_to(pair)
+    state.use_claim_on(pair)
     budget = state.left
     wanted, seen, learned, rounds = _first_event(state, pair, best, seen, budget, width)
     if not _has_first_test(state, budget, wanted):
@@ -95,9 +97,9 @@ def rehearse(state: Course, pairs: list[Pair]) -> list[tuple[Pair, Event, float]
     return [(pair, learned.event, wanted), (pair, later.event, rounds - wanted)]
 
 
-def _select_pair(state: Course, pairs: list[Pair]) -> tuple[int, Pair, list[BothSides], int]:
+def _select_pair(state: AuditState, pairs: list[Pair]) -> tuple[int, Pair, list[BothSides], int]:
     """Run probes, low bits and pilot; return the index of the selected pair, the pair, its pilot outputs, and the width of outputs."""
-    most = max(1, state.planned // RUNS_A_PAIR)
+    most = max(1, state.planned // MIN_RUNS_PER_PAIR)
     if len(pairs) > most:
         state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
         pairs = pairs[:most]
@@ -120,18 +122,18 @@ def _chunk_size(rounds: int, width: int) -> int:
     chunk take a few megabytes. The number does not depend on the speed of the mechanism, which
     determines only the number of chunks per task (`Pace`).
     """
-    wanted = 2 ** int(math.log2(max(rounds / CHUNKS, 128)))
-    return int(min(wanted, LARGEST_CHUNK, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
+    wanted = 2 ** int(math.log2(max(rounds / TARGET_CHUNKS, 128)))
+    return int(min(wanted, MAX_CHUNK_ROUNDS, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
 
 
-def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> BothSides:
+def _train(state: AuditState, pair: Pair, index: int, phase: int, rounds: int, width: int) -> BothSides:
     """Run a training stage on pair number `index`, check its randomness, and return its outputs."""
     stage = state.stage(pair, phase, index, rounds, min(_chunk_size(rounds, width), max(rounds // 4, 16)))
     chunks: list[BothSides] = []
     for found in outputs(stage, state.asked.executor, state.pace, ledger=state.ledger):
         # no chunk is dropped, because `engine.outputs` loses no rounds
         chunks += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
-        remember_first(state, stage, found)
+        store_first_digest(state, stage, found)
         state.take(index, stage, found)
     check_training(chunks)
     sides = _concatenate_sides(chunks)
@@ -146,7 +148,7 @@ def _concatenate_sides(parts: list[BothSides]) -> BothSides:
 
 
 def _compare_pairs(
-    state: Course,
+    state: AuditState,
     pairs: list[Pair],
     phases: tuple[int, int],
     budget: int,
@@ -160,9 +162,9 @@ def _compare_pairs(
     """
     scores: dict[int, float] = {}
     left, found = list(range(len(pairs))), None
-    looks = list(zip(phases, FIRST_LOOKS, strict=True))[len(pairs) <= FINALISTS :]
+    looks = list(zip(phases, PILOT_LOOK_ROUNDS, strict=True))[len(pairs) <= FINALISTS :]
     for phase, most in looks:
-        rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // width), LEAST_LOOK))
+        rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // width), MIN_LOOK_ROUNDS))
         best = -math.inf
         for index in left:
             scores[index], here = judge(_train(state, pairs[index], index, phase, rounds, width), pairs[index])
@@ -173,7 +175,7 @@ def _compare_pairs(
     return {i: scores[i] for i in order}, found
 
 
-def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[int, list[BothSides]]:
+def _pilot(state: AuditState, pairs: list[Pair], budget: int, width: int) -> tuple[int, list[BothSides]]:
     """Return the index of the pair on which a learned event is expected to certify the most, and its outputs for training.
 
     Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
@@ -194,7 +196,7 @@ def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[i
     return best, [seen]
 
 
-def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int) -> None:
+def _test(state: AuditState, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int) -> None:
     """Train an event on a share of the budget and the earlier outputs of the pair, and certify the event on the rest.
 
     With a small budget, the test rounds of the first event also train a better event, which is
@@ -204,11 +206,11 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     """
     wanted, seen, learned, rounds = _first_event(state, pair, index, seen, budget, width)
     claim, alpha = state.asked.claim, state.asked.alpha
-    tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
+    tested = PairTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
     if _has_first_test(state, budget, wanted):
         stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk_size(wanted, width))
-        kept = _count_stage(state, tested, stage, learned, index, {1.0: LOOK}, math.sqrt(wanted / rounds))
+        kept = _count_stage(state, tested, stage, learned, index, {1.0: LOOK_ALPHA_SHARE}, math.sqrt(wanted / rounds))
         if kept:
             left, error = rounds - wanted, alpha * (1 - EARLY_ALPHA)
             learned = learn(*_concatenate_sides([*seen, *kept]), claim, alpha=error, rounds=left, near=state.near, earlier=learned)
@@ -219,7 +221,7 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
 
 
 def _first_event(
-    state: Course, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int
+    state: AuditState, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int
 ) -> tuple[int, list[BothSides], Learned, int]:
     """Train the first event; return its intended training rounds, its training outputs, the event, and the remaining test rounds."""
     known = sum(len(side) for sides in seen for side in sides)
@@ -229,25 +231,25 @@ def _first_event(
         seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
     rounds, error = budget - max(train, 0), state.asked.alpha * (1 - EARLY_ALPHA)
     sides = _concatenate_sides(seen)
-    state.note(*opaque_types(*sides), *unrepeated(*sides))
+    state.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
     learned = learn(*sides, state.asked.claim, alpha=error, rounds=rounds, near=state.near)
     return wanted, seen, learned, rounds
 
 
-def _has_first_test(state: Course, budget: int, wanted: int) -> bool:
+def _has_first_test(state: AuditState, budget: int, wanted: int) -> bool:
     """Return whether the test rounds of the first event also train a better event."""
-    return budget <= STAGED and wanted >= LEAST_STAGE and not state.asked.claim.bounds_renyi
+    return budget <= MAX_STAGED_BUDGET and wanted >= MIN_FIRST_TEST_ROUNDS and not state.asked.claim.bounds_renyi
 
 
-def certify_event(state: Course, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:
+def certify_event(state: AuditState, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:
     """Test a fixed event on fresh rounds, with interim looks."""
-    tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
+    tested = PairTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
     _test_to_end(state, tested, learned, index, rounds, width)
     settle(state, pair, index)
 
 
-def extend(state: Course, number: int, total: int) -> None:
+def extend(state: AuditState, number: int, total: int) -> None:
     """Run extension `number`, up to `total` runs: test the event of the earlier stages on a stage of fresh rounds.
 
     The user who requests an extension has seen the earlier result. The weight of the stage and its
@@ -270,7 +272,7 @@ def extend(state: Course, number: int, total: int) -> None:
     settle(state, tested.pair, index)
 
 
-def _test_to_end(state: Course, tested: UnderTest, learned: Learned, index: int, rounds: int, width: int) -> None:
+def _test_to_end(state: AuditState, tested: PairTest, learned: Learned, index: int, rounds: int, width: int) -> None:
     """Test an event on all remaining rounds of the budget."""
     state.best = index
     stage = state.stage(tested.pair, Phase.TEST, index, rounds, _chunk_size(rounds, width))
@@ -278,7 +280,7 @@ def _test_to_end(state: Course, tested: UnderTest, learned: Learned, index: int,
 
 
 def _count_stage(
-    state: Course, tested: UnderTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], weight: float = 1.0
+    state: AuditState, tested: PairTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], weight: float = 1.0
 ) -> list[BothSides]:
     """Count an event in the rounds of a stage, with interim looks; `spent` maps shares of the stage to shares of alpha.
 
@@ -299,7 +301,7 @@ def _count_stage(
     looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
     events = [event, binned] if binned else [event]
     stop = False
-    pictured = PICTURED if phase != Phase.FIRST_TEST else stage.rounds
+    pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
     segments = counts(stage, events, state.asked.executor, state.pace, keep=pictured, ledger=state.ledger)
     for number, found in enumerate(segments, start=1):
         tables.append(found.tables[0])
@@ -307,7 +309,7 @@ def _count_stage(
         if binned:
             cells += found.tables[1]
         kept += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
-        remember_first(state, stage, found)
+        store_first_digest(state, stage, found)
         state.take(index, stage, found)
         if number in looks and _interim_look(state, tested, looks[number]):
             stop = tested.stopped = state.pace.stopped = True
@@ -319,17 +321,17 @@ def _count_stage(
         state.note(f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly")
     check_drift(np.array(tables, dtype=float))
     if kept:
-        tested.picture = picture(tested.event, _concatenate_sides(kept[: max(1, PICTURED // stage.chunk)]))
+        tested.picture = picture(tested.event, _concatenate_sides(kept[: max(1, PICTURE_ROUNDS // stage.chunk)]))
     return [] if stop else kept
 
 
-def _certify_renyi(state: Course, tested: UnderTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
+def _certify_renyi(state: AuditState, tested: PairTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
     """Certify the Renyi divergence from cell counts; the Renyi rule replaces the event if its bound is larger."""
     claim = state.asked.claim
-    lower = binned_bound(claim, rule, cells, alpha)
+    lower = renyi_lower_bound(claim, rule, cells, alpha)
     levels = np.geomspace(1e-30, 1.0, 200)
     # the bound increases with the level
-    least = bisect_left(levels, True, key=lambda level: binned_bound(claim, rule, cells, level) > claim.parameter)
+    least = bisect_left(levels, True, key=lambda level: renyi_lower_bound(claim, rule, cells, level) > claim.parameter)
     tested.p_value = min(tested.p_value, (levels[least] if least < len(levels) else 1.0) * state.asked.alpha / alpha)
     tested.looks.append((state.done, max(lower, tested.lower)))
     if lower > tested.lower:
@@ -338,14 +340,14 @@ def _certify_renyi(state: Course, tested: UnderTest, rule: Binned, cells: NDArra
         tested.basis = replace(tested.basis, cells=tuple(tuple(side) for side in cells.tolist()), cells_alpha=alpha)
 
 
-def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> None:
+def _test_bits(state: AuditState, pairs: list[Pair], budget: int, width: int) -> None:
     """Compute the bit-level verdict on the pair with the best float-bit event: half of the budget trains, half tests."""
     claim = state.asked.claim.at_delta
     state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
 
     def judge(sides: BothSides, _: Pair) -> tuple[float, Event | None]:
         """Return the expected certificate of the best float-bit event on a pair, and the event."""
-        return learn_lattice(*sides, claim, alpha=state.asked.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
+        return learn_float_bits(*sides, claim, alpha=state.asked.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
 
     scores, event = _compare_pairs(state, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), budget // 2, width, judge)
     if event is None:
@@ -366,7 +368,7 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally, state.asked.alpha, lost)
 
 
-def _interim_look(state: Course, tested: UnderTest, alpha: float) -> bool:
+def _interim_look(state: AuditState, tested: PairTest, alpha: float) -> bool:
     """Update the bound at an interim look with its share of alpha; return whether to stop the test."""
     claim, basis = state.asked.claim, Basis(alpha, tuple(tested.parts))
     lower, epsilon = basis.bounds(claim, tested.event)

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.black_box.pair_exercise import Seen
-from dpwitness.auditors.black_box.probe import Probed
+from dpwitness.auditors.black_box.probe import ProbeResult
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.detection import ScoreLaw
-from dpwitness.auditors.events.histogram import Picture
+from dpwitness.auditors.events.histogram import EventHistogram
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.running.engine import Pace, Segment, Stage, audit_key
-from dpwitness.auditors.running.repeated_outputs import Repeats
+from dpwitness.auditors.running.repeated_outputs import RepeatDetector
 from dpwitness.auditors.running.rounds import Run
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.statistics.certificate import Tally
@@ -39,7 +39,7 @@ PROBE = 64  # rounds in a probe's chunk; a probe runs about four chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class AuditRequest:
     """Validated arguments of an audit, see `audit`. With a budget in seconds, `trials` is replaced before the first stage."""
 
     name: str
@@ -62,10 +62,10 @@ class Request:
 
 
 @dataclass(slots=True)
-class Course:
+class AuditState:
     """State of an audit: its request, and the measurements so far."""
 
-    asked: Request
+    asked: AuditRequest
     run: Run
     planned: int  # total number of runs
     near: NDArray[np.float64] | None = None
@@ -75,15 +75,15 @@ class Course:
     done: int = 0
     pairs: list[PairScore] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    tested: list[UnderTest] = field(default_factory=list)
+    tested: list[PairTest] = field(default_factory=list)
     bit_level: BitLevel | None = None
     pace: Pace = field(default_factory=Pace)
     single: set[int] = field(default_factory=set)  # indices of pairs on which a batch has raised
     shared: bool = False  # whether the mechanism has drawn from a global generator
-    probed: dict[int, Probed] = field(default_factory=dict)
+    probed: dict[int, ProbeResult] = field(default_factory=dict)
     plans: dict[int, Json] = field(default_factory=dict)  # pair index -> settings determined by its probe
     seen: Seen = field(default_factory=Seen)
-    repeats: Repeats = field(default_factory=Repeats)
+    repeats: RepeatDetector = field(default_factory=RepeatDetector)
     costs: Costs = field(default_factory=Costs)
     ledger: AuditLedger | None = None  # store of the counts
     best: int = 0  # index of the tested pair
@@ -122,7 +122,7 @@ class Course:
         self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
         self.advance(found.rounds)
 
-    def hold_to(self, pair: Pair) -> None:
+    def use_claim_on(self, pair: Pair) -> None:
         """Replace the claim by the claim for this pair, which is the tested pair."""
         claim, said = resolved(self.asked.claim, pair)
         if claim is self.asked.claim and not said:
@@ -172,7 +172,7 @@ class Course:
 
 
 @dataclass(slots=True)
-class UnderTest:
+class PairTest:
     """State of the test on one pair: its latest event, and the counts of all stages, the current stage last."""
 
     pair: Pair
@@ -187,7 +187,7 @@ class UnderTest:
     basis: Basis | None = None  # counts from which `lower` and `epsilon` are computed
     law: ScoreLaw | None = None
     looks: list[tuple[int, float]] = field(default_factory=list)  # number of runs, and certified bound, at each look
-    picture: Picture | None = None
+    picture: EventHistogram | None = None
     stopped: bool = False  # whether a look stopped the test early
 
     @property

@@ -31,7 +31,7 @@ _GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class RunCost:
     """Measured cost of an audit's parts.
 
     Parameters
@@ -68,7 +68,7 @@ class Price:
         return found - found % int(10 ** max(0, len(str(found)) - 3))
 
 
-def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, seconds: float | None) -> Price:
+def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, seconds: float | None) -> RunCost:
     """Time batches of growing size until one takes long enough to be measured.
 
     Parameters
@@ -125,7 +125,7 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         for side in sides:
             event.tabulate(side)
         run_seconds += (perf_counter() - started) / (sum(map(len, sides)) * workers)
-    return Price(run_seconds, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - start)
+    return RunCost(run_seconds, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - start)
 
 
 def require_seconds(seconds: float | None, trials: int | None, owner: str) -> None:
@@ -138,17 +138,17 @@ def require_seconds(seconds: float | None, trials: int | None, owner: str) -> No
         raise InvalidArgument(f"{owner}: seconds must be at most 1e6, got {seconds!r}")
 
 
-def require_enough(found: Price, trials: int, pairs: int, seconds: float, owner: str) -> None:
+def require_enough_trials(found: RunCost, trials: int, pairs: int, seconds: float, owner: str) -> None:
     """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer than an audit needs."""
     if trials < LEAST:
-        total, each = told_in_time(1.5 * (found.seconds + found.time(LEAST, pairs))), told_in_time(found.run)
+        total, each = format_duration(1.5 * (found.seconds + found.time(LEAST, pairs))), format_duration(found.run)
         raise InvalidArgument(
             f"{owner}: seconds={seconds:g} is too short: {LEAST:,} runs at {each} each and the choice of an event take about {total}; "
             f"give seconds={math.ceil(1.5 * (found.seconds + found.time(LEAST, pairs)))} or more"
         )
 
 
-def told_in_time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as text with a unit.
 
     Examples
@@ -190,6 +190,6 @@ class Costs:
                 continue
             first, last = np.array(series[:quarter]), np.array(series[-quarter:])
             if np.quantile(last, 0.1) > _GROWTH_FACTOR * np.quantile(first, 0.9):
-                cost = [told_in_time(float(np.median(part))) for part in (first, last)]
+                cost = [format_duration(float(np.median(part))) for part in (first, last)]
                 note = f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the mechanism, or its library, keeps state"
         return note

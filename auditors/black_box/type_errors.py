@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.black_box.environment_errors import environment_fault, of_environment
+from dpwitness.auditors.black_box.environment_errors import environment_failure, is_environment_fault
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.mechanisms.core.validation import said
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
@@ -41,8 +41,8 @@ def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outp
             continue
         error = _exception_of_run(run, dataset)
         message = "" if error is None else said(error)
-        if error is not None and of_environment(error):
-            raise environment_fault(name, message)
+        if error is not None and is_environment_fault(error):
+            raise environment_failure(name, message)
         if not has_empty and type_of(d0) != type_of(d1) and _TYPE_ERROR_TEXT.search(message):
             types = f"D0 is a {type_of(d0)}, D1 a {type_of(d1)}"
             raise MechanismFailed(f"mechanism always raises on {name} alone: {message}; that is a type error and not a violation: {types}")

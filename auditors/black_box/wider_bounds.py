@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpwitness.auditors.black_box.pair_exercise import difference, exercised
-from dpwitness.auditors.black_box.state import Course
+from dpwitness.auditors.black_box.state import AuditState
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.running.engine import MechanismFailed, outputs
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -18,7 +18,7 @@ _WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
 _WIDER_PHASE = 1_000_000  # phase number in the stages' keys, above those of all extensions
 
 
-def look_wider(state: Course, domain: Domain) -> None:
+def suggest_wider_domain(state: AuditState, domain: Domain) -> None:
     """Add a note on wider bounds of a domain that change the outputs, if none of its own pairs does.
 
     Pairs outside the declared domain cannot refute the claim.

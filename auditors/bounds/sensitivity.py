@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.pairs.catalogue import require_neighbours
+from dpwitness.auditors.pairs.catalogue import require_domain
 from dpwitness.auditors.pairs.search import explore
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness import function_witness, named
@@ -209,7 +209,7 @@ def audit_sensitivity(
         raise InvalidArgument(f"audit_sensitivity: function must be callable, got {shown(function)}")
     _require_norm(norm, "audit_sensitivity")
     require_type("name", name, str, "be a text", "audit_sensitivity", optional=True)
-    require_neighbours(domain, "audit_sensitivity")
+    require_domain(domain, "audit_sensitivity")
     begin = time.perf_counter()
     measure = _Difference(function, norm)
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from dpwitness.auditors.canaries import guess_counts, recursion, steinke
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.curves import Training, epsilon_told, gaussian_with, held, lines_of
+from dpwitness.auditors.canaries.curves import Training, certified_epsilon, curve_lines, gaussian_with, held
 from dpwitness.auditors.canaries.guesses import Guesses, ordered
 from dpwitness.auditors.canaries.ideal_limit import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
-from dpwitness.auditors.results.canary_result import CanaryPicture, CanaryResult, Guessed
+from dpwitness.auditors.results.canary_result import CanaryPicture, CanaryResult, GuessTest
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import (
@@ -149,7 +149,7 @@ def audit_canaries(
             if by_curve and isinstance(claim, GDP)
             else _largest_curve_parameter(GDP(1.0), right, schedule(size, most, alpha), size)
         )
-        gaussian_epsilon = epsilon_told(GDP(1.0), gaussian_epsilon, delta)
+        gaussian_epsilon = certified_epsilon(GDP(1.0), gaussian_epsilon, delta)
     guess_counts = (
         np.unique(np.geomspace(1, most, _PICTURE_POINTS).astype(int)) if not isinstance(claim, Training) else np.empty(0, dtype=int)
     )
@@ -175,7 +175,7 @@ def audit_canaries(
         right=best.right,
         alpha=best.alpha,
         parameter_lower=best.lower,
-        epsilon_lower=epsilon_told(claim, best.lower, delta),
+        epsilon_lower=certified_epsilon(claim, best.lower, delta),
         p_value=p,
         gaussian_lower=gaussian_epsilon,
         detectable=detectable(claim, size, alpha, delta, by_curve),
@@ -206,7 +206,7 @@ def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ..
 
 def _test_numbers(
     method: str, claim: Claim, guessed: Guesses, right: np.ndarray, size: int, alpha: float, delta: float, fixed: int | None
-) -> list[Guessed]:
+) -> list[GuessTest]:
     """Return the counts and bounds of the tested numbers of guesses, each at its share of the error."""
     most = guessed.chosen.size
     if fixed is not None:
@@ -224,12 +224,14 @@ def _test_numbers(
         planned = schedule(size, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0)
     chosen = fixed is not None or method != "counting"
     return [
-        Guessed(r, int(right[r]), share, lower_of(method, claim, int(right[r]), r, size, delta, share, fixed=chosen))
+        GuessTest(r, int(right[r]), share, refuted_parameter(method, claim, int(right[r]), r, size, delta, share, fixed=chosen))
         for r, share in planned
     ]
 
 
-def lower_of(method: str, claim: Claim, right: int, guesses: int, size: int, delta: float, alpha: float, *, fixed: bool = True) -> float:
+def refuted_parameter(
+    method: str, claim: Claim, right: int, guesses: int, size: int, delta: float, alpha: float, *, fixed: bool = True
+) -> float:
     """Return the largest parameter that the number of right guesses refutes.
 
     `fixed` means that the number of guesses was chosen before the scores were seen.
@@ -250,14 +252,14 @@ def _largest_curve_parameter(claim: Claim, right: np.ndarray, planned: list[tupl
     return best
 
 
-def _smallest_error(method: str, claim: Claim, counts: Guessed, size: int, delta: float, fixed: bool) -> float:
+def _smallest_error(method: str, claim: Claim, counts: GuessTest, size: int, delta: float, fixed: bool) -> float:
     """Return the smallest error probability at which the counts refute the claim."""
     if method == "steinke":
         return steinke.chance(counts.right, counts.guesses, claim.parameter, delta, size)
     if method == "counting":
         law = guess_counts.chance if fixed else guess_counts.p_value
         return float(law(counts.right, counts.guesses, claim.parameter, delta, size))
-    lines = lines_of(claim)
+    lines = curve_lines(claim)
     low, high = -40.0, 0.0  # logarithm of the error
     for _ in range(40):
         middle = 0.5 * (low + high)
@@ -273,10 +275,10 @@ def _separate_bounds(
     if method == "counting":
         return [float(lower) for lower in epsilons_refuted(right, guesses, delta, size, alpha, guess_counts.chance)]
     counts = zip(right.tolist(), guesses.tolist(), strict=True)
-    return [lower_of(method, claim, v, r, size, delta, alpha) for v, r in counts]
+    return [refuted_parameter(method, claim, v, r, size, delta, alpha) for v, r in counts]
 
 
-def _picture(canaries: Canaries, guessed: Guesses, best: Guessed, course: tuple[tuple[int, int, float], ...]) -> CanaryPicture:
+def _picture(canaries: Canaries, guessed: Guesses, best: GuessTest, course: tuple[tuple[int, int, float], ...]) -> CanaryPicture:
     """Return histograms of the scores for plots.
 
     The histograms certify nothing. The outermost cells also count the scores beyond the edges.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpwitness.auditors.canaries import guess_counts, recursion
-from dpwitness.auditors.canaries.curves import harmless, lines_of
+from dpwitness.auditors.canaries.curves import curve_lines, trivial_parameter
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim, Curve
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -58,9 +58,9 @@ def parameter_refuted(claim: Claim, right: int, guesses: int, canaries: int, alp
             member = claim.with_parameter(parameter)
         except InvalidArgument:  # the loss is so large that the claim promises nothing
             return False
-        return recursion.refutes(right, guesses, canaries, *lines_of(member), alpha)
+        return recursion.refutes(right, guesses, canaries, *curve_lines(member), alpha)
 
-    least = max(above, harmless(claim))
+    least = max(above, trivial_parameter(claim))
     found = largest(refuted, least, math.exp(_MAX_LOG_FACTOR) if isinstance(claim, Curve) else _MAX_EPSILON)
     return found if found > least else above
 

@@ -47,7 +47,7 @@ def held(claim: Claim, owner: str) -> Claim:
     return Training(claim.sampling_probability, claim.noise_multiplier, claim.steps) if type(claim) is DPSGD else claim
 
 
-def harmless(claim: Claim) -> float:
+def trivial_parameter(claim: Claim) -> float:
     """Return the largest parameter at which the claim's curve allows less than random guessing; 0 except for curves through points."""
     if not isinstance(claim, Curve) or isinstance(claim, Training):
         return 0.0
@@ -60,7 +60,7 @@ def harmless(claim: Claim) -> float:
     return high
 
 
-def lines_of(claim: Claim) -> Lines:
+def curve_lines(claim: Claim) -> Lines:
     """Return the lines of the claim's curve.
 
     A GDP curve is described by tangents. A `Curve` has its own lines, times its factor, and their mirror images.
@@ -88,7 +88,7 @@ def epsilon_at(claim: Claim, delta: float) -> float:
     return float(brentq(lambda e: float(np.max(claim.delta(np.array([e])))) - delta, 0.0, high, xtol=1e-9))
 
 
-def epsilon_told(claim: Claim, lower: float, delta: float) -> float:
+def certified_epsilon(claim: Claim, lower: float, delta: float) -> float:
     """Return the epsilon at delta of a certified parameter.
 
     Returns 0 if no parameter is certified, or if the curve has no finite epsilon at delta.

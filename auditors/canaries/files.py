@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, unimportable
+from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem
 
 _SIDES = ("scores_in", "scores_out")
 _OPTIONAL = ("ids_in", "ids_out", "groups")
@@ -17,7 +17,7 @@ _ROW_COLUMNS = ("score", "included", "id", "group", "run")
 _TRUE, _FALSE = ("1", "1.0", "true", "in", "yes"), ("0", "0.0", "false", "out", "no")
 
 
-def read_file(path: str | Path) -> dict[str, Any]:
+def read_score_file(path: str | Path) -> dict[str, Any]:
     """Return arguments for `audit_canaries` from a .npz, .csv or .parquet file: scores, and ids and groups if present.
 
     Raises InvalidArgument if the file cannot be read or lacks columns.
@@ -77,7 +77,7 @@ def _read_parquet(path: Path) -> dict[str, Any]:
     try:
         from pyarrow.parquet import read_table
     except ImportError as error:
-        reason = unimportable("pyarrow", error, "pip install 'dpwitness[frames]'")
+        reason = import_problem("pyarrow", error, "pip install 'dpwitness[frames]'")
         raise InvalidArgument(f"canaries: .parquet files need pyarrow: {reason}") from None
     contents = read_table(path)
     return {name: contents[name].to_pylist() for name in contents.column_names}

@@ -10,7 +10,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.curves import epsilon_at, gaussian_with, held, lines_of
+from dpwitness.auditors.canaries.curves import curve_lines, epsilon_at, gaussian_with, held
 from dpwitness.auditors.canaries.guess_counts import chance, p_value
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
@@ -187,7 +187,7 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
 
     The true law is Gaussian noise, or randomized response if `delta` is 0.
     """
-    lines = lines_of(claim) if by_curve else None
+    lines = curve_lines(claim) if by_curve else None
     most = round(_GUESSED_SHARE * canaries)
 
     def missed(epsilon: float) -> bool:

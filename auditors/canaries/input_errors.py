@@ -66,7 +66,7 @@ def require_scores(scores_in: Any, scores_out: Any, sides: list[FloatArray], whi
         )
 
 
-def require_fresh(sides: list[FloatArray], which: str) -> None:
+def require_distinct_canaries(sides: list[FloatArray], which: str) -> None:
     """Raise InvalidArgument if a canary is on both sides or occurs several times."""
     small, large = sorted(sides, key=lambda side: side.size)
     if (
@@ -87,7 +87,7 @@ def require_fresh(sides: list[FloatArray], which: str) -> None:
         )
 
 
-def require_not_coins(scores_in: FloatArray, scores_out: FloatArray) -> None:
+def require_scores_not_coins(scores_in: FloatArray, scores_out: FloatArray) -> None:
     """Raise InvalidArgument if the scores of all runs are the coins themselves: 0 and 1, or -1 and 1, by side."""
     values = [set(np.unique(side).tolist()) for side in (scores_in, scores_out)]
     if all(len(each) == 1 for each in values) and values[0] | values[1] in ({0.0, 1.0}, {-1.0, 1.0}):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.canaries.dependent_runs import require_independent
-from dpwitness.auditors.canaries.input_errors import one_row, require_fresh, require_not_coins, require_scores
+from dpwitness.auditors.canaries.input_errors import one_row, require_distinct_canaries, require_scores, require_scores_not_coins
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -53,7 +53,7 @@ def read(scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = Non
     except _TooFew as error:
         hint = "; the lists look transposed: pass one list for each run, not one for each canary" if len(ins) > LEAST else ""
         raise InvalidArgument(f"{error}{hint}") from None
-    require_not_coins(*(np.concatenate([np.asarray(each, dtype=float) for each in side]) for side in (ins, outs)))
+    require_scores_not_coins(*(np.concatenate([np.asarray(each, dtype=float) for each in side]) for side in (ins, outs)))
     names = [None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()] for a, b in zip(*ids_by_side, strict=True)]
     raw_scores = [np.concatenate([np.asarray(side, dtype=float) for side in sides]) for sides in zip(ins, outs, strict=True)]
     require_independent([(run.scores, run.coins) for run in read_runs], names, raw_scores)
@@ -91,7 +91,7 @@ def _read_run(scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups
     scores = np.concatenate(sides)
     if not which and scores.min() == scores.max():  # a small run among others may be constant by chance
         raise InvalidArgument(f"{_OWNER}: scores must differ, all {size} are {scores[0]:g}")
-    require_fresh(sides, which)
+    require_distinct_canaries(sides, which)
     _require_unique_ids(ids_in, ids_out, (size_in, size_out), which)
     coins = np.arange(size) < size_in
     notes = [*_tie_notes(scores), *_group_notes(groups, coins, which)]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from dpwitness.auditors.canaries.audit import ASSUMED, lower_of
-from dpwitness.auditors.canaries.curves import epsilon_told, held
-from dpwitness.auditors.results.canary_result import CanaryResult, Guessed
-from dpwitness.auditors.results.recompute import Recomputed, require_error, require_stated, require_verdict
+from dpwitness.auditors.canaries.audit import ASSUMED, refuted_parameter
+from dpwitness.auditors.canaries.curves import certified_epsilon, held
+from dpwitness.auditors.results.canary_result import CanaryResult, GuessTest
+from dpwitness.auditors.results.recompute import RecomputedBounds, require_allowed_error, require_stated_value, require_verdict
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json, refuse
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -21,7 +21,7 @@ _RELATIVE_TOLERANCE = 1e-3  # allowed between a stated and a computed bound: lim
 LEAST = 0.95  # smallest default confidence; the default of `audit_canaries`
 
 
-def certified_again(raw: Json, confidence: float | None = None) -> CanaryResult:
+def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResult:
     """Return the result that the counts of a checked witness certify.
 
     `confidence` defaults to the recorded confidence, but at least `LEAST`: the author of the file chose the recorded value.
@@ -40,13 +40,13 @@ def certified_again(raw: Json, confidence: float | None = None) -> CanaryResult:
             )
     if alpha > (1 - raw["confidence"]) * (1 + 1e-9):
         refuse("alpha", f"be at most 1 - confidence, {1 - raw['confidence']:g}", alpha)
-    lower = lower_of(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
+    lower = refuted_parameter(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
     if not math.isclose(lower, float(raw["bound"]), rel_tol=1e-3):
         refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
     confidence = max(raw["confidence"], LEAST) if confidence is None else confidence
     if confidence != raw["confidence"]:  # keep each tested bound's share of the error
         alpha *= (1 - confidence) / (1 - raw["confidence"])
-        lower = lower_of(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
+        lower = refuted_parameter(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
     return CanaryResult(
         name=raw["name"],
         claim=claim,
@@ -63,14 +63,14 @@ def certified_again(raw: Json, confidence: float | None = None) -> CanaryResult:
         right=right,
         alpha=alpha,
         parameter_lower=lower,
-        epsilon_lower=epsilon_told(claim, lower, delta),
+        epsilon_lower=certified_epsilon(claim, lower, delta),
         p_value=math.nan,
-        tested=(Guessed(guesses, right, alpha, lower),),
+        tested=(GuessTest(guesses, right, alpha, lower),),
         notes=(ASSUMED,),
     )
 
 
-def recompute_canaries(document: Json) -> Recomputed:
+def recompute_canaries(document: Json) -> RecomputedBounds:
     """Recompute the bounds and the verdict of a canary result from the counts in the result's JSON document.
 
     Raises
@@ -81,24 +81,24 @@ def recompute_canaries(document: Json) -> Recomputed:
     try:
         verdict = Verdict(document["verdict"])
         if "fixed" not in document:  # written by an earlier version, without the exact numbers of the claim
-            return Recomputed(verdict, {}, ("parameter_lower",))
+            return RecomputedBounds(verdict, {}, ("parameter_lower",))
         claim, size = held(exact_claim(document["claim"], document["claim_numbers"]), "canaries"), int(document["canaries"])
         delta, fixed, tested = float(document["delta"]), bool(document["fixed"]), document["tested"]
-        require_error(document, sum(float(each["alpha"]) for each in tested), 1 - float(document["confidence"]))
+        require_allowed_error(document, sum(float(each["alpha"]) for each in tested), 1 - float(document["confidence"]))
         largest_bound = 0.0
         for each in tested:
             right, guesses, alpha = int(each["right"]), int(each["guesses"]), float(each["alpha"])
             if not 0 <= right <= guesses <= size:
                 raise InvalidArgument(f"canaries: counts must have right <= guesses <= canaries, got {right}, {guesses} and {size}")
-            lower = lower_of(document["method"], claim, right, guesses, size, delta, alpha, fixed=fixed)
-            require_stated({"name": document["name"]} | each, "lower", lower, _RELATIVE_TOLERANCE)
+            lower = refuted_parameter(document["method"], claim, right, guesses, size, delta, alpha, fixed=fixed)
+            require_stated_value({"name": document["name"]} | each, "lower", lower, _RELATIVE_TOLERANCE)
             largest_bound = max(largest_bound, lower)
-        require_stated(document, "parameter_lower", largest_bound, _RELATIVE_TOLERANCE)
+        require_stated_value(document, "parameter_lower", largest_bound, _RELATIVE_TOLERANCE)
         stated = float(document["parameter_lower"])
-        require_stated(document, "epsilon_lower", epsilon_told(claim, stated, delta), _RELATIVE_TOLERANCE)
+        require_stated_value(document, "epsilon_lower", certified_epsilon(claim, stated, delta), _RELATIVE_TOLERANCE)
         require_verdict(document, verdict, stated > claim.parameter, f"a bound of {stated:.6g} against {claim}")
     except InvalidArgument:
         raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"result {document.get('name', '')!r} cannot be read: {error}") from None
-    return Recomputed(verdict, {"parameter_lower": largest_bound})
+    return RecomputedBounds(verdict, {"parameter_lower": largest_bound})

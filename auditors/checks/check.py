@@ -23,7 +23,7 @@ from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
 CONFIDENCE = 1 - 1e-9  # of every statistical check
@@ -147,7 +147,7 @@ class Tag(enum.Enum):
         if self is Tag.SEED:
             return bool(getattr(it, "seeded", True))
         if self is Tag.DENSITY:
-            return offers(it, WhiteBox)
+            return has_capability(it, WhiteBox)
         if self is Tag.PARAMETERS:
             return dataclasses.is_dataclass(it) and not isinstance(it, type | Target)
         if self is Tag.TRAVELS:
@@ -199,7 +199,7 @@ def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = 
     return {n: 0 if each not in apply else claim if each.group == CLAIM else int(each.share * rest) for n, each in checks.items()}
 
 
-def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: str, run: Callable[..., Any] | None = None) -> None:
+def require_indistinguishable(subject: Subject, label: Callable[[Any], Labels], what: str, run: Callable[..., Any] | None = None) -> None:
     """Raise CheckFailed if labels of the outputs refute the claim on some pair, with a false-alarm probability of 1e-9 over all pairs.
 
     A third of the rounds decides which labels indicate which dataset; the other rounds test the decision. The number of rounds is just

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import SFC64, Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.checks.check import CheckFailed, Labels, Skip, Subject, Tag, check, drawn, fail_if_told_apart
+from dpwitness.auditors.checks.check import CheckFailed, Labels, Skip, Subject, Tag, check, drawn, require_indistinguishable
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
@@ -27,7 +27,7 @@ _HUGE = 1e300
 @check(Tag.CLAIM, share=0.06)
 def check_exceptions_do_not_tell(subject: Subject) -> None:
     """Check that a run's exceptions do not distinguish neighboring datasets beyond the claim, over all pairs."""
-    fail_if_told_apart(subject, _exception_labels, "exceptions tell the datasets apart")
+    require_indistinguishable(subject, _exception_labels, "exceptions tell the datasets apart")
 
 
 @check(Tag.CLAIM, share=0.06)
@@ -36,7 +36,7 @@ def check_shapes_do_not_tell(subject: Subject) -> None:
 
     The form is the type, shape, length and keys of an output, and the places of NaN and infinite numbers. An exception is a type too.
     """
-    fail_if_told_apart(subject, _shape_labels, "the form of the output tells the datasets apart")
+    require_indistinguishable(subject, _shape_labels, "the form of the output tells the datasets apart")
 
 
 @check(Tag.CLAIM, Tag.SEED, share=0.06)
@@ -45,7 +45,7 @@ def check_draws_do_not_tell(subject: Subject) -> None:
     one, many = (_words_of_batch(subject, subject.pairs[0].d1, size) for size in (1, 64))
     if many <= one:
         raise Skip("the mechanism draws from another generator, whose words cannot be counted")
-    fail_if_told_apart(subject, _draw_labels, "the number of random draws tells the datasets apart", _DrawCounter(subject.mechanism))
+    require_indistinguishable(subject, _draw_labels, "the number of random draws tells the datasets apart", _DrawCounter(subject.mechanism))
 
 
 @check(Tag.CLAIM, Tag.NUMBERS, share=0.06)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from concurrent.futures import Executor
 from typing import Any
 
-from dpwitness.auditors.black_box.timing import price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.black_box.timing import format_duration, price, require_enough_trials, require_seconds
 from dpwitness.auditors.checks import data_checks, run_checks, trace_checks
 from dpwitness.auditors.checks.check import Check, CheckFailed, Skip, Subject, Tag, budgets
 from dpwitness.auditors.pairs.catalogue import pairs_for
@@ -17,7 +17,14 @@ from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_runner, require_type, shown
+from dpwitness.mechanisms.core.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_run_options,
+    require_type,
+    shown,
+)
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.manifest import require_attributes
 from dpwitness.mechanisms.foreign.target import Target
@@ -170,7 +177,7 @@ def _make_subject(
     mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None
 ) -> Subject:
     """Return the validated `Subject` for the arguments of `check_mechanism`."""
-    require_runner(executor, None, None, "check_mechanism")
+    require_run_options(executor, None, None, "check_mechanism")
     require_attributes(mechanism)
     seed = require_integer("seed", seed, "check_mechanism", least=0)
     trials = None if trials is None else require_integer("trials", trials, "check_mechanism", most=10**12)
@@ -206,10 +213,10 @@ def _with_time_budget(subject: Subject, seconds: float | None, announce: Callabl
             executor.shutdown(wait=False)
     if seconds is not None:
         trials = found.trials(seconds, pairs)
-        require_enough(found, trials, pairs, seconds, "check_mechanism")
+        require_enough_trials(found, trials, pairs, seconds, "check_mechanism")
     if announce is not None:
-        expected = told_in_time(found.time(trials, pairs))
-        announce(f"{subject.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+        expected = format_duration(found.time(trials, pairs))
+        announce(f"{subject.name}: {trials:,} runs at {format_duration(found.run)} each, about {expected} expected")
     return dataclasses.replace(subject, trials=trials)
 
 

@@ -15,7 +15,7 @@ _MAX_CATEGORIES = 32  # most distinct values of a table's column for which the s
 _EXACT_LIMIT = 2.0**53  # integers up to this one are exact floats
 
 
-def code_of(text: str) -> float:
+def text_hash(text: str) -> float:
     """Return the hash of a text as a whole number below 2^53, the same in every process."""
     return float(int.from_bytes(hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).digest()) >> 11)
 
@@ -47,7 +47,7 @@ def summary(cells: Floats) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.where(seen, cells, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
     distinct = [np.unique(column[here]) for column, here in zip(cells.T, seen.T, strict=True)]
-    codes = [code_of(repr(values.tolist())) if len(values) <= _MAX_CATEGORIES else np.nan for values in distinct]
+    codes = [text_hash(repr(values.tolist())) if len(values) <= _MAX_CATEGORIES else np.nan for values in distinct]
     missing_count = (~seen).sum(axis=0)
     return np.concatenate([low.min(axis=0), high.max(axis=0), mean, missing_count, [float(len(values)) for values in distinct], codes])
 
@@ -69,7 +69,7 @@ def _masked_columns(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extr
     under = where_hidden(main)
     some = bool(under.any())
     fill = raw.fill_value if raw.size and raw.fill_value != np.ma.default_fill_value(raw.dtype) else None
-    columns = None if fill is None else np.full((len(raw), 1), code_of(repr(fill)))
+    columns = None if fill is None else np.full((len(raw), 1), text_hash(repr(fill)))
     return (
         f"masked {name}",
         np.column_stack([np.where(under, np.nan, main), hidden.astype(float)]),

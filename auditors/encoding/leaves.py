@@ -18,11 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.encoding.arrays import Extras, Floats, code_of, columns_of, summary
-from dpwitness.auditors.encoding.numbers import add_decimal, add_fraction, add_time, add_whole, negative_zero, taken_apart, text_columns
+from dpwitness.auditors.encoding.arrays import Extras, Floats, columns_of, summary, text_hash
+from dpwitness.auditors.encoding.numbers import add_decimal, add_fraction, add_integer, add_time, negative_zero, split_numbers, text_columns
 from dpwitness.auditors.encoding.row_builder import Leaves, Texts
 from dpwitness.mechanisms.foreign.inside.codec import Opaque, bare, opened, text_of
-from dpwitness.mechanisms.foreign.inside.object_tree import array_in, is_built_on, library_form, name_of, of_exception, parts_of, plain
+from dpwitness.mechanisms.foreign.inside.object_tree import (
+    array_in,
+    exception_parts,
+    library_form,
+    name_of,
+    needs_decomposition,
+    parts_of,
+    plain,
+)
 
 _TABLES = ("DataFrame", "Series", "Table", "RecordBatch")
 _MIN_ROWS = 8  # fewest rows of a table whose columns are summarized
@@ -36,13 +44,13 @@ def walk(item: Any, leaves: Leaves) -> Iterator[str]:
     numbers, name = leaves.numbers, type(item).__name__
     if item is None:
         yield "None"
-    elif is_built_on(item) or library_form(type(item)):
+    elif needs_decomposition(item) or library_form(type(item)):
         yield from _walk_object(item, leaves)
     elif isinstance(item, bool | np.bool_):
         numbers.append(float(item))
         yield name if isinstance(item, bool) else "numpy bool"
     elif isinstance(item, int | np.integer) and not isinstance(item, np.timedelta64):
-        yield name if add_whole(int(item), leaves) else f"big {name}"
+        yield name if add_integer(int(item), leaves) else f"big {name}"
     elif isinstance(item, float | np.float32 | np.float16):
         numbers.append(float(item))
         leaves.extra(negative_zero(numbers[-1]))
@@ -133,7 +141,7 @@ def _walk_object(item: Any, leaves: Leaves) -> Iterator[str]:
             leaves.opaque.add(kind)
             if not bare(item):
                 text = _repr(item)
-                leaves.numbers.append(code_of(text))
+                leaves.numbers.append(text_hash(text))
                 _add_text_parts(kind, text, leaves, len(leaves.numbers) - 1)
             yield kind
 
@@ -164,7 +172,7 @@ def _walk_dict(item: dict[Any, Any], leaves: Leaves) -> Iterator[str]:
             yield f"{texts[position]}: "
             yield from walk(item[keys[position]], leaves)
             yield ", "
-        leaves.hashed("key of a dict", [code_of(texts[position]) for position in order])
+        leaves.hashed("key of a dict", [text_hash(texts[position]) for position in order])
         leaves.block(len(order), np.array(order, dtype=float))
     else:
         for key, value in item.items():
@@ -178,17 +186,17 @@ def _walk_dict(item: dict[Any, Any], leaves: Leaves) -> Iterator[str]:
 def _walk_exception(item: BaseException, leaves: Leaves) -> Iterator[str]:
     """Yield the structure of an exception, and append the hash and the numbers of its text."""
     text = text_of(item, str)
-    leaves.numbers.append(code_of(text))
+    leaves.numbers.append(text_hash(text))
     _add_text_parts("text of an exception", text, leaves, len(leaves.numbers) - 1)
     yield f"raises {type(item).__name__}"
-    if other_parts := of_exception(item, text):
+    if other_parts := exception_parts(item, text):
         yield from _walk_fields(" with ", other_parts, leaves)
 
 
 def _add_text(kind: str, text: str | bytes, leaves: Leaves) -> None:
     """Append the hash and the length of a text, its numbers, and a hash of the text without its numbers."""
     written = repr(text)
-    leaves.numbers.extend((code_of(written), float(len(text))))
+    leaves.numbers.extend((text_hash(written), float(len(text))))
     leaves.shown[leaves.numbers[-2]] = written if len(text) <= _MAX_TEXT else repr(text[:_MAX_TEXT])
     _add_text_parts(kind, text if isinstance(text, str) else text.decode("latin-1"), leaves, len(leaves.numbers) - 2)
 
@@ -196,7 +204,7 @@ def _add_text(kind: str, text: str | bytes, leaves: Leaves) -> None:
 def _add_text_parts(kind: str, text: str, leaves: Leaves, at: int) -> None:
     """Append the numbers of a text, and the hash of the text without them; `at` is the column of the text's hash."""
     leaves.texts.append(Texts(kind, at, leaves.extras))
-    rest, numbers = taken_apart(text)
+    rest, numbers = split_numbers(text)
     leaves.extra(rest)
     leaves.loose.extend(numbers)
 
@@ -211,7 +219,7 @@ def _add_texts(items: list[str], leaves: Leaves) -> None:
         leaves.loose.extend(numbers)
     if leaves.table and len(items) >= _MIN_ROWS:
         known = sorted(set(items))
-        leaves.numbers.extend((float(len(known)), code_of("\0".join(known)) if len(known) <= _MIN_ROWS * 4 else math.nan))
+        leaves.numbers.extend((float(len(known)), text_hash("\0".join(known)) if len(known) <= _MIN_ROWS * 4 else math.nan))
 
 
 def _key_text(key: Any) -> str:

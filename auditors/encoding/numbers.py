@@ -10,7 +10,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from dpwitness.auditors.encoding.arrays import code_of
+from dpwitness.auditors.encoding.arrays import text_hash
 from dpwitness.auditors.encoding.row_builder import Leaves
 from dpwitness.mechanisms.foreign.inside.codec import text_of
 
@@ -27,10 +27,10 @@ _NUMBER = re.compile(r"(?:(?<![\w.)])[-+])?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 @functools.lru_cache(maxsize=2**14)
 def text_columns(text: str) -> tuple[float, float, tuple[float, ...]]:
     """Return the hash of a text, the hash of the text without its numbers, and the columns of its numbers."""
-    return (code_of(repr(text)), *taken_apart(text))
+    return (text_hash(repr(text)), *split_numbers(text))
 
 
-def taken_apart(text: str) -> tuple[float, tuple[float, ...]]:
+def split_numbers(text: str) -> tuple[float, tuple[float, ...]]:
     """Return a hash of a text without its numbers (NaN if it has none), and the nearest float and rounding error of each number."""
     numbers: list[float] = []
 
@@ -43,7 +43,7 @@ def taken_apart(text: str) -> tuple[float, tuple[float, ...]]:
         return "\0"
 
     remainder = _NUMBER.sub(extract, text)
-    return (code_of(remainder) if numbers else math.nan), tuple(numbers)
+    return (text_hash(remainder) if numbers else math.nan), tuple(numbers)
 
 
 def negative_zero(value: float) -> float:
@@ -57,11 +57,11 @@ def add_fraction(item: Fraction, leaves: Leaves) -> str:
         nearest = float(item)
         residual = float(item - Fraction(nearest))
     except OverflowError:
-        nearest, residual = math.copysign(math.inf, item), code_of(str(hash(item)))
+        nearest, residual = math.copysign(math.inf, item), text_hash(str(hash(item)))
     leaves.numbers.extend((nearest, residual if residual else math.nan))
     terms = item.numerator, item.denominator
     large = max(term.bit_length() for term in terms) > _BITS
-    leaves.extra(*(code_of(hex(term)) if large else math.nan for term in terms))
+    leaves.extra(*(text_hash(hex(term)) if large else math.nan for term in terms))
     for term in terms if large else ():
         _add_limbs(term, leaves)
     return type(item).__name__
@@ -79,18 +79,18 @@ def add_decimal(item: Decimal, leaves: Leaves) -> str:
     nearest, components = float(item), item.as_tuple()
     exponent = int(components.exponent)
     numbers.append(math.copysign(nearest, -1.0 if item.is_signed() else 1.0))
-    residual = float(_CONTEXT.subtract(item, Decimal(nearest))) if math.isfinite(nearest) else code_of(str(item))
+    residual = float(_CONTEXT.subtract(item, Decimal(nearest))) if math.isfinite(nearest) else text_hash(str(item))
     zeros = int(_CONTEXT.normalize(item).as_tuple().exponent) - exponent if item else 0
     numbers.extend((residual if residual else math.nan, float(zeros) if zeros > 0 and exponent < 0 else math.nan))
     needs_all_digits = len(components.digits) > _DIGITS or not math.isfinite(nearest) or (nearest == 0) == bool(item)
     shown_exponent = exponent if exponent > 0 or not item or needs_all_digits else 0
-    leaves.extra(negative_zero(numbers[-3]), float(shown_exponent) or math.nan, code_of(str(item)) if needs_all_digits else math.nan)
+    leaves.extra(negative_zero(numbers[-3]), float(shown_exponent) or math.nan, text_hash(str(item)) if needs_all_digits else math.nan)
     if needs_all_digits:
         _add_limbs(int("".join(map(str, components.digits[-_LIMBS * 15 :]))), leaves)
     return name
 
 
-def add_whole(value: int, leaves: Leaves) -> bool:
+def add_integer(value: int, leaves: Leaves) -> bool:
     """Append an integer as its nearest float and, if not zero, the rounding error. Return whether the float is exact.
 
     A huge integer is appended with all digits.
@@ -99,17 +99,17 @@ def add_whole(value: int, leaves: Leaves) -> bool:
         nearest = float(value)
         residual = float(value - int(nearest))
     except OverflowError:
-        nearest, residual = math.inf if value > 0 else -math.inf, code_of(str(hash(value)))
+        nearest, residual = math.inf if value > 0 else -math.inf, text_hash(str(hash(value)))
     leaves.numbers.append(nearest)
     if not residual:
         return True
     leaves.numbers.append(residual)
     is_determined = math.isfinite(nearest) and int(nearest) + int(residual) == value
-    leaves.extra(math.nan if is_determined else code_of(hex(value)))
+    leaves.extra(math.nan if is_determined else text_hash(hex(value)))
     if not is_determined:
         _add_limbs(value, leaves)
     if value.bit_length() > _LIMB * _LIMBS:
-        leaves.hashed("huge int", [code_of(hex(value))])
+        leaves.hashed("huge int", [text_hash(hex(value))])
     return False
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.auditors.events.rules import Event, Lattice, LowBits, lattice, lowest_bits
+from dpwitness.auditors.events.rules import Event, Lattice, LowBits, lattice, lowest_bit_exponents
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.mechanisms.privacy import Claim
 
@@ -34,7 +34,7 @@ def _has_bits(values: NDArray[np.float64]) -> bool:
     return not np.array_equal(values, np.rint(values), equal_nan=True)
 
 
-def learn_lattice(
+def learn_float_bits(
     outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, first: int = 0
 ) -> tuple[float, Event] | None:
     """Return the best event on the float bits of one column and its expected certificate; None if no class of bits is informative.
@@ -68,7 +68,7 @@ def learn_lattice(
             named1, named0 = used[guesses[used] > 0], used[guesses[used] < 0]
             classes = Lattice(column, features[representative[used]], guesses[used])
             events.append((classes, expected1[named1].sum() + expected0[named0].sum(), expected0[named1].sum() + expected1[named0].sum()))
-        low = lowest_bits(features[representative])
+        low = lowest_bit_exponents(features[representative])
         for below in np.unique(low[np.isfinite(low)])[1:]:
             below_counts = expected1[low < below].sum(), expected0[low < below].sum()
             events.append(

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
-from dpwitness.auditors.events.divergence import LEVELS, ORDERS, expected_binned
+from dpwitness.auditors.events.divergence import CELL_QUANTILES, ORDERS, expected_renyi_bound
 from dpwitness.auditors.events.posterior import Table, fitted_odds
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
+from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_from_rates, wilson_lower
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.statistics.regression import Fit, fit_logistic
 from dpwitness.mechanisms.core.validation import require_probability
@@ -33,8 +33,8 @@ from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 LEARNING = 0.8  # standard errors lost by relearning the event; measured, see above
-LEARNING_TAIL = 2.8  # additional standard errors lost where the tail lies beyond the training data
-LEARNING_CELLS = 4.0  # standard errors lost by relearning cells, their losses and an order
+TAIL_RELEARNING_LOSS = 2.8  # additional standard errors lost where the tail lies beyond the training data
+CELL_RELEARNING_LOSS = 4.0  # standard errors lost by relearning cells, their losses and an order
 _KNOWN_COUNT = 30.0  # training outputs in an event, from which its mass counts as known
 _TAIL_SHARE = 0.1  # share of the outputs in each tail whose slope extrapolates the loss
 _TAIL_SLOPE_PRIOR = 0.25  # prior standard deviation of the tail slope, relative to the overall slope
@@ -121,7 +121,7 @@ def detectable(claim: Claim, law: ScoreLaw | None, rounds: int, alpha: float, po
     require_probability("power", power)
     if law is None or not np.isfinite(law.loss).all():
         return math.inf
-    z = float(ndtri(power)) + LEARNING + (LEARNING_TAIL if 0 < claim.delta_budget * law.size < _KNOWN_COUNT else 0.0)
+    z = float(ndtri(power)) + LEARNING + (TAIL_RELEARNING_LOSS if 0 < claim.delta_budget * law.size < _KNOWN_COUNT else 0.0)
     low, high = 0.0, 1.0
     while _certified_parameter(claim, law, high, rounds, alpha, z)[0] <= claim.parameter:
         low, high = high, 2 * high
@@ -165,15 +165,15 @@ def _certified_parameter(claim: Claim, law: ScoreLaw, strength: float, rounds: i
         r, w = right[allowed], wrong[allowed]
         theta = wilson_lower(r / (r + w), rounds * (r + w), z - float(ndtri(share)))
         frequency = wilson_lower(r + w, float(rounds), -float(ndtri(share * SHARE_FOR_FREQUENCY)))
-        value = parameter_shown(claim, frequency, theta, k)
+        value = parameter_from_rates(claim, frequency, theta, k)
         i = int(np.argmax(value))
         if value[i] > best:
-            best, event_parameter = float(value[i]), float(parameter_shown(claim, r[i] + w[i], r[i] / (r[i] + w[i]), k))
+            best, event_parameter = float(value[i]), float(parameter_from_rates(claim, r[i] + w[i], r[i] / (r[i] + w[i]), k))
     if claim.bounds_renyi:
-        cuts = np.unique(np.searchsorted(np.cumsum(law.mass), LEVELS))
+        cuts = np.unique(np.searchsorted(np.cumsum(law.mass), CELL_QUANTILES))
         starts = np.append(0, cuts[(cuts > 0) & (cuts < len(law.mass))])
         p, q = (np.add.reduceat(side, starts) for side in law.member(strength))
-        best = max(best, expected_binned(claim, p, q, rounds, share, (z + LEARNING_CELLS - LEARNING) / math.sqrt(2)))
+        best = max(best, expected_renyi_bound(claim, p, q, rounds, share, (z + CELL_RELEARNING_LOSS - LEARNING) / math.sqrt(2)))
     return best, event_parameter
 
 

@@ -32,7 +32,7 @@ from dpwitness.auditors.events.rules import Event, Guesses
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-LEVELS = (0.002, 0.01, 0.03, 0.08, 0.16, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.84, 0.92, 0.97, 0.99, 0.998)  # quantiles
+CELL_QUANTILES = (0.002, 0.01, 0.03, 0.08, 0.16, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.84, 0.92, 0.97, 0.99, 0.998)  # quantiles
 ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)  # candidate orders for zCDP, which bounds all orders
 
 
@@ -107,7 +107,7 @@ def _scaled_exponentials(loss: FloatArray, order: float) -> tuple[FloatArray, Fl
     return first / first.max(), second / second.max(), float((order - 1) * loss.max()), float(order * loss.max())
 
 
-def train_binned(claim: Claim, events: tuple[Event, ...], table: FloatArray, rounds: int, alpha: float) -> Binned | None:
+def train_renyi_rule(claim: Claim, events: tuple[Event, ...], table: FloatArray, rounds: int, alpha: float) -> Binned | None:
     """Fit loss, order, direction and bets from training counts (2, cells) on D1 and D0; return None if the expected bound is 0."""
     best: tuple[float, Binned] | None = None
     for forward in (True, False):
@@ -119,7 +119,7 @@ def train_binned(claim: Claim, events: tuple[Event, ...], table: FloatArray, rou
             x, y, _, _ = _scaled_exponentials(loss, order)
             bets = np.array([_optimal_bet(x, p / p.sum(), rounds / 2, alpha / 2), _optimal_bet(y, q / q.sum(), rounds / 2, alpha / 2)])
             rule = Binned(events, loss, float(order), forward, bets)
-            value = binned_bound(claim, rule, table * (rounds / table.sum()), alpha)
+            value = renyi_lower_bound(claim, rule, table * (rounds / table.sum()), alpha)
             if best is None or value > best[0]:
                 best = (value, rule)
     return best[1] if best and best[0] > 0 else None
@@ -141,7 +141,7 @@ def _mean_lower_limit(values: FloatArray, counts: FloatArray, bet: float, alpha:
     return low
 
 
-def binned_bound(claim: Claim, rule: Binned, table: FloatArray | NDArray[np.int64], alpha: float) -> float:
+def renyi_lower_bound(claim: Claim, rule: Binned, table: FloatArray | NDArray[np.int64], alpha: float) -> float:
     """Return a certified lower bound on the parameter of an RDP or zCDP claim from cell counts (2, cells), at error `alpha`."""
     p, q = np.asarray(table, dtype=float)[:: 1 if rule.forward else -1]
     x, y, x_scale, y_scale = _scaled_exponentials(rule.loss, rule.order)
@@ -153,8 +153,8 @@ def binned_bound(claim: Claim, rule: Binned, table: FloatArray | NDArray[np.int6
     return float(max(0.0, divergence / claim.divergence_at(rule.order)))
 
 
-def expected_binned(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float, z: float = 0.0) -> float:
-    """Return the bound that `binned_bound` is expected to certify on cells with masses p on D1 and q on D0.
+def expected_renyi_bound(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float, z: float = 0.0) -> float:
+    """Return the bound that `renyi_lower_bound` is expected to certify on cells with masses p on D1 and q on D0.
 
     Each mean is moved `z` standard errors to the unfavorable side. The losses are the log-ratios of
     the masses. A bet costs sqrt(2 ln(2/alpha)) standard errors of its mean. The result is the best
@@ -176,7 +176,7 @@ def expected_binned(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, a
     return best
 
 
-def oracle_rule(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> Binned:
+def best_renyi_rule(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> Binned:
     """Return the rule on cells of known masses that certifies the largest bound at the expected counts."""
     best: tuple[float, Binned] | None = None
     for forward, (first, second) in ((True, (p, q)), (False, (q, p))):
@@ -187,13 +187,13 @@ def oracle_rule(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha
                 x, y, _, _ = _scaled_exponentials(h, order)
                 bets = np.array([_optimal_bet(x, first, rounds / 2, alpha / 2), _optimal_bet(y, second, rounds / 2, alpha / 2)])
                 rule = Binned((), h, float(order), forward, bets)
-                value = binned_bound(claim, rule, np.array([p, q]) * rounds / 2, alpha)
+                value = renyi_lower_bound(claim, rule, np.array([p, q]) * rounds / 2, alpha)
                 if best is None or value > best[0]:
                     best = (value, rule)
     assert best is not None
     return best[1]
 
 
-def oracle_binned(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> float:
-    """Return `binned_bound` of the best rule for known cell masses at the expected counts: half of all tests certify this value."""
-    return binned_bound(claim, oracle_rule(claim, p, q, rounds, alpha), np.array([p, q]) * rounds / 2, alpha)
+def best_expected_renyi_bound(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> float:
+    """Return `renyi_lower_bound` of the best rule for known cell masses at the expected counts: half of all tests certify this value."""
+    return renyi_lower_bound(claim, best_renyi_rule(claim, p, q, rounds, alpha), np.array([p, q]) * rounds / 2, alpha)

@@ -25,7 +25,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Columns = NDArray[np.int64]
 
-REPEATED = "repeated values"  # name of the group of exact values in continuous columns
+REPEATED_VALUES_GROUP = "repeated values"  # name of the group of exact values in continuous columns
 _MAX_CATEGORIES = 32  # a column with at most this many values is a category
 _MAX_REPEATED = 64  # exact values of a continuous column that get their own level, at most
 _SAMPLE_ROWS = 50_000  # rows from which the parameters of blocks are estimated
@@ -74,7 +74,7 @@ class Ramps(Block):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Numbers(Block):
+class NumericBlock(Block):
     """Base class of blocks on numeric columns, each with a center and a scale."""
 
     at: Columns
@@ -87,7 +87,7 @@ class Numbers(Block):
             return np.asarray(np.clip(np.nan_to_num((matrix[:, self.at] - self.center) / self.scale), -most, most))
 
 
-class Affine(Numbers):
+class Affine(NumericBlock):
     """Columns in units of their scale, not clipped."""
 
     __slots__ = ()
@@ -96,7 +96,7 @@ class Affine(Numbers):
         return self.standardised(matrix)
 
 
-class SignedLog(Numbers):
+class SignedLog(NumericBlock):
     """Columns on a logarithmic scale on either side of the center."""
 
     __slots__ = ()
@@ -106,7 +106,7 @@ class SignedLog(Numbers):
         return np.asarray(np.sign(z) * np.log1p(np.abs(z)))
 
 
-class Products(Numbers):
+class Products(NumericBlock):
     """Squares, and products of two columns."""
 
     __slots__ = ()
@@ -117,7 +117,7 @@ class Products(Numbers):
         return np.asarray(z[:, first] * z[:, second])
 
 
-class Sorted(Numbers):
+class Sorted(NumericBlock):
     """Columns of a row in ascending order."""
 
     __slots__ = ()
@@ -127,7 +127,7 @@ class Sorted(Numbers):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Distances(Numbers):
+class Distances(NumericBlock):
     """Distances to the center of D1 and to the center of D0: their difference, their log-ratio, and the logarithm of their sum."""
 
     one: FloatArray
@@ -182,7 +182,7 @@ class Trees(Block):
         ]
 
 
-def within_floats(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:
+def without_overflow(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:
     """Return `function(x)` for a mean, a median or quantiles of finite numbers, rescaled if sums or differences overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         result = function(x)
@@ -201,7 +201,7 @@ def values_of(matrix: FloatArray) -> Values:
     return {j: exact_values(matrix[:, j]) for j in varying}
 
 
-def propose(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> dict[str, list[Block]]:
+def propose_blocks(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> dict[str, list[Block]]:
     """Return blocks that fit these outputs, by name of their group. The blocks of a group have a common prior."""
     step = -(-len(matrix) // _SAMPLE_ROWS)
     return {name: blocks for name, blocks in _groups(matrix[::step], label[::step], values) if blocks}
@@ -215,7 +215,7 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
         categories = sorted(sorted(categories, key=lambda j: -distance_of[j])[:_MAX_DETAILED])
     continuous = [j for j, (_, is_complete) in values.items() if not is_complete]
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]  # the first value is the baseline
-    yield REPEATED, [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
+    yield REPEATED_VALUES_GROUP, [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
     answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
     if 3 <= len(answers) <= _MAX_PLACED:
         for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():
@@ -236,14 +236,14 @@ def _fill_missing(x: FloatArray, regular: NDArray[np.bool_]) -> FloatArray:
     """Return the columns with each missing, infinite or repeated value replaced by the median of the others."""
     filled = x.copy()
     for column, present in zip(filled.T, regular.T, strict=True):
-        column[~present] = within_floats(np.median, column[present]) if present.any() else 0.0
+        column[~present] = without_overflow(np.median, column[present]) if present.any() else 0.0
     return filled
 
 
 def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int) -> Iterator[tuple[str, list[Block]]]:
     """Yield the groups on numeric columns, of which the first `continuous` are continuous and the others are ordered categories."""
-    one, zero = (within_floats(_medians, x[side] if side.any() else x) for side in (label, ~label))
-    low, high = within_floats(_quartiles, x)
+    one, zero = (without_overflow(_medians, x[side] if side.any() else x) for side in (label, ~label))
+    low, high = without_overflow(_quartiles, x)
     with np.errstate(over="ignore"):
         spread = np.minimum(high - low, _HALF)
         spread = np.where(spread > 0, spread, np.std(np.clip(x, -1e150, 1e150), axis=0))
@@ -260,7 +260,7 @@ def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, contin
     numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
     yield "clipped", [Ramps(j, -1, _two_knots(column, label)) for j, column in numbers]
     if len(numbers) <= _MAX_CURVED:
-        curves = [(j, np.unique(within_floats(lambda x: np.quantile(x, _QUANTILE_LEVELS), column))) for j, column in numbers]
+        curves = [(j, np.unique(without_overflow(lambda x: np.quantile(x, _QUANTILE_LEVELS), column))) for j, column in numbers]
         yield "curved", [Ramps(j, -1, knots) for j, knots in curves if len(knots) > 2]
     if heavy:
         yield "gaps", [Ramps(j, -1, knots) for j, column in numbers if len(knots := _gap_endpoints(column)) > 1]
@@ -310,8 +310,8 @@ def _two_knots(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
 
     If the medians coincide, return two points close to them.
     """
-    low, high = sorted(float(within_floats(_medians, x[side] if side.any() else x)) for side in (label, ~label))
-    first, third = map(float, within_floats(_quartiles, x))
+    low, high = sorted(float(without_overflow(_medians, x[side] if side.any() else x)) for side in (label, ~label))
+    first, third = map(float, without_overflow(_quartiles, x))
     spread = min(third - first, _HALF) or float(np.std(np.clip(x, -1e150, 1e150))) or 1.0
     step = max(1e-3 * spread, np.spacing(max(-low, high, 0.0)))  # a thousandth of a denormal number may round to 0
     return np.array([low, high]) if high - low > 1e-3 * spread else np.array([low - step, high + step])

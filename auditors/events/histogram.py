@@ -18,7 +18,7 @@ _MERGE_WIDTH = 0.2  # distance, in bin widths, within which an edge is replaced 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picture:
+class EventHistogram:
     """Histogram of the scalar on which an event sets thresholds, or counts of the outputs that the event lists.
 
     Attributes
@@ -57,7 +57,7 @@ class Picture:
         }
 
 
-def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
+def picture(event: Event, sides: tuple[Outputs, Outputs]) -> EventHistogram | None:
     """Return the histogram of `event` over outputs on D1 and on D0; None if there are no finite values."""
     rounds = sum(len(side) for side in sides)
     if not rounds:
@@ -65,7 +65,7 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
     if not event.axis:
         names, guesses = event.listed()
         counts = np.array([np.bincount(event.cell(side), minlength=len(names)) for side in sides], dtype=float)
-        return Picture("", np.empty(0), names, counts, np.array(guesses, dtype=float), rounds)
+        return EventHistogram("", np.empty(0), names, counts, np.array(guesses, dtype=float), rounds)
     lines = [event.position(side) for side in sides]
     finite = np.concatenate([line[np.abs(line) < _OVERFLOW] for line in lines])
     if not len(finite):
@@ -73,7 +73,7 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
     edges = _edges(finite, event.cuts())
     inside = [np.clip(line[~np.isnan(line)], edges[0], edges[-1]) for line in lines]
     counts = np.array([np.histogram(line, edges)[0] for line in inside], dtype=float)
-    return Picture(event.axis, edges, (), counts, event.guess_at((edges[1:] + edges[:-1]) / 2).astype(float), rounds)
+    return EventHistogram(event.axis, edges, (), counts, event.guess_at((edges[1:] + edges[:-1]) / 2).astype(float), rounds)
 
 
 def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:

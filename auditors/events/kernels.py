@@ -33,7 +33,7 @@ _NAN_BITS = np.uint64(0x7FF8000000000000)
 _BY_29 = np.uint64(29)
 
 
-def of_intervals(column: int, edges: FloatArray, guesses: FloatArray, missing: int) -> Kernel:
+def intervals_kernel(column: int, edges: FloatArray, guesses: FloatArray, missing: int) -> Kernel:
     """Return the kernel of `Intervals`.
 
     Many edges are searched with a grid. Its table holds the guess of every grid cell without an
@@ -154,10 +154,10 @@ def _extend_key(key: np.uint64, x: float) -> np.uint64:
     return np.uint64(mixed ^ (mixed >> _BY_29))
 
 
-def of_atoms(keys: Keys, guesses: Cells, columns: int, exact: FloatArray | None, code: float) -> Kernel:
+def atoms_kernel(keys: Keys, guesses: Cells, columns: int, exact: FloatArray | None, code: float) -> Kernel:
     """Return the kernel of `Atoms`.
 
-    `keys` and `guesses` belong to the listed rows, sorted by key. `exact` is as in `only_exact`,
+    `keys` and `guesses` belong to the listed rows, sorted by key. `exact` is as in `mask_other_values`,
     and `code` is the structure code.
     """
     table = (row_keys(np.array([[code]]))[0], *_hash_table(keys, guesses), columns)
@@ -235,7 +235,7 @@ def _float_bits(x: float) -> tuple[float, float]:
     return exponent - 1023.0, exponent - 1023.0 + lowest - 53.0
 
 
-def of_lattice(column: int, keys: Keys, guesses: Cells) -> Kernel:
+def lattice_kernel(column: int, keys: Keys, guesses: Cells) -> Kernel:
     """Return the kernel of `Lattice`; `keys` and `guesses` belong to the listed classes, sorted by key."""
     return count_lattice, (column, row_keys(np.empty((1, 0)))[0], *_hash_table(keys, guesses))
 
@@ -272,7 +272,7 @@ def count_low_bits(column: int, below: float, side: int, rows: FloatArray, table
     _add_counts(table, len(rows), hit * (side > 0), hit * (side < 0))
 
 
-def of_ball(center: FloatArray, inner: float, outer: float, inside: int) -> Kernel | None:
+def ball_kernel(center: FloatArray, inner: float, outer: float, inside: int) -> Kernel | None:
     """Return the kernel of `Ball`; None for more than 128 numbers, where the kernel cannot add in NumPy's order."""
     return (count_ball, (np.asarray(center), float(inner), float(outer), inside)) if len(center) <= _MAX_SUMMED else None
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dpwitness.auditors.events.detection import ScoreLaw, score_law
-from dpwitness.auditors.events.divergence import LEVELS, Binned, train_binned
+from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_renyi_rule
 from dpwitness.auditors.events.features import values_of
-from dpwitness.auditors.events.outputs import Outputs, concatenate, signs_tell
-from dpwitness.auditors.events.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged, trusted
-from dpwitness.auditors.events.rules import Event, only_exact
+from dpwitness.auditors.events.outputs import Outputs, concatenate, signs_may_differ
+from dpwitness.auditors.events.posterior import CertificateGoal, Choice, Draws, Table, cell_counts, draw_atoms, draw_shares, judged, trusted
+from dpwitness.auditors.events.rules import Event, mask_other_values
 from dpwitness.auditors.events.scorers import (
     AtomScorer,
     ModelScorer,
@@ -97,7 +97,7 @@ def learn(
     Learned
         The event with the largest expected certificate.
     """
-    goal = Goal(claim, alpha, rounds)
+    goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)
     with threadpool_limits(1, "blas"):  # threads slow small matrices down, and change the order of rounding
         best: _Candidate | None = None
@@ -118,7 +118,7 @@ def learn(
 def _training_set(outputs1: Outputs, outputs0: Outputs, rounds: int) -> tuple[Training, np.random.Generator]:
     """Return the training set of both sides, without signs of zeros if they do not differ, and a seeded random generator."""
     both = concatenate([outputs1, outputs0])
-    if both.signs and not signs_tell(both, len(outputs1)):
+    if both.signs and not signs_may_differ(both, len(outputs1)):
         both = both.unsigned()
     rng = np.random.default_rng(np.random.SeedSequence(len(both), spawn_key=(0x1EA2, rounds)))
     return Training.build(both, len(outputs1), rng), rng
@@ -131,7 +131,7 @@ def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, 
     the outputs order the other half, in three ways: by the one column that varies, by a model whose
     priors are not tuned, and by the counts of repeated outputs. The arguments are those of `learn`.
     """
-    goal = Goal(claim, alpha, rounds, rough=True)
+    goal = CertificateGoal(claim, alpha, rounds, rough=True)
     data, rng = _training_set(outputs1, outputs0, rounds)
     place = np.arange(len(data.label))
     if len(place) > _RANK_ROWS:
@@ -147,7 +147,7 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
     atoms = find_atoms(data)
     if atoms is not None:
         atom_index = atoms[1]
-        ones, total = counts_of(atom_index[fitted & (atom_index >= 0)], data.label[fitted & (atom_index >= 0)], len(atoms[0]))
+        ones, total = cell_counts(atom_index[fitted & (atom_index >= 0)], data.label[fitted & (atom_index >= 0)], len(atoms[0]))
         yield np.append(np.log((ones + 0.5) / (total - ones + 0.5)), 0.0)[atom_index[~fitted]]
         if len(atoms[0]) <= _MAX_PLAIN_ATOMS:
             return
@@ -159,7 +159,7 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
         yield model.score(other_matrix)
 
 
-def _rough_value(score: FloatArray, label: NDArray[np.bool_], goal: Goal, rng: np.random.Generator) -> float:
+def _rough_value(score: FloatArray, label: NDArray[np.bool_], goal: CertificateGoal, rng: np.random.Generator) -> float:
     """Return the expected certificate of the best thresholds on a score."""
     table = Table.build(score, label)
 
@@ -171,7 +171,7 @@ def _rough_value(score: FloatArray, label: NDArray[np.bool_], goal: Goal, rng: n
 
 
 def _candidates(
-    data: Training, goal: Goal, near: FloatArray | None, rng: np.random.Generator, start: dict[str, float] | None
+    data: Training, goal: CertificateGoal, near: FloatArray | None, rng: np.random.Generator, start: dict[str, float] | None
 ) -> Iterator[_Candidate]:
     """Yield a candidate event for each order of the outputs, from simple to complex."""
 
@@ -216,7 +216,7 @@ def _candidates(
     scores = held_out_scores(data, model) if model is not None else None
     exact = repeated(model.values) if model is not None else None
     if exact is not None:
-        masked = replace(data, matrix=only_exact(data.matrix, exact), same=None)
+        masked = replace(data, matrix=mask_other_values(data.matrix, exact), same=None)
         patterns = find_atoms(masked)
         if patterns is not None:
             yield _atom_candidate(masked, goal, *patterns, None, rng, exact)
@@ -255,7 +255,7 @@ def _threshold_at_rank(ordered: FloatArray, rank: int) -> float:
 
 def _atom_candidate(
     data: Training,
-    goal: Goal,
+    goal: CertificateGoal,
     rows: FloatArray,
     place: NDArray[np.intp],
     model: _Candidate | None,
@@ -275,7 +275,7 @@ def _atom_candidate(
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
         label, atom_index = (data.label, place) if which is None else (data.label[which::2], place[which::2])
         label, atom_index = label[atom_index >= 0], atom_index[atom_index >= 0]
-        ones, total = counts_of(atom_index, label, len(rows))
+        ones, total = cell_counts(atom_index, label, len(rows))
         if cells is None or model is None or model.table is None:
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
@@ -285,18 +285,18 @@ def _atom_candidate(
     choice, order = trusted(draw, goal) if len(rows) <= _MAX_PLAIN_ATOMS else judged(draw, goal)
     scorer = AtomScorer(rows[order], data.names, exact)
     atom_index = np.argsort(order)[place[place >= 0]]
-    ones, total = counts_of(atom_index, data.label[place >= 0], len(rows))
+    ones, total = cell_counts(atom_index, data.label[place >= 0], len(rows))
     ranks, method = np.arange(len(rows), dtype=float), "atoms" if exact is None else "exact values"
     return _Candidate(method, choice, scorer.event(choice.lower, choice.upper), scorer, Table(ranks[1:], ranks, ones, total, atom_index))
 
 
-def _renyi_rule(best: _Candidate, goal: Goal) -> Binned | None:
+def _renyi_rule(best: _Candidate, goal: CertificateGoal) -> Binned | None:
     """Return the Renyi rule on cells between quantiles of the score, with losses from outputs that did not train the score."""
     table = best.table
     if table is None or len(table.bounds) == 0:
         return None
     share = np.cumsum(table.total)[:-1] / table.total.sum()
-    cuts = np.unique(np.minimum(np.searchsorted(share, LEVELS), len(share) - 1))
+    cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
     counts = [np.add.reduceat(side, np.append(0, cuts + 1)) for side in (table.ones, table.zeros)]
     events = tuple(best.scorer.event(-np.inf, float(bound)) for bound in table.bounds[cuts])
-    return train_binned(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2)
+    return train_renyi_rule(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2)

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.encoding.arrays import Extras, code_of, columns_of, floats
+from dpwitness.auditors.encoding.arrays import Extras, columns_of, floats, text_hash
 from dpwitness.auditors.encoding.leaves import walk
 from dpwitness.auditors.encoding.row_builder import Leaves, Texts
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Parts
 
-ONE_RUN = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
+ONE_RUN_ADVICE = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
 
-UNAUDITED = "not audited: "  # prefix of notes that rule out the verdict NOT REFUTED
+UNAUDITED_PREFIX = "not audited: "  # prefix of notes that rule out the verdict NOT REFUTED
 
 _MAX_NAMES = 4096  # maximum number of structures and texts stored for printing
 _MAX_COMPARED = 4096  # maximum number of outputs of a side whose texts are compared
@@ -151,7 +151,7 @@ def encode(raw: Any, size: int) -> Outputs:
             return _encode_objects(raw)
         return _uniform_outputs("float", *floats(np.asarray(raw)[:, None]), True)  # the same result as for mixed outputs, but faster
     if not isinstance(raw, np.ndarray):
-        raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}; {ONE_RUN}")
+        raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}; {ONE_RUN_ADVICE}")
     if raw.ndim == 0 or raw.shape[0] != size:
         raise WrongShape(f"mechanism returned shape {raw.shape} for size = {size}; the first axis must count the runs")
     array_columns = columns_of(raw)
@@ -164,7 +164,7 @@ def encode(raw: Any, size: int) -> Outputs:
 
 def _uniform_outputs(name: str, main: FloatArray, extras: Extras, signed: bool) -> Outputs:
     """Return outputs of one structure. Empty extra columns at the end are dropped; extra columns are signs of zeros if `signed`."""
-    code, size = code_of(name), len(main)
+    code, size = text_hash(name), len(main)
     used_extras = 1 + max((place for place, (_, block) in enumerate(extras) if block is not None), default=-1)
     blocks = [np.full((size, width), np.nan) if block is None else block for width, block in extras[:used_extras]]
     values = np.column_stack([main, *blocks]) if blocks else main
@@ -183,7 +183,7 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
             name = "".join(walk(item, leaves))
         except RecursionError:
             raise WrongShape("mechanism returned an output that is nested too deeply to be read, or contains itself") from None
-        code = code_of(name)
+        code = text_hash(name)
         names.setdefault(code, name)
         if leaves.texts and code not in texts:
             texts[code] = leaves.placed()
@@ -198,7 +198,7 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
     return Outputs(values, codes, names, texts, frozenset(opaque))
 
 
-def signs_tell(outputs: Outputs, ones: int) -> bool:
+def signs_may_differ(outputs: Outputs, ones: int) -> bool:
     """Return whether the signs of zeros may distinguish the first `ones` outputs from the others.
 
     Only then the signs are worth columns of their own.
@@ -231,15 +231,15 @@ def _signs_tell_together(values: FloatArray, zero: NDArray[np.bool_], minus: NDA
     return bool((np.abs(means[0] - means[1]) > math.sqrt(9 + 2 * math.log(spread.size)) * spread).any())
 
 
-def opaque_types(*sides: Outputs) -> list[str]:
+def opaque_type_notes(*sides: Outputs) -> list[str]:
     """Return notes on objects in the outputs that cannot be decomposed."""
     return [
-        f"{UNAUDITED}objects of type {name} in the outputs, which cannot be decomposed; return the values that they contain"
+        f"{UNAUDITED_PREFIX}objects of type {name} in the outputs, which cannot be decomposed; return the values that they contain"
         for name in sorted(frozenset().union(*(side.opaque for side in sides)))
     ]
 
 
-def unrepeated(*sides: Outputs) -> list[str]:
+def unrepeated_text_notes(*sides: Outputs) -> list[str]:
     """Return notes on texts that are not audited, because they hardly ever repeat.
 
     A text consists of its numbers, which are columns, and the rest. A rest that occurs once in a
@@ -248,7 +248,7 @@ def unrepeated(*sides: Outputs) -> list[str]:
     """
     kinds = sorted({kind for side in sides for kind in _unrepeated_kinds(side)})
     return [
-        f"{UNAUDITED}the outputs' values of type {kind}: they hardly ever repeat, and what distinguishes them is not a number; "
+        f"{UNAUDITED_PREFIX}the outputs' values of type {kind}: they hardly ever repeat, and what distinguishes them is not a number; "
         "return numbers or categories, or use more trials"
         for kind in kinds
     ]

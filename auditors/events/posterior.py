@@ -27,7 +27,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import betaln, expit, ndtri
 
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
+from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_from_rates, wilson_lower
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -55,7 +55,7 @@ _PRIOR_OFFSETS, _PRIOR_STRENGTHS, _PRIOR_WEIGHTS = _atom_priors()
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class CertificateGoal:
     """Objective of the event: the claim, and the error probability and number of rounds of the later test.
 
     `rough` selects fewer draws and thresholds, which is accurate enough to rank pairs.
@@ -82,7 +82,7 @@ class Goal:
         for k in (1, 2):
             at = number == k
             frequency = wilson_lower(guess_rate[at], self.rounds, z_frequency)
-            value[at] = parameter_shown(claim, frequency, wilson_lower(theta[at], self.rounds * guess_rate[at], z), k)
+            value[at] = parameter_from_rates(claim, frequency, wilson_lower(theta[at], self.rounds * guess_rate[at], z), k)
         return value
 
 
@@ -122,7 +122,7 @@ class Table:
         if which is None:
             return self
         cell, label, size = self.cell[which::2], label[which::2], len(self.total)
-        return Table(self.bounds, self.mean, *counts_of(cell, label, size), cell)
+        return Table(self.bounds, self.mean, *cell_counts(cell, label, size), cell)
 
     @property
     def zeros(self) -> FloatArray:
@@ -144,7 +144,7 @@ class Table:
         return -np.inf if cell <= 0 else np.inf if cell > len(self.bounds) else float(self.bounds[cell - 1])
 
 
-def counts_of(cell: NDArray[np.intp], label: NDArray[np.bool_], cells: int) -> tuple[FloatArray, FloatArray]:
+def cell_counts(cell: NDArray[np.intp], label: NDArray[np.bool_], cells: int) -> tuple[FloatArray, FloatArray]:
     """Return the number of outputs on D1 in each cell, and the number of all outputs in each cell."""
     ones, total = np.bincount(cell[label], minlength=cells), np.bincount(cell, minlength=cells)
     return ones.astype(np.float64), total.astype(np.float64)
@@ -201,7 +201,7 @@ class Choice:
         return order[self.upper :], order[: self.lower]
 
 
-def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: Goal) -> tuple[Choice, NDArray[np.intp]]:
+def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest expected certificate, with a minimum mass of events found by two-fold cross-validation.
 
     Parameters
@@ -234,13 +234,13 @@ def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: G
     return replace(_best_choice(draws, goal, least_mass), expected=best), order
 
 
-def trusted(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: Goal) -> tuple[Choice, NDArray[np.intp]]:
+def trusted(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest mean certificate over the draws, without cross-validation: for a small number of cells."""
     order, draws = draw(None)
     return _best_choice(draws, goal, 0.0), order
 
 
-def _best_choice(draws: Draws, goal: Goal, least: float) -> Choice:
+def _best_choice(draws: Draws, goal: CertificateGoal, least: float) -> Choice:
     """Return the choice with the largest mean certificate over the draws, among events with mass at least `least`.
 
     The search refines a grid of pairs of cells until it contains all adjacent cells.
@@ -283,7 +283,7 @@ def _refined_grid(grid: NDArray[np.intp], k: int, most: int) -> NDArray[np.intp]
     return np.unique(np.append(np.linspace(low, high, min(most, int(high - low) + 1)).astype(np.intp), grid[k]))
 
 
-def draw_shares(table: Table, goal: Goal, rng: Generator) -> FloatArray:
+def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArray:
     """Draw D1's share of each cell from the posterior in which the log-odds are a curve in the score: (draws, cells)."""
     draws, total, ones = goal.thresholds[0], table.total, table.ones
     with np.errstate(over="ignore", invalid="ignore"):
@@ -321,7 +321,7 @@ def _strictly_ascending(mean: FloatArray) -> FloatArray:
 
 def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:
     """Return the log-odds of D1 in each cell, averaged over the draws."""
-    share = np.clip(draw_shares(table, Goal(claim, 0.05, 1), rng), 1e-12, 1 - 1e-12)
+    share = np.clip(draw_shares(table, CertificateGoal(claim, 0.05, 1), rng), 1e-12, 1 - 1e-12)
     return np.asarray(np.log(share / (1 - share)).mean(axis=0))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Guesses = NDArray[np.int8]
 
-WORTH = 2**20  # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
+MIN_KERNEL_ROUNDS = 2**20  # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
 _MAX_LISTED = 6  # outputs listed by name in a picture, at most
 
 
@@ -52,11 +52,15 @@ class Event(ABC):
     def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
         """Return the number of outputs on which D1 is guessed, and on which D0 is guessed.
 
-        A compiled kernel counts if there are at least `WORTH` outputs, or the outputs belong to a
-        test with at least `WORTH` rounds.
+        A compiled kernel counts if there are at least `MIN_KERNEL_ROUNDS` outputs, or the outputs belong to a
+        test with at least `MIN_KERNEL_ROUNDS` rounds.
         """
-        if len(outputs) and max(len(outputs), rounds) >= WORTH and np.array_equal(outputs.codes, np.full(len(outputs), outputs.codes[0])):
-            found = kernel_of(self, outputs.values.shape[1], float(outputs.codes[0]))
+        if (
+            len(outputs)
+            and max(len(outputs), rounds) >= MIN_KERNEL_ROUNDS
+            and np.array_equal(outputs.codes, np.full(len(outputs), outputs.codes[0]))
+        ):
+            found = cached_kernel(self, outputs.values.shape[1], float(outputs.codes[0]))
             if found is not None:
                 table = np.zeros(3, dtype=np.int64)
                 found[0](*found[1], np.ascontiguousarray(outputs.values, dtype=np.float64), table)
@@ -100,7 +104,7 @@ class Event(ABC):
 
 
 @lru_cache(maxsize=16)
-def kernel_of(event: Event, width: int, code: float) -> Kernel | None:
+def cached_kernel(event: Event, width: int, code: float) -> Kernel | None:
     """Return the event's kernel from a cache keyed by the identity of the event, so that tables are built once."""
     return event.kernel(width, code)
 
@@ -149,9 +153,9 @@ class Intervals(Event):
         return np.sign(self.guesses)[np.searchsorted(self.edges, places, side="left")].astype(np.int8)
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import of_intervals  # loads Numba
+        from dpwitness.auditors.events.kernels import intervals_kernel  # loads Numba
 
-        return of_intervals(self.column, self.edges, self.guesses, int(self.missing)) if self.column < width else None
+        return intervals_kernel(self.column, self.edges, self.guesses, int(self.missing)) if self.column < width else None
 
     def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
         if len(self.edges) > 8:
@@ -214,10 +218,10 @@ class Threshold(Event):
         return self.guess_at(self.position(outputs))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.score_kernel import of_score  # loads Numba
+        from dpwitness.auditors.events.score_kernel import threshold_kernel  # loads Numba
 
         score = self.score
-        return of_score(score.blocks, score.offset, score.unit, self.low, self.high, code) if score.width <= width else None
+        return threshold_kernel(score.blocks, score.offset, score.unit, self.low, self.high, code) if score.width <= width else None
 
     axis: ClassVar[str] = "score of the output"
 
@@ -249,7 +253,7 @@ class Atoms(Event):
     """A guess for each listed output (rows of the output matrix, structure code first); the rule abstains on all other outputs.
 
     `exact` holds pairs (column, value). If given, outputs are compared only by these values and
-    their columns: see `only_exact`.
+    their columns: see `mask_other_values`.
     """
 
     rows: FloatArray
@@ -265,13 +269,13 @@ class Atoms(Event):
 
     def guess(self, outputs: Outputs) -> Guesses:
         matrix = outputs.matrix(self.rows.shape[1] - 1)
-        return _look_up(self._sorted, matrix if self.exact is None else only_exact(matrix, self.exact))
+        return _look_up(self._sorted, matrix if self.exact is None else mask_other_values(matrix, self.exact))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import of_atoms  # loads Numba
+        from dpwitness.auditors.events.kernels import atoms_kernel  # loads Numba
 
         columns = self.rows.shape[1] - 1
-        return of_atoms(*self._sorted, columns, self.exact, code) if columns <= width else None
+        return atoms_kernel(*self._sorted, columns, self.exact, code) if columns <= width else None
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         shown = self._largest_guesses(_MAX_LISTED)
@@ -280,7 +284,7 @@ class Atoms(Event):
 
     def cell(self, outputs: Outputs) -> NDArray[np.intp]:
         matrix, shown = outputs.matrix(self.rows.shape[1] - 1), self._largest_guesses(_MAX_LISTED)
-        matrix = matrix if self.exact is None else only_exact(matrix, self.exact)
+        matrix = matrix if self.exact is None else mask_other_values(matrix, self.exact)
         found = len(shown) + np.array([2, 0, 1])[_look_up(self._sorted, matrix)]
         keys = row_keys(matrix)
         for place, key in enumerate(row_keys(self.rows[shown])):
@@ -307,7 +311,7 @@ class Atoms(Event):
         return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
 
 
-def only_exact(matrix: FloatArray, exact: FloatArray) -> FloatArray:
+def mask_other_values(matrix: FloatArray, exact: FloatArray) -> FloatArray:
     """Return the matrix with each number replaced by NaN unless it is listed in `exact` (pairs of column and value) for its column.
 
     Structure codes are unchanged. NaN counts as infinity.
@@ -360,7 +364,7 @@ def lattice(values: FloatArray) -> FloatArray:
     return features
 
 
-def lowest_bits(features: FloatArray) -> FloatArray:
+def lowest_bit_exponents(features: FloatArray) -> FloatArray:
     """Return the exponent of the lowest set bit from `lattice` features; infinity for zeros, infinities, NaN and denormals."""
     return np.where(np.abs(features[:, 0]) < _SPECIAL, features[:, 1], np.inf)
 
@@ -384,9 +388,9 @@ class Lattice(Event):
         return _look_up(self._sorted, lattice(column))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import of_lattice  # loads Numba
+        from dpwitness.auditors.events.kernels import lattice_kernel  # loads Numba
 
-        return of_lattice(self.column, *self._sorted) if self.column < width else None
+        return lattice_kernel(self.column, *self._sorted) if self.column < width else None
 
     @property
     def directions(self) -> int:
@@ -422,7 +426,7 @@ class LowBits(Event):
         return f"lowest set bit of output {self.column}, as a power of 2"
 
     def position(self, outputs: Outputs) -> FloatArray:
-        return lowest_bits(lattice(outputs.matrix(self.column + 1, structure=False)[:, self.column]))
+        return lowest_bit_exponents(lattice(outputs.matrix(self.column + 1, structure=False)[:, self.column]))
 
     def cuts(self) -> FloatArray:
         return np.array([self.below - 0.5])
@@ -459,9 +463,9 @@ class Ball(Event):
         return self.guess_at(self.position(outputs))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import of_ball  # loads Numba
+        from dpwitness.auditors.events.kernels import ball_kernel  # loads Numba
 
-        return of_ball(self.center, self.inner, self.outer, int(self.inside)) if len(self.center) <= width else None
+        return ball_kernel(self.center, self.inner, self.outer, int(self.inside)) if len(self.center) <= width else None
 
     axis: ClassVar[str] = "distance from the center"
 

@@ -19,7 +19,7 @@ from dpwitness.auditors.events.features import (
     Columns,
     Distances,
     Levels,
-    Numbers,
+    NumericBlock,
     Places,
     Products,
     Ramps,
@@ -66,14 +66,16 @@ class _Tables:
             return len(block.knots) - 1, [self.input(block.column), less], (block.knots,)
         if isinstance(block, Places):
             return len(block.at), [self.input(column) for column in block.at], ((block.value,),)
-        if isinstance(block, Numbers):
+        if isinstance(block, NumericBlock):
             inputs = [self.input(*each) for each in zip(block.at, block.center, block.scale, strict=True)]
             return len(inputs), inputs, (block.one, block.zero) if isinstance(block, Distances) else ()
         feature = [self.input(column) if left >= 0 else 0 for column, left in zip(block.feature, block.left, strict=True)]
         return len(feature), [len(block.roots), *feature, *block.left, *block.right, *block.roots], (block.threshold, block.value)
 
 
-def of_score(blocks: Sequence[tuple[Block, FloatArray]], offset: float, unit: float, low: float, high: float, code: float) -> Kernel | None:
+def threshold_kernel(
+    blocks: Sequence[tuple[Block, FloatArray]], offset: float, unit: float, low: float, high: float, code: float
+) -> Kernel | None:
     """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if some slope is not a finite float."""
     tables = _Tables()
     for block, weights in blocks:

@@ -14,10 +14,20 @@ from typing import Literal, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.features import Block, Levels, Values, propose, values_of, within_floats
+from dpwitness.auditors.events.features import Block, Levels, Values, propose_blocks, values_of, without_overflow
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.auditors.events.posterior import counts_of
-from dpwitness.auditors.events.rules import Atoms, Ball, Event, Intervals, Threshold, WeightedScore, distances, name_of_atom, only_exact
+from dpwitness.auditors.events.posterior import cell_counts
+from dpwitness.auditors.events.rules import (
+    Atoms,
+    Ball,
+    Event,
+    Intervals,
+    Threshold,
+    WeightedScore,
+    distances,
+    mask_other_values,
+    name_of_atom,
+)
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -102,8 +112,8 @@ def fit_line(data: Training) -> LineScorer | None:
     ones, zeros = x[data.label], x[~data.label]
     if len(ones) and len(zeros):
         with np.errstate(over="ignore"):
-            shift = within_floats(np.median, ones) - within_floats(np.median, zeros)
-            shift += 1e-9 * (within_floats(np.mean, ones) - within_floats(np.mean, zeros))
+            shift = without_overflow(np.median, ones) - without_overflow(np.median, zeros)
+            shift += 1e-9 * (without_overflow(np.mean, ones) - without_overflow(np.mean, zeros))
     else:
         shift = 0.0
     return LineScorer(column, 1.0 if shift >= 0 else -1.0)
@@ -134,7 +144,7 @@ def fit_model(
     """
     precision = like.precision if like else None
     values = like.values if like else values_of(data.matrix)
-    groups = propose(data.matrix, data.label, values)
+    groups = propose_blocks(data.matrix, data.label, values)
     blocks: list[tuple[str, Block]] = [(name, block) for name, several in groups.items() for block in several]
     if not blocks:
         return None
@@ -186,11 +196,11 @@ def _rows_to_fit(data: Training, exact: FloatArray | None, most: int) -> tuple[N
     """
     if data.same is not None:
         _, rows, same = np.unique(data.same, return_index=True, return_inverse=True)
-        ones, total = counts_of(same, data.label, len(rows))
+        ones, total = cell_counts(same, data.label, len(rows))
         return rows, ones, total - ones
     selected = np.zeros(len(data.label), dtype=np.bool_)
     if exact is not None:
-        selected |= ~np.isnan(only_exact(data.matrix, exact)[:, 1:]).all(axis=1)
+        selected |= ~np.isnan(mask_other_values(data.matrix, exact)[:, 1:]).all(axis=1)
     if np.count_nonzero(selected) > most // 2:
         selected[:] = False
     selected[:: -(-len(selected) // most)] = True

@@ -64,7 +64,7 @@ class Score:
         """Return the scores of `size` outputs, (size, keys); NaN for outputs that cannot be scored."""
         try:
             found = columns_of(self.function(guarded(raw)), size)
-            return np.column_stack([number_of(found[key], size) for key in self.keys])
+            return np.column_stack([numeric_column(found[key], size) for key in self.keys])
         except MechanismFailed:
             raise
         except Exception:
@@ -98,7 +98,7 @@ def columns_of(value: Any, size: int) -> dict[Key, FloatArray]:
     return {key: np.asarray(column) for key, column in found.items()}
 
 
-def number_of(column: FloatArray, size: int) -> FloatArray:
+def numeric_column(column: FloatArray, size: int) -> FloatArray:
     """Return a score column as floats. Raise ValueError with the reason if its shape or type is wrong."""
     if column.shape != (size,):
         raise ValueError(f"it gave shape {column.shape} for {size} outputs")
@@ -118,7 +118,7 @@ def own_score(mechanism: Any) -> Score | None:
     return Score("features", found, None, suggested=True) if callable(found) else None
 
 
-def scores_of(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]:
+def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]:
     """Return the scores given by the user, callables or pairs (name, callable), followed by the mechanism's own score.
 
     Raises

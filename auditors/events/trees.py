@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.features import Trees
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-LEAST_ROWS = 4000  # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
+MIN_TREE_ROWS = 4000  # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
 _MAX_VALUES = 2**21
 _MAX_ROUNDS = 80
 _PATIENCE = 8
@@ -44,7 +44,7 @@ def boost(matrix: FloatArray, label: NDArray[np.bool_], score: FloatArray) -> tu
 
     `score` holds log-odds of the rows of `matrix` from a model that was not trained on them.
     """
-    if len(label) < LEAST_ROWS:
+    if len(label) < MIN_TREE_ROWS:
         return None
     x = np.clip(np.nan_to_num(matrix, nan=_MAX_MAGNITUDE), -_MAX_MAGNITUDE, _MAX_MAGNITUDE)
     fold = np.arange(len(label)) % _FOLDS

@@ -138,7 +138,7 @@ def follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool
     return found is not None and bool(np.max(np.abs(found - expected)) <= 10 * _RELATIVE_TOLERANCE * (size + np.max(np.abs(expected))))
 
 
-def least_shift(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, laws: Sequence[str], drawn: FloatArray) -> FloatArray | None:
+def cheapest_shift(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, laws: Sequence[str], drawn: FloatArray) -> FloatArray | None:
     """Return the cheapest shift of draws of these laws that moves the output by `goal`, within the laws' support, or None."""
     if all(law in ("gaussian", "discrete_gaussian") for law in laws):
         return _least_squares(jacobian, goal, scales)

@@ -19,7 +19,7 @@ from scipy.stats import binom
 from dpwitness.auditors.privacy_loss.closed_form import discrete_laplace, finite, gaussian, laplace
 from dpwitness.auditors.privacy_loss.composition import compose
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
-from dpwitness.auditors.white_box.exact_bounds import from_law
+from dpwitness.auditors.white_box.exact_bounds import bounds_from_law
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -75,7 +75,7 @@ class Losses:
             return math.sqrt(self.squares)
         if len(parts) == 1 and self.squares and claim.bounds_renyi:  # D_a = a squares / 2
             return max(a * self.squares / 2 / claim.divergence_at(a) for a in claim.orders_among([2.0]))
-        return float(from_law(compose(parts), claim).lowers[0].value)
+        return float(bounds_from_law(compose(parts), claim).lowers[0].value)
 
     def _laws_with_counts(self) -> list[tuple[EnclosedLaw, int]]:
         """Return the laws of all losses with their numbers of calls."""

@@ -14,7 +14,7 @@ from dpwitness.auditors.results.trace_result import Finding, TracedCall
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import GDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.recording.primitives import LOCATION
+from dpwitness.mechanisms.recording.primitives import LOCATION_LAWS
 
 _ROUNDING = 1e-9  # relative tolerance of a sensitivity or a scale
 _SELECTS = ("permutation", "poisson_sample")
@@ -77,7 +77,7 @@ class Calls:
     def free(self, i: int) -> bool:
         """Return whether the call draws noise without the data, which the code adds to something later."""
         alone = self.source(i) or math.isnan(self.table["linf"][i])
-        return self.law(i) in LOCATION and alone and not self.table["linf"][i] > 0 and not self.table["alone"][i]
+        return self.law(i) in LOCATION_LAWS and alone and not self.table["linf"][i] > 0 and not self.table["alone"][i]
 
     def loose(self) -> bool:
         """Return whether the output may depend on data and noise together in ways that no input of a call shows.
@@ -172,7 +172,7 @@ class Calls:
                     max(known, default=math.nan),
                     together(known, self.norm(first)),
                     max((c.sensitivity for c in calls if not math.isnan(c.sensitivity)), default=math.nan),
-                    min(scales) if self.law(first) in LOCATION else math.nan,
+                    min(scales) if self.law(first) in LOCATION_LAWS else math.nan,
                     float(sum(each[i] for i in members)),
                     self._describe_input(members, distances),
                     any(self.place(i) in self.moved for i in members),
@@ -258,7 +258,7 @@ def inner_scales(tables: list[Json]) -> dict[tuple[str, str], float]:
     return found
 
 
-def records_in(dataset: Any) -> int | None:
+def record_count(dataset: Any) -> int | None:
     """Return the number of records of a dataset, or None if the dataset is not a sequence of records."""
     if isinstance(dataset, Mapping) or not hasattr(dataset, "__len__") or isinstance(dataset, str | bytes):
         return None

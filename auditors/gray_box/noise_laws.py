@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.alignment import MOST, WHOLE, Alignment, follows, least_shift, scale_of
+from dpwitness.auditors.gray_box.alignment import MOST, WHOLE, Alignment, cheapest_shift, follows, scale_of
 from dpwitness.auditors.gray_box.calls import Calls
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.recording.primitives import LOCATION
+from dpwitness.mechanisms.recording.primitives import LOCATION_LAWS
 
 _SYMMETRIC = ("laplace", "gaussian", "geometric", "discrete_gaussian")
 _TWO_SIDED = {"exponential": "laplace", "one_sided_geometric": "geometric"}
@@ -93,7 +93,7 @@ class NoiseLaw:
                 shift: FloatArray | None = np.where(goal == 0, 0.0, goal / self.columns)
             only = True
         else:
-            shift = least_shift(self.columns, goal, self.scales, self.laws, self.draws)
+            shift = cheapest_shift(self.columns, goal, self.scales, self.laws, self.draws)
             only = bool(np.linalg.matrix_rank(self.columns) == len(self.laws))
         if shift is None or not np.isfinite(shift).all():
             return None
@@ -125,7 +125,7 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     """
     calls = Calls(replay(None)["table"])
     output = np.asarray(recorded["numbers"], dtype=float)
-    free = [i for i in range(len(calls)) if calls.law(i) in LOCATION and calls.drawn(i) is not None]
+    free = [i for i in range(len(calls)) if calls.law(i) in LOCATION_LAWS and calls.drawn(i) is not None]
     plain = all(calls.source(i) or calls.law(i) == "spend" for i in range(len(calls)))
     if not plain or not free or recorded["raised"] or recorded["texts"] or not np.isfinite(output).all():
         return "unknown"
@@ -171,7 +171,7 @@ def _fit_columns(moved: Callable[[FloatArray], FloatArray | None], output: Float
 
 def _other_draws_matter(replay: Replay, recorded: Json, calls: Calls) -> bool:
     """Return whether draws without a location parameter change the output."""
-    others = [i for i in range(len(calls)) if calls.source(i) and calls.law(i) not in LOCATION]
+    others = [i for i in range(len(calls)) if calls.source(i) and calls.law(i) not in LOCATION_LAWS]
     if not others:
         return False
     found = replay([(*calls.place(i), np.ones(int(calls.table["size"][i]))) for i in others])

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.black_box.environment_errors import check_told
-from dpwitness.auditors.gray_box.calls import records_in
+from dpwitness.auditors.black_box.environment_errors import check_exception_text
+from dpwitness.auditors.gray_box.calls import record_count
 from dpwitness.auditors.results.trace_result import Finding
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 
 
-def unlike(again: Json) -> str:
+def describe_replay_difference(again: Json) -> str:
     """Return a description of how a replay on the recorded dataset differs from the record; empty if the replay is equal.
 
     Compares the output, the calls and the inputs.
@@ -39,7 +39,7 @@ def always(own: list[Json], others: list[Json]) -> Iterable[Finding]:
     raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
     if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
         message = next(r["raised"] for r in (*own, *others) if r["raised"])
-        check_told("one dataset", message)
+        check_exception_text("one dataset", message)
         yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {message}")
         return
     sides = [[r for r in side if not r["raised"]] for side in (own, others)]
@@ -76,7 +76,7 @@ def sides(pair: Pair) -> tuple[Any, Any, tuple[int, int] | None]:
 
     The dataset with more records is recorded: then the draws for a record that is missing on the other side can be left out.
     """
-    sizes = [records_in(d) for d in (pair.d1, pair.d0)]
+    sizes = [record_count(d) for d in (pair.d1, pair.d0)]
     if None in sizes or sizes[0] == sizes[1]:
         return pair.d1, pair.d0, None
     large, small = (pair.d1, pair.d0) if sizes[0] > sizes[1] else (pair.d0, pair.d1)  # type: ignore[operator]

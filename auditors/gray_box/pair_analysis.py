@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.black_box.environment_errors import check_told
+from dpwitness.auditors.black_box.environment_errors import check_exception_text
 from dpwitness.auditors.gray_box.alignment import Alignment, align
-from dpwitness.auditors.gray_box.calls import Calls, inner_scales, records_in
+from dpwitness.auditors.gray_box.calls import Calls, inner_scales, record_count
 from dpwitness.auditors.gray_box.noise_laws import NoiseLaw, noise_law
-from dpwitness.auditors.gray_box.orientation import always, close, sides, unlike
-from dpwitness.auditors.gray_box.pair_trace import WHATEVER, Seen
-from dpwitness.auditors.gray_box.sessions import Tracing
+from dpwitness.auditors.gray_box.orientation import always, close, describe_replay_difference, sides
+from dpwitness.auditors.gray_box.pair_trace import FOR_ALL_NOISE, Seen
+from dpwitness.auditors.gray_box.sessions import TraceSession
 from dpwitness.auditors.results.trace_result import Finding
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
@@ -61,7 +61,7 @@ class Examiner:
         Names of the primitives that the user gave.
     """
 
-    session: Tracing
+    session: TraceSession
     claim: Claim
     seed: int
     seeded: bool
@@ -123,11 +123,11 @@ class Examiner:
         first, second, left_out = sides(pair)
         recordings = [self.record(first)]
         again = self.replay(recordings[0]["key"], first)
-        unseen = unlike(again) or not recordings[0]["calls"]  # two runs of whole numbers may be equal by chance
+        unseen = describe_replay_difference(again) or not recordings[0]["calls"]  # two runs of whole numbers may be equal by chance
         if unseen and self.session.uncompile():
             recordings = [self.record(first)]
             again = self.replay(recordings[0]["key"], first)
-        faithful = not unlike(again)
+        faithful = not describe_replay_difference(again)
         many = recordings[0]["calls"] > _LONG_RUN
         recordings += [self.record(first) for _ in range(0 if many else _RECORDINGS - 1)]
         replays = [self.replay(recorded["key"], second, left_out=left_out) for recorded in recordings]
@@ -164,7 +164,7 @@ class Examiner:
         """Add findings for randomness that the record does not contain, or that the seed does not decide."""
         names = set(seen.calls.table["names"])
         if not faithful:
-            told = unlike(again)
+            told = describe_replay_difference(again)
             past = self.session.past(recordings[0]["key"], dataset, self._next_seed())
             by = f"; drawn past the primitives: {', '.join(past)}" if past else "; it is none of the generators that are known"
             uncalled = [name for name in self.asked if not any(n.endswith(name) for n in names)]
@@ -195,7 +195,7 @@ class Examiner:
                 seen.add(_KINDS[each["kind"]], each["told"], each["where"])
             raises = replayed["output"].startswith("raises")
             if raises:
-                check_told("one dataset", replayed["output"].partition("only: ")[2])
+                check_exception_text("one dataset", replayed["output"].partition("only: ")[2])
             if replayed["output"] and (raises or not replayed["lost"]):  # after a lost call, the runs no longer share their noise
                 told = "it " + replayed["output"] if raises else f"with the same noise {replayed['output']}"
                 seen.add("EXCEPTION" if raises else "OUTPUT", told)
@@ -376,7 +376,7 @@ class Examiner:
             if "calls" in kinds:
                 continue
             each = told.get(name, {"told": f"call {index} of stream {stream or 'main'} differs", "where": ""})
-            found.append(Finding(name, f"{each['told']}{WHATEVER}", each["where"]))
+            found.append(Finding(name, f"{each['told']}{FOR_ALL_NOISE}", each["where"]))
         for finding in found:
             seen.add(finding.kind, finding.told, finding.where, certain=sure)
         if not found:
@@ -406,7 +406,7 @@ class Examiner:
             note = f"the loss of {names} is not known"
             if note not in seen.notes:
                 seen.notes.append(note)
-        if seen.calls.subsampled(records_in(dataset)):
+        if seen.calls.subsampled(record_count(dataset)):
             seen.priced = False
             note = "records are drawn: the loss is that of one subsample, amplification by sampling is not counted"
             if note not in seen.notes:

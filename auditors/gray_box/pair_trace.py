@@ -10,7 +10,7 @@ from dpwitness.auditors.results.trace_result import Finding
 from dpwitness.mechanisms.data.pairs import Pair
 
 _COUPLED = ("CALLS", "SCALE", "SHAPE", "PARAMETER", "OUTPUT")  # kinds of findings that rest on runs with equal draws
-WHATEVER = ", whatever the noise"
+FOR_ALL_NOISE = ", whatever the noise"
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Seen:
 
     def coupled(self) -> list[Finding]:
         """Return findings that rest on equal draws on both sides; the laws of the outputs need not show them."""
-        return [f for f in self.findings if f.kind in _COUPLED and not (f.kind == "OUTPUT" and f.told.endswith(WHATEVER))]
+        return [f for f in self.findings if f.kind in _COUPLED and not (f.kind == "OUTPUT" and f.told.endswith(FOR_ALL_NOISE))]
 
     def add(self, kind: str, told: str, where: str = "", certain: bool = True) -> None:
         """Add a finding, or a suspicion if not `certain`, unless the same kind was added for the same primitive."""

@@ -17,7 +17,7 @@ from dpwitness.mechanisms.recording.primitives import WrongPrimitive
 from dpwitness.mechanisms.recording.session import Entry, Session
 
 
-class Tracing(Protocol):
+class TraceSession(Protocol):
     """Interface of a recording session; see `recording.session.Session`."""
 
     def record(self, dataset: Any, seed: int) -> Json: ...
@@ -29,7 +29,7 @@ class Tracing(Protocol):
 
 
 @contextmanager
-def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterator[Tracing]:
+def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterator[TraceSession]:
     """Open a recording session of a mechanism for the `with` block, with the known primitives and `primitives`.
 
     Raises InvalidArgument if a primitive does not exist.

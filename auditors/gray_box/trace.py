@@ -12,7 +12,7 @@ from dpwitness.auditors.black_box.state import Progress
 from dpwitness.auditors.gray_box.pair_analysis import Examiner
 from dpwitness.auditors.gray_box.pair_trace import Seen
 from dpwitness.auditors.gray_box.sessions import opened
-from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.pairs.search import explore
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.trace_result import Finding, TraceResult
@@ -25,7 +25,7 @@ from dpwitness.mechanisms.core.validation import (
     require_integer,
     require_positive,
     require_probability,
-    require_runner,
+    require_run_options,
     require_type,
     shown,
 )
@@ -126,7 +126,7 @@ def trace(
     require_positive("time_limit", time_limit, "trace")
     require_probability("confidence", confidence, "trace")
     require_type("name", name, str, "be a text", "trace", optional=True)
-    require_runner(executor, progress, None, "trace")
+    require_run_options(executor, progress, None, "trace")
     own = getattr(mechanism, "trials", None) or TRIALS
     budget = require_integer("trials", own if trials is None else trials, "trace", least=1000, most=10**12)
     found_domain, candidates = _domain_or_pairs(mechanism, pair, domain)
@@ -166,7 +166,7 @@ def _domain_or_pairs(mechanism: Any, pair: Any, domain: Domain | None) -> tuple[
         if source is None:
             raise InvalidArgument("trace: pair must be given, or a domain: the mechanism declares none")
     if isinstance(source, Domain):
-        require_neighbours(source, "trace")
+        require_domain(source, "trace")
         return source, []
     given_pairs = [source] if isinstance(source, Pair) else source
     if not isinstance(given_pairs, list | tuple) or not given_pairs or not all(isinstance(p, Pair) for p in given_pairs):

@@ -24,13 +24,13 @@ from numpy.random import Generator
 
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import Outputs, WrongShape, encode
-from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.running.engine import stream
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_positive, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.objects.adversaries import Adversary, kind_of
+from dpwitness.mechanisms.objects.adversaries import Adversary, answer_kind
 from dpwitness.mechanisms.objects.sessions import Interactive, require_queries
 from dpwitness.mechanisms.privacy import Claim, promised
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
@@ -128,7 +128,7 @@ def find_adversary(
     rounds = require_integer("rounds", rounds, owner, most=10**6)
     require_positive("seconds", seconds, owner)
     evaluations, seed = require_integer("evaluations", evaluations, owner), require_integer("seed", seed, owner, least=0)
-    search = _Search(mechanism, claim, _pairs_to_search(mechanism, pair, owner), Queries(queries), rounds, seed)
+    search = _Search(mechanism, claim, _pairs_to_search(mechanism, pair, owner), QuerySet(queries), rounds, seed)
     return search.run(evaluations, time.monotonic() + seconds)
 
 
@@ -142,12 +142,12 @@ def _pairs_to_search(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: 
     domain = getattr(mechanism, "domain", None)
     if not isinstance(domain, Domain):
         raise InvalidArgument(f"{owner}: pair must be given, or a domain declared by the mechanism, got neither")
-    require_neighbours(domain, owner)
+    require_domain(domain, owner)
     return pairs_for(domain)[:_MAX_PAIRS]
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
+class QuerySet:
     """Queries that an adversary may ask: a list, or a convex set of vectors (a box or a ball)."""
 
     given: Any
@@ -194,7 +194,7 @@ class _Search:
     mechanism: Any
     claim: Claim
     pairs: list[Pair]
-    queries: Queries
+    queries: QuerySet
     rounds: int
     seed: int
     tried: int = 0
@@ -230,7 +230,7 @@ class _Search:
                 found = run(dataset, _KIND_RUNS, stream(self.seed, _STREAM_KEY, i))
             except Exception:  # the mechanism's own error: this dataset contributes no kinds
                 continue
-            kind_counts.update(kind_of(answer) for answers in found if isinstance(answers, list) for answer in answers)
+            kind_counts.update(answer_kind(answer) for answers in found if isinstance(answers, list) for answer in answers)
         return ("", *(kind for kind, _ in kind_counts.most_common(4)))
 
     def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
@@ -309,7 +309,7 @@ class _Search:
         """
         if not isinstance(answers, list):
             return [0.0] * (len(self.kinds) + 3)
-        kinds = [kind_of(answer) for answer in answers]
+        kinds = [answer_kind(answer) for answer in answers]
         usual = self.kinds[min(1, len(self.kinds) - 1)]
         first = next((i for i, kind in enumerate(kinds) if kind != usual), len(kinds))
         numbers = [_number(answer) for answer in answers]

@@ -1,7 +1,7 @@
 """Neighboring pairs worth trying, from a domain declaration alone.
 
 The pairs are the domain's own shapes (`Domain.catalogue`) mixed with random pairs. The random
-pairs are always the same, because their generator is seeded with `DRAWN_SEED`.
+pairs are always the same, because their generator is seeded with `RANDOM_PAIRS_SEED`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import KINDS, Domain
 
-DRAWN_SEED = 11
-DRAWN = 12  # random pairs: each position with each change
-DRAWN_CATEGORIES = 24  # random pairs of a domain of integers, which may be categories
-DRAWN_NUMBERS = 2  # random pairs of a single number: the ends of its range matter most
+RANDOM_PAIRS_SEED = 11
+RANDOM_PAIRS = 12  # random pairs: each position with each change
+RANDOM_PAIRS_OF_CATEGORIES = 24  # random pairs of a domain of integers, which may be categories
+RANDOM_PAIRS_OF_NUMBERS = 2  # random pairs of a single number: the ends of its range matter most
 
 
 def pairs_for(domain: Domain) -> list[Pair]:
@@ -46,7 +46,7 @@ def pairs_for(domain: Domain) -> list[Pair]:
     >>> [pair.why for pair in pairs_for(Answers(1, low=0.0, high=1.0))]
     ['one answer up']
     """
-    draw = domain.draws(np.random.default_rng(DRAWN_SEED))
+    draw = domain.draws(np.random.default_rng(RANDOM_PAIRS_SEED))
     seen: set[frozenset[str]] = set()
     pairs = list(
         _interleaved(
@@ -58,7 +58,7 @@ def pairs_for(domain: Domain) -> list[Pair]:
     return pairs
 
 
-def require_neighbours(domain: Domain, owner: str) -> None:
+def require_domain(domain: Domain, owner: str) -> None:
     """Raise InvalidArgument unless `domain` is a Domain."""
     if not isinstance(domain, Domain):
         raise InvalidArgument(f"{owner}: domain must be one of {', '.join(KINDS)} or a Relation, got {shown(domain)}")
@@ -88,5 +88,5 @@ def _interleaved(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair
 def _random_pair_count(domain: Domain) -> int:
     """Return the number of random pairs for a domain."""
     if domain.whole:
-        return DRAWN_CATEGORIES
-    return DRAWN_NUMBERS if domain.records == 1 else DRAWN
+        return RANDOM_PAIRS_OF_CATEGORIES
+    return RANDOM_PAIRS_OF_NUMBERS if domain.records == 1 else RANDOM_PAIRS

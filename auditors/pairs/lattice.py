@@ -21,7 +21,7 @@ class _ThresholdExceeded(Exception):
     """Raised at a pair whose score exceeds the threshold: Hypothesis shrinks examples that raise."""
 
 
-def simplest(
+def search_lattice(
     domain: Domain, score: Callable[[Pair], float], above: float, *, examples: int, seconds: float, random_seed: int
 ) -> tuple[Pair | None, float]:
     """Return the simplest lattice pair whose score exceeds `above`, or None, with the highest score seen."""

@@ -16,7 +16,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import HasSupport, offers
+from dpwitness.mechanisms.protocols.capabilities import HasSupport, has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _FAR_MULTIPLES = np.array([1.0, 10.0, 1000.0])
@@ -47,7 +47,7 @@ class LossScore:
         if not rows:
             failure = f"{type(mechanism).__name__} converged on none of {min(len(pilot), 6)} pairs"
             raise InvalidArgument(f"search: mechanism must run on the domain, {failure}")
-        self._discrete = offers(mechanism, HasSupport)
+        self._discrete = has_capability(mechanism, HasSupport)
         self._scale = np.maximum(np.median([np.median(np.abs(r), axis=0) for r in rows], axis=0), 1e-9)
         self.width = 0 if self._discrete else int(rows[0].shape[1])
 

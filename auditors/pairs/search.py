@@ -20,29 +20,29 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
-from dpwitness.auditors.pairs.lattice import simplest
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
+from dpwitness.auditors.pairs.lattice import search_lattice
 from dpwitness.auditors.pairs.scores import LossScore, PilotScore, ProfileScore
-from dpwitness.auditors.pairs.simplify import simplified
+from dpwitness.auditors.pairs.simplify import simplify_pair
 from dpwitness.auditors.privacy_loss.search import worst_output
 from dpwitness.mechanisms.core.validation import require_callable, require_integer, require_positive
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.domains.base import Shape
-from dpwitness.mechanisms.numerics.cma_es import evolve
+from dpwitness.mechanisms.domains.base import SearchSpace
+from dpwitness.mechanisms.numerics.cma_es import minimize_cma_es
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.privacy import Claim, promised
-from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
 
 STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
 RESTARTS = 0.15  # share of the evaluations reserved for random pairs and random steps from the best of them
-STALE = 100  # steps without improvement after which the next restart begins
+MAX_IDLE_STEPS = 100  # steps without improvement after which the next restart begins
 
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 
 
-class Settle(Protocol):
+class FinalScore(Protocol):
     """Callback that returns the final value of a pair, which costs more than its score.
 
     With `thorough=False` the callback is cheaper; this mode suits pairs near one whose value is
@@ -153,14 +153,14 @@ def search(
     InvalidArgument
         If the domain is empty or has no neighboring pairs, or the mechanism cannot be run.
     """
-    require_neighbours(domain, "search")
+    require_domain(domain, "search")
     claim = promised(None, claim, "search").on(None)
     require_callable("score", score, "search", arguments=1, optional=True)
     require_positive("seconds", seconds, "search")
     evaluations, keep = require_integer("evaluations", evaluations, "search", most=10**12), require_integer("keep", keep, "search")
     seed = require_integer("seed", seed, "search", least=0)
     pure = claim.is_pure
-    black_box = not offers(mechanism, WhiteBox)
+    black_box = not has_capability(mechanism, WhiteBox)
     if score is not None or black_box or not pure:
         given = score or (PilotScore if black_box else ProfileScore)(mechanism, claim, seed)
         found = explore(domain, lambda pair, _: (given(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, keep=keep)
@@ -183,7 +183,7 @@ def explore(
     score: Score,
     *,
     extra: int = 0,
-    settle: Settle | None = None,
+    settle: FinalScore | None = None,
     evaluations: int,
     seconds: float,
     seed: int,
@@ -234,7 +234,7 @@ class _Run:
     domain: Domain
     score: Score
     extra: int
-    settle: Settle | None
+    settle: FinalScore | None
     budget: int
     deadline: float
     seconds: float
@@ -294,7 +294,7 @@ class _Run:
 
     def evolution(self) -> None:
         """Run CMA-ES from several layouts, then again with more patience from the best end points."""
-        end_points: list[tuple[float, int, Shape, FloatArray]] = []
+        end_points: list[tuple[float, int, SearchSpace, FloatArray]] = []
         start_time, horizon = time.monotonic(), self.deadline - 0.2 * self.seconds
         middle = start_time + 0.5 * (horizon - start_time)
         turn, spent, share = 0, self.seen.evaluations, min(0.45, 0.85 - self.kept) * self.budget
@@ -321,7 +321,9 @@ class _Run:
                     break
                 value = found
 
-    def climb(self, shape: Shape, starts: FloatArray, step: float, patience: int, until: float, number: int) -> tuple[float, FloatArray]:
+    def climb(
+        self, shape: SearchSpace, starts: FloatArray, step: float, patience: int, until: float, number: int
+    ) -> tuple[float, FloatArray]:
         """Run CMA-ES once from the best of some starting points, and return the best value and point.
 
         If the best point is close to the best value so far, its pair becomes a candidate with its
@@ -345,7 +347,7 @@ class _Run:
 
         cost(starts)
         if best[2] is not None and best[0] < self.stop:
-            evolve(cost, best[1], step, seed=1 + (self.seed * 1009 + number) % (2**31 - 2), evaluations=patience, deadline=until)
+            minimize_cma_es(cost, best[1], step, seed=1 + (self.seed * 1009 + number) % (2**31 - 2), evaluations=patience, deadline=until)
         if best[2] is not None and (best[0] > 0.98 * self.seen.best or not self.seen.candidates):
             self.settled(best[2], best[3], best[0], f"found by search, start {number}")
         return float(best[0]), np.asarray(best[1])
@@ -366,7 +368,7 @@ class _Run:
             if best is None:
                 return
             given, starts, idle_steps = starts, [], 0
-            while moves is not None and idle_steps < STALE and best.value < math.inf and self.seen.evaluations < most:
+            while moves is not None and idle_steps < MAX_IDLE_STEPS and best.value < math.inf and self.seen.evaluations < most:
                 if self.over or time.monotonic() > until:
                     break
                 part, pair = moves.step(best.pair)
@@ -402,7 +404,7 @@ class _Run:
         tail = np.zeros(self.extra)
         examples = int(np.clip(self.budget // 20, 20, 400))
         best = self.seen.best
-        pair, value = simplest(
+        pair, value = search_lattice(
             self.domain,
             lambda p: self.evaluate(p, tail)[0],
             best + 1e-3 * abs(best) if math.isfinite(best) else 0.0,
@@ -430,7 +432,7 @@ class _Run:
                 return -math.inf
 
         seconds = max(0.1 * self.seconds, self.deadline - time.monotonic())
-        simple = simplified(self.domain, pair, value_of, best * (1 - 3e-4), seconds=min(seconds, 0.25 * self.seconds))
+        simple = simplify_pair(self.domain, pair, value_of, best * (1 - 3e-4), seconds=min(seconds, 0.25 * self.seconds))
         if simple is not pair:
             value = value_of(simple)
             # A simple pair is worth more to a reader than the last 3e-4 of the value.

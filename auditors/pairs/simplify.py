@@ -13,7 +13,7 @@ from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 
 
-def simplified(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:
+def simplify_pair(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:
     """Return the simplest pair reached from `pair` by steps inside the domain whose score stays at least `least`."""
     deadline = time.monotonic() + seconds
     improved = True

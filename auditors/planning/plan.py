@@ -11,13 +11,13 @@ from typing import Any
 
 from scipy.special import ndtr, ndtri
 
-from dpwitness.auditors.black_box.audit import pairs_of, timed
-from dpwitness.auditors.black_box.timing import LEAST, Price, told_in_time
-from dpwitness.auditors.planning.power import FEW, budget_of, chance, error_of
+from dpwitness.auditors.black_box.audit import audited_pairs, timed
+from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration
+from dpwitness.auditors.planning.power import FEW, chance, error_of, split_budget
 from dpwitness.auditors.planning.rehearsal import MOST as REHEARSED
 from dpwitness.auditors.planning.rehearsal import REPEATS, Rehearsals
 from dpwitness.auditors.privacy_loss.limit import limit_of_law
-from dpwitness.auditors.privacy_loss.reference_laws import SHAPES, law_with, parameter_of
+from dpwitness.auditors.privacy_loss.reference_laws import SHAPES, law_with_parameter, parameter_of
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
 from dpwitness.auditors.statistics.loss_law import LossLaw
@@ -32,7 +32,7 @@ from dpwitness.mechanisms.core.validation import (
 )
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim, promised, resolved
-from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import WhiteBox, name_of
 
 MOST = 10**12  # largest number of runs
@@ -124,7 +124,7 @@ class Plan:
     def headline(self) -> str:
         """Return the required runs, or the detectable violation, in one line."""
         symbol, likely = self.claim.symbol, f"with probability {self.power:g}"
-        time_text = f", in about {told_in_time(self.expected_seconds)}" if self.expected_seconds is not None else ""
+        time_text = f", in about {format_duration(self.expected_seconds)}" if self.expected_seconds is not None else ""
         if self.find is not None and self.find <= self.claim.parameter:
             return f"nothing to find: {symbol} = {self.find:.6g} on this pair, where {self.claim} holds"
         what = f"a violation of {self.claim} by {symbol} = {self.find:.12g} ({self.shape})" if self.find is not None else ""
@@ -149,7 +149,7 @@ class Plan:
             (f"{symbol} found with probability {self.power:g}", [row.detectable for row in self.rows], _format_violation),
             (f"{symbol} that half certify", [row.certified for row in self.rows], _format_violation),
             ("" if self.find is None else f"chance to find {self.find:.12g}", [row.chance for row in self.rows], lambda v: f"{v:.2g}"),
-            ("time", [row.seconds for row in self.rows], told_in_time),
+            ("time", [row.seconds for row in self.rows], format_duration),
         ]
         texts = [(head, [write(v) for v in values]) for head, values, write in columns if values and values[0] is not None]
         return [[head for head, _ in texts], *map(list, zip(*(values for _, values in texts), strict=True))]
@@ -242,7 +242,7 @@ def plan(
         require_one_of("shape", shape, SHAPES, "plan")
     if mechanism is None and pair is not None:
         raise InvalidArgument("plan: pair must be left out without a mechanism to run on it")
-    pairs = [] if mechanism is None else pairs_of(mechanism, pair)
+    pairs = [] if mechanism is None else audited_pairs(mechanism, pair)
     claim, claim_notes = resolved(claim, pairs[0] if pairs else None)
     if find is not None and require_positive("find", find, "plan") <= claim.parameter:
         raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {shown(find)}")
@@ -251,7 +251,7 @@ def plan(
     if own is None and find is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
     shape = OWN if own else shape or "coin"
-    law = own or (law_with(shape, claim, find) if find is not None else None)
+    law = own or (law_with_parameter(shape, claim, find) if find is not None else None)
     if own:
         find = parameter_of(claim, own)
         find = min(find, claim.parameter) if find <= claim.parameter * (1 + _RELATIVE_TOLERANCE) else find
@@ -264,7 +264,7 @@ def plan(
         return None if own else _smallest_parameter(claim, shape, power, lambda of: chance_of(runs, of))
 
     def median_of_row(runs: int) -> float | None:
-        return limit_of_law(own, claim, budget_of(runs, count, many)[1], error_of(claim, alpha)) if own else None
+        return limit_of_law(own, claim, split_budget(runs, count, many)[1], error_of(claim, alpha)) if own else None
 
     def likely(runs: int) -> float:
         """Return the power of a row.
@@ -279,7 +279,7 @@ def plan(
     violated = law is not None and find is not None and find > claim.parameter
     needed = _runs_needed(lambda runs: chance_of(runs, law), power) if violated and law else None
     rehearsals, shortfall = None, 0.0
-    if own and violated and needed is not None and not claim.bounds_renyi and offers(mechanism, WhiteBox):
+    if own and violated and needed is not None and not claim.bounds_renyi and has_capability(mechanism, WhiteBox):
         rehearsals = Rehearsals(mechanism, claim, pairs, confidence, executor)
         rehearsed = rehearsals.needed(needed, power)
         if rehearsed is None:
@@ -357,7 +357,7 @@ def _smallest_parameter(claim: Claim, shape: str, power: float, chance_of: Calla
     """Return the smallest parameter of this shape that is found with this power; infinity if there is none."""
 
     def found(excess: float) -> bool:
-        return chance_of(law_with(shape, claim, claim.parameter * (1 + excess))) >= power
+        return chance_of(law_with_parameter(shape, claim, claim.parameter * (1 + excess))) >= power
 
     low, high = 0.0, _SMALLEST_EXCESS
     try:
@@ -395,7 +395,7 @@ def _rehearsal_notes(own: bool, rehearsals: Rehearsals | None, target_leaks: boo
     return (f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates computed from the log_density",)
 
 
-def _assumptions(claim: Claim, shape: str, pairs: int, confidence: float, price: Price | None) -> tuple[str, ...]:
+def _assumptions(claim: Claim, shape: str, pairs: int, confidence: float, price: RunCost | None) -> tuple[str, ...]:
     """Return the assumptions of the plan as sentences."""
     easiest = (
         f"randomized response: no law with this {claim.symbol} is easier to detect, others may need far more runs"
@@ -409,5 +409,5 @@ def _assumptions(claim: Claim, shape: str, pairs: int, confidence: float, price:
         OWN: "the law given by the mechanism's log_density, on the examined pair with the largest leak",
     }
     where = "one pair, no pilot" if pairs == 1 else f"a pilot over {pairs} pairs that picks the one with the violation"
-    timing = (f"{told_in_time(price.run)} per run, measured on {price.runs:,} runs",) if price else ()
+    timing = (f"{format_duration(price.run)} per run, measured on {price.runs:,} runs",) if price else ()
     return (texts[shape], f"{where}; confidence {confidence:g}; runs of all stages are counted", *timing)

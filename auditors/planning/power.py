@@ -15,11 +15,11 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from dpwitness.auditors.black_box.stages import EARLY_ALPHA, PILOT_SHARE, RUNS_A_PAIR, bit_rounds, probe_chunk, training_rounds
-from dpwitness.auditors.events.detection import LEARNING_CELLS
-from dpwitness.auditors.events.divergence import LEVELS, expected_binned
-from dpwitness.auditors.privacy_loss.limit import Best, best_event
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, cp_lower
+from dpwitness.auditors.black_box.stages import EARLY_ALPHA, MIN_RUNS_PER_PAIR, PILOT_SHARE, bit_rounds, probe_chunk, training_rounds
+from dpwitness.auditors.events.detection import CELL_RELEARNING_LOSS
+from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
+from dpwitness.auditors.privacy_loss.limit import BestEvent, best_event
+from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, clopper_pearson_lower
 from dpwitness.auditors.statistics.combination import allowed
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.privacy import Claim
@@ -31,7 +31,7 @@ _MIN_OUTPUTS = 3.0  # smallest number of training outputs in an event, as in `po
 _GUESS_QUANTILES = ndtri((np.arange(8) + 0.5) / 8)  # quantiles of the number of guesses
 
 
-def budget_of(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
+def split_budget(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
     """Return the numbers of training rounds and of test rounds.
 
     Examples
@@ -39,7 +39,7 @@ def budget_of(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
     >>> budget_of(100_000, 1, True)
     (18502, 71268)
     """
-    pairs = min(pairs, max(1, trials // RUNS_A_PAIR))
+    pairs = min(pairs, max(1, trials // MIN_RUNS_PER_PAIR))
     budget = trials - 4 * probe_chunk(trials, pairs) * pairs
     budget -= bit_rounds(budget, pairs) if floats else 0
     budget -= int(PILOT_SHARE * budget) if pairs > 1 else 0
@@ -70,12 +70,12 @@ def chance(law: LossLaw, claim: Claim, trials: int, alpha: float, *, pairs: int 
     floats : bool
         Whether outputs have low bits, which take a share of the runs.
     """
-    train, rounds = budget_of(trials, pairs, floats)
+    train, rounds = split_budget(trials, pairs, floats)
     few = len(law.p) <= FEW
     error = error_of(claim, alpha)
     best = best_event(law if few else _merge_rare_atoms(law, train), claim, rounds, error)
     cost = LEARNING_FEW / math.sqrt(max(train, 1)) if few else LEARNING
-    found = float(ndtr(ndtri(of_event(best, claim, rounds, error)) - cost))
+    found = float(ndtr(ndtri(event_power(best, claim, rounds, error)) - cost))
     return max(found, _chance_of_cells(law, claim, rounds, alpha / 2)) if claim.bounds_renyi else found
 
 
@@ -93,7 +93,7 @@ def _merge_rare_atoms(law: LossLaw, train: int) -> LossLaw:
     return LossLaw(loss, p, q)
 
 
-def of_event(best: Best, claim: Claim, rounds: int, error: float) -> float:
+def event_power(best: BestEvent, claim: Claim, rounds: int, error: float) -> float:
     """Return the power of the exact test of an event, averaged over the number of rounds in which the event guesses."""
     made = best.right + best.wrong
     if best.value <= 0:
@@ -101,7 +101,7 @@ def of_event(best: Best, claim: Claim, rounds: int, error: float) -> float:
     gamma = 0.0 if claim.is_pure else error * SHARE_FOR_FREQUENCY
     total = 0.0
     for size in np.clip(np.rint(rounds * made + _GUESS_QUANTILES * math.sqrt(max(rounds * made * (1 - made), 0.0))), 0, rounds):
-        frequency = 1.0 if gamma == 0 else float(cp_lower(size, rounds, gamma))
+        frequency = 1.0 if gamma == 0 else float(clopper_pearson_lower(size, rounds, gamma))
         most = allowed(claim, claim.parameter, frequency, best.directions) if frequency > 0 else 1.0
         if most < 1:
             total += float(binom.sf(binom.isf(error - gamma, size, most), size, best.right / made))
@@ -111,13 +111,13 @@ def of_event(best: Best, claim: Claim, rounds: int, error: float) -> float:
 def _chance_of_cells(law: LossLaw, claim: Claim, rounds: int, error: float) -> float:
     """Return the power of the binned form, from the largest bad luck at which the binned form still refutes."""
     share = np.cumsum(law.p + law.q) / np.sum(law.p + law.q)
-    cuts = np.unique(np.searchsorted(share, LEVELS))
+    cuts = np.unique(np.searchsorted(share, CELL_QUANTILES))
     starts = np.append(0, cuts[(cuts > 0) & (cuts < len(share))])
     p, q = (np.add.reduceat(side, starts) for side in (law.p, law.q))
-    if expected_binned(claim, p, q, rounds, error) <= claim.parameter:
+    if expected_renyi_bound(claim, p, q, rounds, error) <= claim.parameter:
         return 0.0
     low, high = 0.0, 20.0
     for _ in range(12):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if expected_binned(claim, p, q, rounds, error, middle) > claim.parameter else (low, middle)
-    return float(ndtr(low * math.sqrt(2) - LEARNING_CELLS))
+        low, high = (middle, high) if expected_renyi_bound(claim, p, q, rounds, error, middle) > claim.parameter else (low, middle)
+    return float(ndtr(low * math.sqrt(2) - CELL_RELEARNING_LOSS))

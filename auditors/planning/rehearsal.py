@@ -20,11 +20,11 @@ from scipy.special import expit, ndtr, ndtri
 from dpwitness.auditors.black_box.audit import rehearsal
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.planning.power import error_of, of_event
-from dpwitness.auditors.privacy_loss.limit import Best
+from dpwitness.auditors.planning.power import error_of, event_power
+from dpwitness.auditors.privacy_loss.limit import BestEvent
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import log_density_at, offers
+from dpwitness.mechanisms.protocols.capabilities import has_capability, log_density_at
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
 
 REPEATS = 8
@@ -73,24 +73,24 @@ class Rehearsals:
         )
         total, critical, drift = sum(rounds for _, _, rounds in stages), -float(ndtri(self.error)), 0.0
         for pair, event, rounds in stages:  # a combined test weights each stage by its rounds
-            found = of_event(self._rates(pair, event), self.claim, int(rounds), self.error)
+            found = event_power(self._rates(pair, event), self.claim, int(rounds), self.error)
             drift += math.sqrt(rounds / total) * (float(ndtri(min(max(found, _EXTREME), 1 - _EXTREME))) + critical)
         return float(ndtr(drift - critical))
 
-    def _rates(self, pair: Pair, event: Event) -> Best:
+    def _rates(self, pair: Pair, event: Event) -> BestEvent:
         """Return the event's rates of right and wrong guesses on separate outputs."""
         outputs, probability_of_d1 = self._outputs(pair)
         guess = event.guess(outputs)
         right = float(np.mean(np.where(guess > 0, probability_of_d1, 0.0) + np.where(guess < 0, 1 - probability_of_d1, 0.0)))
         made = float(np.mean(guess != 0))
-        if not offers(self.mechanism, WhiteBox) and made > 0:
+        if not has_capability(self.mechanism, WhiteBox) and made > 0:
             right -= _CAUTION * math.sqrt(right * (made - right) / made / len(outputs))
-        return Best(right, made - right, event.directions, 1.0 if right > made - right else 0.0)
+        return BestEvent(right, made - right, event.directions, 1.0 if right > made - right else 0.0)
 
     def _outputs(self, pair: Pair) -> tuple[Outputs, FloatArray]:
         """Return separate outputs of both datasets, and the probability that each output comes from D1: from the density, or 1 and 0."""
         if id(pair) not in self._output_cache:
-            has_density = offers(self.mechanism, WhiteBox)
+            has_density = has_capability(self.mechanism, WhiteBox)
             size, rng = _OUTPUTS_WITH_DENSITY if has_density else _OUTPUTS_WITHOUT_DENSITY, np.random.default_rng(_SEED)
             run = getattr(self.mechanism, "sample", self.mechanism)
             raw = [run(dataset, size, rng) for dataset in (pair.d1, pair.d0)]

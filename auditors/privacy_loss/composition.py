@@ -31,7 +31,9 @@ _FEW_ATOMS, _MANY_ATOMS = 64, 4096  # largest numbers of atoms of a factor, and 
 _MAX_SQUARES = 4e-4  # sum of the factors' squared grid steps, over the standard deviation of the composed loss
 
 
-def composed_by(law_of: Callable[[Any, Any, Any], EnclosedLaw | None], factors: Sequence[tuple[Any, Any, Any]]) -> EnclosedLaw | None:
+def compose_factors_by(
+    law_of: Callable[[Any, Any, Any], EnclosedLaw | None], factors: Sequence[tuple[Any, Any, Any]]
+) -> EnclosedLaw | None:
     """Enclose the law of the sum of the losses of factors (mechanism, d0, d1).
 
     Returns None if `law_of` returns None for some factor.

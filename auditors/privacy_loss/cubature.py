@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, unaccounted
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, unaccounted_mass
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
@@ -264,7 +264,7 @@ def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
     extremes = (-math.inf if growing[0] else sure_least, math.inf if growing[1] else sure_most)
     upper = _sorted(*_split(middle, boxes), unseen_p, unseen_q, extremes)
     route = f"quadrature in {k} dimension{'s' if k > 1 else ''}, {len(boxes.p)} cells"
-    return EnclosedLaw(lower, upper, route, "enclosure", k, unaccounted(lower, upper))
+    return EnclosedLaw(lower, upper, route, "enclosure", k, unaccounted_mass(lower, upper))
 
 
 def _loss_grows(boxes: _Boxes, sign: int) -> bool:

@@ -93,7 +93,7 @@ class _Bet:
         return logs
 
 
-def capital(sides: list[Side]) -> tuple[float, str]:
+def log_capital_won(sides: list[Side]) -> tuple[float, str]:
     """Return ln of the capital won on both datasets together, and the name of the alternative that won most."""
     size = min(len(side.rows) for side in sides)
     block_ends = [int(share * size) for share in _BLOCKS]

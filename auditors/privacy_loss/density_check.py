@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpwitness.auditors.privacy_loss.density_bets import Side, capital
-from dpwitness.auditors.privacy_loss.singular_laws import fills_space, moved, spread_of
+from dpwitness.auditors.privacy_loss.density_bets import Side, log_capital_won
+from dpwitness.auditors.privacy_loss.singular_laws import column_spread, fills_space, moved
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.protocols.capabilities import log_density_at
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -82,7 +82,7 @@ def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class CheckedOracle:
     """Outputs on which a density agreed with its sampler.
 
     Attributes
@@ -123,7 +123,7 @@ class Checked:
         return np.unique(np.concatenate(found))
 
 
-def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> Checked:
+def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> CheckedOracle:
     """Raise BadOracle if sampler and log-density contradict each other. A correct oracle is refused with probability at most 1e-6.
 
     Parameters
@@ -146,7 +146,7 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
         for dataset, rows, own, other in ((pair.d1, sides[0], logs[0][0], logs[0][1]), (pair.d0, sides[1], logs[1][1], logs[1][0]))
     )
     threshold = math.log(1 / _BET_ALARM)
-    log_capital, alternative = capital(list(sides_checked))
+    log_capital, alternative = log_capital_won(list(sides_checked))
     if log_capital >= threshold:
         raise BadOracle(
             f'log_density disagrees with the sampler: a bet on "{alternative}" wins e^{log_capital:.4g} where a right one wins e^0'
@@ -155,7 +155,7 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     _check_zeros(sides_checked[1], sides_checked[0], "D1")
     with np.errstate(invalid="ignore"):
         losses = logs[0][0] - logs[0][1], logs[1][0] - logs[1][1]
-    return Checked(losses, (sides_checked[0], sides_checked[1]), threshold)
+    return CheckedOracle(losses, (sides_checked[0], sides_checked[1]), threshold)
 
 
 def _check_outputs_possible(mechanism: Any, dataset: Any, name: str, rows: FloatArray, own: FloatArray) -> None:
@@ -181,7 +181,7 @@ def _make_side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, 
     if columns.any():
         try:
             with np.errstate(all="ignore"):
-                jumps = ~(np.abs(density(moved(rows, columns, rng, spread_of(rows))) - own) <= 1e-2)
+                jumps = ~(np.abs(density(moved(rows, columns, rng, column_spread(rows))) - own) <= 1e-2)
         except Exception:  # log_density may fail at impossible outputs
             return Side(rows, own, other, density, np.zeros_like(columns), alone)
         repeated = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
@@ -207,7 +207,7 @@ def _check_zeros(side: Side, other: Side, name: str) -> None:
         raise Underflow(f"log_density on {name} falls to {last.min():.4g} and is minus infinity from there on: give it without underflow")
 
 
-def against_law(law: EnclosedLaw, checked: Checked) -> str | None:
+def contradiction_with_law(law: EnclosedLaw, checked: CheckedOracle) -> str | None:
     """Return a contradiction between a computed law of the loss and the checked outputs, or None.
 
     Tests the law's total mass, its largest loss, and its distribution.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.divergence import oracle_binned
+from dpwitness.auditors.events.divergence import best_expected_renyi_bound
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
@@ -71,7 +71,7 @@ def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidenc
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestEvent:
     """Rates of right and wrong guesses of the best event, its number of directions, and the parameter certified at these rates."""
 
     right: float
@@ -94,7 +94,7 @@ def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float
     return max(best, _binned_limit(law, claim, trials, alpha)) if claim.bounds_renyi else best
 
 
-def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
+def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> BestEvent:
     """Return the pair of thresholds on the loss that certifies the largest parameter."""
     sides = [_event_rates(side, trials) for side in (law, law.swapped())]
 
@@ -118,7 +118,7 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
         return both
 
     grids = [_spread_indices(np.arange(len(right)), _THRESHOLDS) for right, _ in sides]
-    best = Best(0.0, 0.0, 1, 0.0)
+    best = BestEvent(0.0, 0.0, 1, 0.0)
     for _ in range(4):
         with np.errstate(invalid="ignore"):
             found = value(*grids)
@@ -127,7 +127,7 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
             first, second = int(grids[0][i]), int(grids[1][j])
             right, wrong = (0.5 * float(sides[0][k][first] + sides[1][k][second]) for k in (0, 1))
             excess = max(right + wrong - 1, 0.0) / 2
-            best = Best(right - excess, wrong - excess, max(1, (first > 0) + (second > 0)), float(found[i, j]))
+            best = BestEvent(right - excess, wrong - excess, max(1, (first > 0) + (second > 0)), float(found[i, j]))
         grids = [_indices_around(grid, int(k)) for grid, k in zip(grids, (i, j), strict=True)]
     return best
 
@@ -138,14 +138,14 @@ def _binned_limit(law: LossLaw, claim: Claim, trials: int, alpha: float) -> floa
     The better of two divisions counts: cells that are finest where the loss is large, or cells of equal mass.
     """
     if len(law.p) <= _MAX_CELLS:
-        return oracle_binned(claim, law.p, law.q, trials, alpha)
+        return best_expected_renyi_bound(claim, law.p, law.q, trials, alpha)
     total = (law.p + law.q) / 2
     share = np.cumsum(total) / total.sum()
     tail, best = np.geomspace(1e-4, 0.5, _MAX_CELLS // 2), 0.0
     for levels in (np.concatenate([tail, 1 - tail]), np.linspace(0, 1, 2 * _MAX_CELLS // 3 + 1)[1:-1]):
         cuts = np.unique(np.searchsorted(share, levels))
         starts = np.append(0, cuts[(cuts > 0) & (cuts < len(total))])
-        best = max(best, oracle_binned(claim, np.add.reduceat(law.p, starts), np.add.reduceat(law.q, starts), trials, alpha))
+        best = max(best, best_expected_renyi_bound(claim, np.add.reduceat(law.p, starts), np.add.reduceat(law.q, starts), trials, alpha))
     return best
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.privacy_loss.density_bets import TESTED, Side
-from dpwitness.auditors.privacy_loss.density_check import Checked
+from dpwitness.auditors.privacy_loss.density_check import CheckedOracle
 from dpwitness.auditors.privacy_loss.scale_bets import ScaleBets
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -71,7 +71,7 @@ class Mismatch:
         return {name: v if math.isfinite(v) else None for name, v in sizes.items()} | {"probability": POWER, "runs": self.runs}
 
 
-def smallest_mismatch(checked: Checked, rng: np.random.Generator, bets: ScaleBets | None = None) -> Mismatch:
+def smallest_mismatch(checked: CheckedOracle, rng: np.random.Generator, bets: ScaleBets | None = None) -> Mismatch:
     """Return the mismatches that would have been noticed, predicted from the drawn outputs.
 
     The capital of the alternative that equals the mismatch is predicted from its mean and variance under a sampler with the mismatch. Let

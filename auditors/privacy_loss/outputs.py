@@ -9,7 +9,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
 
 _ROUNDING = 1e-15  # relative to a log-density, which has few terms of its own size
@@ -32,7 +32,7 @@ class Loss:
     """Privacy loss log p - log q of a pair, with P the law on D1, for many outputs at once."""
 
     def __init__(self, mechanism: Any, pair: Pair) -> None:
-        if not offers(mechanism, WhiteBox):
+        if not has_capability(mechanism, WhiteBox):
             raise InvalidArgument(f"worst_output: mechanism must offer log_density, got {type(mechanism).__name__}")
         self._mechanism, self._pair = mechanism, pair
 
@@ -80,7 +80,7 @@ class Loss:
         return share if share > 0.1 else 0.0
 
 
-def best_atom(loss: Loss, rows: FloatArray, heads: int = 4) -> tuple[FloatArray, float]:
+def search_atoms(loss: Loss, rows: FloatArray, heads: int = 4) -> tuple[FloatArray, float]:
     """Return the output with the largest loss found by coordinate search, and its loss.
 
     The search starts from the best outputs. A column may take any value seen in this column, or a power of ten, while the loss grows.

@@ -26,7 +26,7 @@ _MAX_RESOLVED_SHIFT = 8.0  # largest shift at which the rates of all events are 
 _MAX_SHIFT = 30.0  # largest shift or log-odds; larger ones show in every run
 
 
-def law_with(shape: str, claim: Claim, find: float) -> LossLaw:
+def law_with_parameter(shape: str, claim: Claim, find: float) -> LossLaw:
     """Return the law of this shape with parameter `find` in the claim's notion.
 
     Raises

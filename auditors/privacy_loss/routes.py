@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.privacy_loss.cache_key import content_key
-from dpwitness.auditors.privacy_loss.composition import composed_by
+from dpwitness.auditors.privacy_loss.composition import compose_factors_by
 from dpwitness.auditors.privacy_loss.cubature import integrate
 from dpwitness.auditors.privacy_loss.singular_laws import fills_space
-from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.capabilities import HasAtoms, HasBreakpoints, HasFactors, HasSupport, log_density_at, offers
+from dpwitness.mechanisms.protocols.capabilities import HasAtoms, HasBreakpoints, HasFactors, HasSupport, has_capability, log_density_at
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
 
 _SAMPLE_SIZE = 4096  # runs per side that show the form of outputs if the mechanism offers no support
@@ -70,12 +70,12 @@ def enclosed_law(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> E
 
 def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> EnclosedLaw | None:
     """Return the enclosed law for two datasets that need not be neighbors, such as the datasets of a factor."""
-    if not offers(mechanism, WhiteBox):
+    if not has_capability(mechanism, WhiteBox):
         return None
-    if offers(mechanism, HasSupport):
+    if has_capability(mechanism, HasSupport):
         rows = np.concatenate([np.asarray(mechanism.support(d), dtype=float) for d in (d0, d1)])
         return _enumerated(mechanism, np.unique(rows.reshape(len(rows), -1), axis=0), d0, d1, "enumeration")
-    if offers(mechanism, HasFactors):
+    if has_capability(mechanism, HasFactors):
         found = composed(mechanism.factors(d0, d1))
         if found is not None:
             return found
@@ -84,7 +84,7 @@ def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> E
 
 def composed(factors: Sequence[tuple[Any, Any, Any]]) -> EnclosedLaw | None:
     """Enclose the law of the sum of the losses of factors (mechanism, d0, d1); None if some factor has no exact law."""
-    return composed_by(law_of, factors)
+    return compose_factors_by(law_of, factors)
 
 
 def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) -> EnclosedLaw:
@@ -126,7 +126,7 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
 
 def _atoms_of(mechanism: Any, column: FloatArray, d0: Any, d1: Any) -> FloatArray:
     """Return the atoms of outputs that are one number: atoms that the mechanism names, and numbers that were drawn twice."""
-    named = [np.ravel(mechanism.atoms(d)) for d in (d0, d1)] if offers(mechanism, HasAtoms) else []
+    named = [np.ravel(mechanism.atoms(d)) for d in (d0, d1)] if has_capability(mechanism, HasAtoms) else []
     values, counts = np.unique(column, return_counts=True)
     return np.unique(np.concatenate([values[counts > 1], *named]))
 
@@ -150,7 +150,7 @@ def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:
 
     route = f"{rest.route} and {len(part.loss)} atoms"
     lower, upper = added(rest.lower), added(rest.upper)
-    return EnclosedLaw(lower, upper, route, rest.label, rest.dimension, unaccounted(lower, upper), refine if rest.refine else None)
+    return EnclosedLaw(lower, upper, route, rest.label, rest.dimension, unaccounted_mass(lower, upper), refine if rest.refine else None)
 
 
 def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d0: Any, d1: Any) -> EnclosedLaw | None:
@@ -162,7 +162,7 @@ def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d
     if len(prefixes) > 64:
         return None
     breaks = None
-    if offers(mechanism, HasBreakpoints):
+    if has_capability(mechanism, HasBreakpoints):
         breaks = np.unique(np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (d0, d1)]))
 
     def log_densities(points: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dpwitness.auditors.privacy_loss.density_bets import Side
-from dpwitness.auditors.privacy_loss.density_check import SCALE_ALARM, BadOracle, Checked, log_density_on, rows_of
-from dpwitness.auditors.privacy_loss.singular_laws import moved, spread_of
+from dpwitness.auditors.privacy_loss.density_check import SCALE_ALARM, BadOracle, CheckedOracle, log_density_on, rows_of
+from dpwitness.auditors.privacy_loss.singular_laws import column_spread, moved
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -64,7 +64,7 @@ class _Map:
         return np.where(side.alone, 0.0, np.logaddexp(0.0, np.minimum(ratio, 600.0))) - math.log(2)
 
 
-def check_scale(mechanism: Any, pair: Pair, checked: Checked, size: int, rng: np.random.Generator) -> ScaleBets | None:
+def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator) -> ScaleBets | None:
     """Raise BadOracle if more outputs show another scale or center than the density's.
 
     A correct density is refused with probability at most `SCALE_ALARM`.
@@ -108,7 +108,7 @@ def _may_be_atoms(side: Side, rows: FloatArray, own: FloatArray, rng: np.random.
     These are repeated outputs, and outputs next to which the density differs.
     """
     with np.errstate(all="ignore"):
-        jumps = ~(np.abs(side.density(moved(rows, side.continuous, rng, spread_of(rows))) - own) <= 1e-2)
+        jumps = ~(np.abs(side.density(moved(rows, side.continuous, rng, column_spread(rows))) - own) <= 1e-2)
     _, at, counts = np.unique(rows[:, int(np.argmax(side.continuous))], return_inverse=True, return_counts=True)
     return np.asarray(jumps | (counts[at] > 1))
 
@@ -118,7 +118,7 @@ def _sum_logs(logs: FloatArray) -> float:
     return float(np.nan_to_num(logs.sum(), nan=-np.inf))
 
 
-def _alternatives(checked: Checked, centers: list[FloatArray], size: int) -> tuple[tuple[float, ...], list[_Map]]:
+def _alternatives(checked: CheckedOracle, centers: list[FloatArray], size: int) -> tuple[tuple[float, ...], list[_Map]]:
     """Return changes of the scale on both sides, and of the center of each side along the line between the centers."""
     some = [side.part(0, 4096) for side in checked.sides]
     width = len(centers[0])

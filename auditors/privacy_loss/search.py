@@ -14,10 +14,10 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import minimize
 
-from dpwitness.auditors.privacy_loss.outputs import Loss, best_atom, sampled
+from dpwitness.auditors.privacy_loss.outputs import Loss, sampled, search_atoms
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_numbers, require_type
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.capabilities import HasBreakpoints, HasSupport, offers
+from dpwitness.mechanisms.protocols.capabilities import HasBreakpoints, HasSupport, has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
 
 Kind = Literal["attained", "ray", "singularity", "impossible"]
@@ -115,7 +115,7 @@ def worst_output(
     atoms = 1.0 if np.isnan(rows).any() else loss.share_of_atoms(rows, rng)
     if atoms == 0:
         return _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
-    atom = _describe_output(loss, best_atom(loss, rows)[0])
+    atom = _describe_output(loss, search_atoms(loss, rows)[0])
     if atoms == 1:
         return atom
     other = _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
@@ -135,7 +135,7 @@ def _describe_output(loss: Loss, output: FloatArray) -> WorstOutput:
 
 def _worst_of_support(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | None:
     """Return the worst of finitely many outputs, or None if the outputs are too many or a continuum."""
-    if not offers(mechanism, HasSupport):
+    if not has_capability(mechanism, HasSupport):
         return None
     try:
         supports = [np.asarray(mechanism.support(d), dtype=np.float64) for d in (pair.d0, pair.d1)]
@@ -299,9 +299,9 @@ def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> Float
 
 def _cma(objective: Batch, start: FloatArray, unit: FloatArray, seed: int) -> FloatArray:
     """Minimize by CMA-ES, for many columns."""
-    from dpwitness.mechanisms.numerics.cma_es import evolve
+    from dpwitness.mechanisms.numerics.cma_es import minimize_cma_es
 
-    found = evolve(
+    found = minimize_cma_es(
         lambda zs: objective(start + np.sinh(zs) * unit), np.zeros(len(start)), 0.7, seed=seed, evaluations=300 + 60 * len(start)
     )
     return np.asarray(start + np.sinh(found) * unit)
@@ -388,7 +388,7 @@ def _unbounded_ray(
 
 def _kinks(mechanism: Any, pair: Pair, k: int) -> list[FloatArray]:
     """Return the points where a one-dimensional density has kinks or jumps, and points on both sides of each."""
-    if k != 1 or not offers(mechanism, HasBreakpoints):
+    if k != 1 or not has_capability(mechanism, HasBreakpoints):
         return []
     points = np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (pair.d0, pair.d1)])
     step = 1e-9 * (1 + np.abs(points))

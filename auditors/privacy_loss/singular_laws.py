@@ -13,7 +13,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 _MOVE = 1e-7  # size of a move, relative to the spread of a column
 
 
-def spread_of(rows: FloatArray) -> FloatArray:
+def column_spread(rows: FloatArray) -> FloatArray:
     """Return the distance between the 10 and the 90 % quantile of each column; the size of the numbers if the quantiles agree."""
     with np.errstate(invalid="ignore"):
         spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
@@ -32,7 +32,7 @@ def fills_space(mechanism: Any, dataset: Any, rows: FloatArray, columns: NDArray
     Outputs become impossible if the law lies on a surface. Then `log_density` is relative to the area of the surface, and cannot be
     compared with the density at a point next to the surface.
     """
-    aside = moved(rows[:256], columns, rng, spread_of(rows))
+    aside = moved(rows[:256], columns, rng, column_spread(rows))
     try:
         return int(np.isneginf(log_density_at(mechanism, aside, dataset)).sum()) <= 2
     except Exception:

@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb
 
 from dpwitness.auditors.proved.cells import Cells
-from dpwitness.auditors.proved.space import check_balls, line
+from dpwitness.auditors.proved.space import line, sample_and_check_balls
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends
 from dpwitness.mechanisms.balls.risk import RiskLaw
 
@@ -56,17 +56,17 @@ class _LinePairLargestLoss(_LinePair):
         return found
 
 
-class Searched(Protocol):
+class HasSupremum(Protocol):
     """Object that encloses a largest privacy loss."""
 
     def supremum(self) -> Span: ...
 
 
 @dataclass(frozen=True, slots=True)
-class SupremumOnly:
+class LargestLossBounds:
     """One order of a pair of which only the largest loss L is enclosed. Other divergences are bounded from above by L."""
 
-    cells: Searched
+    cells: HasSupremum
 
     def supremum(self) -> Span:
         """Enclose the largest privacy loss."""
@@ -95,14 +95,16 @@ class SupremumOnly:
         return 0.0, float("inf")
 
 
-def on_axis(mechanism: Any, d1: Any, d0: Any, axial: tuple[RiskLaw, RiskLaw, int, str], seconds: float) -> tuple[Cells | SupremumOnly, ...]:
+def cells_on_axis(
+    mechanism: Any, d1: Any, d0: Any, axial: tuple[RiskLaw, RiskLaw, int, str], seconds: float
+) -> tuple[Cells | LargestLossBounds, ...]:
     """Return cells for both orders of a pair whose records lie on one axis."""
     first, second, axis, kind = axial
-    samples = check_balls(mechanism, d1, d0)[:, axis]
+    samples = sample_and_check_balls(mechanism, d1, d0)[:, axis]
     cuts = np.unique(np.concatenate([mechanism.breakpoints(d) for d in (d1, d0)]))
     if kind == "gaussian":
         cells = line(_LinePair(cuts), first, second, samples, seconds)
         assert cells is not None
         return cells, cells.turned()
     orders = [line(_LinePairLargestLoss(cuts), a, b, samples, seconds) for a, b in ((first, second), (second, first))]
-    return tuple(SupremumOnly(cells) for cells in orders if cells is not None)
+    return tuple(LargestLossBounds(cells) for cells in orders if cells is not None)

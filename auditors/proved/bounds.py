@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from flint import ctx
 
-from dpwitness.auditors.proved.axis_minimizer import SupremumOnly, on_axis
+from dpwitness.auditors.proved.axis_minimizer import LargestLossBounds, cells_on_axis
 from dpwitness.auditors.proved.cells import Cells
-from dpwitness.auditors.proved.plane_minimizer import in_plane
-from dpwitness.auditors.proved.product import product_of
-from dpwitness.auditors.proved.shift import Shifted
-from dpwitness.auditors.proved.space import cells_of, check_balls, of_draw
-from dpwitness.mechanisms.balls.ball import PRECISION, NotEnclosed, Span
+from dpwitness.auditors.proved.plane_minimizer import search_plane
+from dpwitness.auditors.proved.product import product_cells
+from dpwitness.auditors.proved.shift import ShiftDivergences
+from dpwitness.auditors.proved.space import cells_of, cells_of_draw, sample_and_check_balls
+from dpwitness.mechanisms.balls.ball import PRECISION, EnclosureUnavailable, Span
 from dpwitness.mechanisms.core.json_codec import same_value
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import GDP, RDP, ZCDP, Claim, RenyiCurve
@@ -32,11 +32,13 @@ from dpwitness.mechanisms.protocols.capabilities import (
     HasFactors,
     HasPlaneBall,
     HasShiftBall,
-    offers,
+    has_capability,
 )
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-Side: TypeAlias = Cells | Shifted | SupremumOnly  # one order of a pair; each type has hockey_stick, epsilon, renyi, concentrated
+Side: TypeAlias = (
+    Cells | ShiftDivergences | LargestLossBounds
+)  # one order of a pair; each type has hockey_stick, epsilon, renyi, concentrated
 
 _PROFILE_SIZE = 25  # number of epsilon values of the privacy profile
 _MOST_PARTS = 2048  # largest number of independent parts that are composed
@@ -46,7 +48,7 @@ _CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms cal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProvedEnds:
+class ProvedBounds:
     """Proved bounds for one pair, the larger of its two orders.
 
     A lower bound that could not be proved is 0, an upper bound that could not be proved is
@@ -82,7 +84,7 @@ class ProvedEnds:
         return self.parameter_upper <= self.parameter_lower * (1 + _TIGHT_WIDTH)
 
 
-def proved_ends(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> ProvedEnds | None:
+def proved_bounds(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> ProvedBounds | None:
     """Enclose the claim's parameter and the privacy profile of a pair, in balls, over all outputs.
 
     Returns
@@ -107,11 +109,11 @@ def proved_ends(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0)
     with ctx.workprec(PRECISION):
         try:
             return _prove_bounds(mechanism, pair.d1, pair.d0, claim, seconds)
-        except NotEnclosed:
+        except EnclosureUnavailable:
             return None
 
 
-def _prove_bounds(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> ProvedEnds | None:
+def _prove_bounds(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> ProvedBounds | None:
     """Return the bounds from cells over the outputs, or None where no enclosure exists."""
     found = _cover_outputs(mechanism, d1, d0, seconds)
     if found is None:
@@ -125,33 +127,33 @@ def _prove_bounds(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float
     epsilons = np.linspace(0.0, min(top, 600.0), _PROFILE_SIZE)
     profile = np.array([_maximum([side.hockey_stick(e, _PROFILE_WIDTH, 1e-14) for side in sides]) for e in epsilons.tolist()])
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
-    return ProvedEnds(method, *parameter, *epsilon, epsilons, lower, upper)
+    return ProvedBounds(method, *parameter, *epsilon, epsilons, lower, upper)
 
 
 def _cover_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence[Side], str] | None:
     """Return both orders of the pair, and a description of how the outputs are covered; None if nothing applies."""
-    if offers(mechanism, HasShiftBall):
+    if has_capability(mechanism, HasShiftBall):
         shift = mechanism.shift_ball(d1, d0)
         if shift is not None:
-            check_balls(mechanism, d1, d0)
+            sample_and_check_balls(mechanism, d1, d0)
             if shift.law == "radius":
-                return (Shifted(shift),), "a density unbounded at the minimum, which moves, in balls"
-            return (Shifted(shift),), f"closed form of a shift in {shift.law} noise, in balls"
-    if offers(mechanism, HasDrawsBall):
-        check_balls(mechanism, d1, d0)
-        drawn = [cells for p, q, times in mechanism.draws_ball(d1, d0) for cells in [of_draw(p, q, seconds)] * times]
+                return (ShiftDivergences(shift),), "a density unbounded at the minimum, which moves, in balls"
+            return (ShiftDivergences(shift),), f"closed form of a shift in {shift.law} noise, in balls"
+    if has_capability(mechanism, HasDrawsBall):
+        sample_and_check_balls(mechanism, d1, d0)
+        drawn = [cells for p, q, times in mechanism.draws_ball(d1, d0) for cells in [cells_of_draw(p, q, seconds)] * times]
         drawn = [cells for cells in drawn if cells.supremum() != (0.0, 0.0)] or drawn[:1]
         if len(drawn) <= _MOST_PARTS:
-            whole = product_of(drawn)
+            whole = product_cells(drawn)
             return (whole, whole.turned()), f"{len(drawn)} independent draws composed in balls"
-    if offers(mechanism, HasFactors):
+    if has_capability(mechanism, HasFactors):
         parts = mechanism.factors(d0, d1)
         differing = [(part, b, a) for part, a, b in parts if not same_value(a, b)]
         if len(differing) == 1:
             part, b, a = differing[0]
             found = _cover_outputs(part, b, a, seconds)
             return None if found is None else (found[0], f"{found[1]}, of the one independent part that differs")
-        if 1 < len(differing) <= _MOST_PARTS and all(offers(part, HasDensityBall) for part, _, _ in differing):
+        if 1 < len(differing) <= _MOST_PARTS and all(has_capability(part, HasDensityBall) for part, _, _ in differing):
             each: list[Cells | None] = []
             for k, (part, b, a) in enumerate(differing):
                 twins = (i for i, (other, y, x) in enumerate(differing[:k]) if other == part and same_value(y, b) and same_value(x, a))
@@ -159,16 +161,16 @@ def _cover_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Se
                 each.append(cells_of(part, b, a, seconds) if twin is None else each[twin])
             parts_of = [cells for cells in each if cells is not None]
             if len(parts_of) == len(differing):
-                whole = product_of(parts_of)
+                whole = product_cells(parts_of)
                 return (whole, whole.turned()), f"{len(parts_of)} independent parts composed in balls"
-    if offers(mechanism, HasAxisBall):
+    if has_capability(mechanism, HasAxisBall):
         axial = mechanism.axis_ball(d1, d0)
         if axial is not None:
-            return on_axis(mechanism, d1, d0, axial, seconds), "cells along the one axis on which all records lie, bisected in balls"
-    if offers(mechanism, HasPlaneBall):
+            return cells_on_axis(mechanism, d1, d0, axial, seconds), "cells along the one axis on which all records lie, bisected in balls"
+    if has_capability(mechanism, HasPlaneBall):
         planar = mechanism.plane_ball(d1, d0)
         if planar is not None:
-            return in_plane(mechanism, d1, d0, planar, seconds / 2), "branch and bound over the plane of outputs, in balls"
+            return search_plane(mechanism, d1, d0, planar, seconds / 2), "branch and bound over the plane of outputs, in balls"
     cells = cells_of(mechanism, d1, d0, seconds)
     if cells is None:
         return None
@@ -188,8 +190,8 @@ def _parameter(sides: Sequence[Side], claim: Claim) -> Span | None:
         return _maximum([side.concentrated() for side in sides])
     if isinstance(claim, GDP):
         return (
-            _maximum([side.mu for side in sides if isinstance(side, Shifted)])
-            if all(isinstance(s, Shifted) and s.normal for s in sides)
+            _maximum([side.mu for side in sides if isinstance(side, ShiftDivergences)])
+            if all(isinstance(s, ShiftDivergences) and s.normal for s in sides)
             else None
         )
     return None

@@ -90,7 +90,7 @@ class Cells:
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
         """Enclose delta(epsilon) = sup over events of P - e^epsilon Q, refined to the given width."""
         factor = arb(epsilon).exp()
-        return self._refined_sum(lambda cell: stick(cell, epsilon, factor), relative, absolute)
+        return self._refined_sum(lambda cell: hockey_stick_contribution(cell, epsilon, factor), relative, absolute)
 
     def renyi(self, order: float, relative: float = 1e-7) -> Span:
         """Enclose D_order(P || Q) = log E_P e^((order - 1) L) / (order - 1), for order > 1."""
@@ -271,7 +271,7 @@ def concentrated(side: Any) -> Span:
     return lower * (1 - 1e-15), max(upper) * (1 + 1e-15)
 
 
-def stick(cell: Cell, epsilon: float, factor: Ball) -> Ball:
+def hockey_stick_contribution(cell: Cell, epsilon: float, factor: Ball) -> Ball:
     """Enclose the contribution of the cell to delta(epsilon)."""
     low, high = cell.loss
     if high <= epsilon:

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from flint import ctx
 
-from dpwitness.auditors.proved.axis_minimizer import SupremumOnly
-from dpwitness.auditors.proved.space import check_balls
+from dpwitness.auditors.proved.axis_minimizer import LargestLossBounds
+from dpwitness.auditors.proved.space import sample_and_check_balls
 from dpwitness.mechanisms.balls.ball import Span
 from dpwitness.mechanisms.balls.plane import PlaneLoss
 from dpwitness.mechanisms.protocols.capabilities import log_density_at
@@ -107,17 +107,19 @@ class PlaneSearch:
         return self.loss.over(((x - half, x + half), (y - half, y + half)))[0]
 
 
-def in_plane(mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float) -> tuple[SupremumOnly, SupremumOnly]:
+def search_plane(
+    mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float
+) -> tuple[LargestLossBounds, LargestLossBounds]:
     """Return a search for each order of the pair, with half of the time each.
 
     Sampled outputs, scaled in and out, serve as hints at where the loss is large.
     """
     loss, reach = found
-    samples = check_balls(mechanism, d1, d0)
+    samples = sample_and_check_balls(mechanism, d1, d0)
     points = np.concatenate([samples * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)])
     values = log_density_at(mechanism, points, d1) - log_density_at(mechanism, points, d0)
     sides = []
     for side, signed_losses in ((loss, values), (loss.turned(), -values)):
         hints = points[np.argsort(signed_losses)[-3:]].tolist()
-        sides.append(SupremumOnly(PlaneSearch(side, reach, seconds / 2, [(x, y) for x, y in hints])))
+        sides.append(LargestLossBounds(PlaneSearch(side, reach, seconds / 2, [(x, y) for x, y in hints])))
     return sides[0], sides[1]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.proved.cells import Cell, Cells, stick
+from dpwitness.auditors.proved.cells import Cell, Cells, hockey_stick_contribution
 from dpwitness.mechanisms.balls.ball import Ball, Span, ends, over
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -67,10 +67,10 @@ class Product(Cells):
         factor = arb(epsilon).exp()
         across = itertools.chain(self.leaves[start:first], itertools.takewhile(lambda c: c.loss[0] == -math.inf, self.leaves[:start]))
         total = self.sums[first][0] - factor * self.sums[first][1]
-        return ends(sum((stick(cell, epsilon, factor) for cell in across), total))
+        return ends(sum((hockey_stick_contribution(cell, epsilon, factor) for cell in across), total))
 
 
-def product_of(parts: list[Cells]) -> Product:
+def product_cells(parts: list[Cells]) -> Product:
     """Return cells that cover the joint outputs of all parts."""
     ranges = [_loss_range(part) for part in parts]
     buckets = min(_MAX_CELLS, _CELLS_PER_PART * len(parts))
@@ -86,7 +86,7 @@ def product_of(parts: list[Cells]) -> Product:
             whole = _merge_close([_product_cell(a, b) for a, b in itertools.product(whole, outcomes)], _EQUAL_LOSS_WIDTH)
             continue
         # `low` is the lowest full sum: the remaining parts can still move partial sums by their own range
-        table = convolved(_cell_table(whole) if table is None else table, _cell_table(outcomes), low, width, buckets)
+        table = convolve_cells(_cell_table(whole) if table is None else table, _cell_table(outcomes), low, width, buckets)
     if table is not None:
         whole = [Cell(over(max(r[0], 0.0), r[1]), over(max(r[2], 0.0), r[3]), (r[4], r[5])) for r in table.tolist()]
     return Product(whole, None, parts[0].seconds, parts[0].started, parts=tuple(parts))
@@ -98,7 +98,7 @@ def _cell_table(cells: list[Cell]) -> FloatArray:
 
 
 @jit
-def convolved(first: FloatArray, second: FloatArray, low: float, width: float, buckets: int) -> FloatArray:
+def convolve_cells(first: FloatArray, second: FloatArray, low: float, width: float, buckets: int) -> FloatArray:
     """Return the rows of all sums of one row of each table, merged into buckets by the middle of their loss.
 
     Arithmetic is in floats rounded outwards. A product or a sum of floats >= 0 is off by at most

@@ -26,7 +26,7 @@ from dpwitness.mechanisms.balls.shift import Shift
 
 
 @dataclass(frozen=True, slots=True)
-class Shifted:
+class ShiftDivergences:
     """Divergences of a shift in known noise, with the methods of `Cells`. Both orders of the pair are equivalent."""
 
     shift: Shift

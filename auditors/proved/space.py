@@ -22,8 +22,8 @@ from dpwitness.mechanisms.protocols.capabilities import (
     HasMassBall,
     HasSupport,
     HasTailBall,
+    has_capability,
     log_density_at,
-    offers,
 )
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -36,9 +36,9 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
 
     Raises BadOracle if the masses on a side cannot add to 1.
     """
-    if not offers(mechanism, HasDensityBall):
+    if not has_capability(mechanism, HasDensityBall):
         return None
-    if offers(mechanism, HasSupport) and not offers(mechanism, HasMassBall):
+    if has_capability(mechanism, HasSupport) and not has_capability(mechanism, HasMassBall):
         cells: Cells | None = _cells_of_support(mechanism, d1, d0, seconds)
     else:
         cells = _cells_on_line(mechanism, d1, d0, seconds)
@@ -59,7 +59,7 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
     leaves = [Cell(a.exp(), b.exp(), _log_ratio_span(a, b), box) for a, b, box in zip(first, second, boxes, strict=True)]
     _require_floats_in_balls(mechanism, rows[:_SAMPLE_RUNS], first[:_SAMPLE_RUNS], d1)
     _require_floats_in_balls(mechanism, rows[:_SAMPLE_RUNS], second[:_SAMPLE_RUNS], d0)
-    if offers(mechanism, HasTailBall):
+    if has_capability(mechanism, HasTailBall):
         outside = [mechanism.tail_ball(None, d) for d in (d1, d0)]
     else:
         outside = [_missing_mass(sum((getattr(c, side) for c in leaves), arb(0))) for side in "pq"]
@@ -68,7 +68,7 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
     return Cells([cell for cell in leaves if not _has_no_mass(cell)], None, seconds)
 
 
-def of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
+def cells_of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
     """Return the cells of one draw, from its log-probabilities on both sides.
 
     Two balls count as equal numbers only if they are the same object.
@@ -92,11 +92,11 @@ def _missing_mass(total: Ball) -> Ball:
 
 def _cells_on_line(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
     """Return cells on the line, or None for outputs of more than one number."""
-    seen = check_balls(mechanism, d1, d0)
+    seen = sample_and_check_balls(mechanism, d1, d0)
     return line(mechanism, d1, d0, seen[:, 0], seconds) if seen.shape[1] == 1 else None
 
 
-def check_balls(mechanism: Any, d1: Any, d0: Any, runs: int = _SAMPLE_RUNS) -> FloatArray:
+def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any, runs: int = _SAMPLE_RUNS) -> FloatArray:
     """Sample outputs on both sides, check that balls agree with floats there, and return the outputs.
 
     Raises BadOracle if a float log-density lies outside its ball.
@@ -114,12 +114,12 @@ def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> 
     cuts = np.unique(np.concatenate([atoms, _method_values(mechanism, "breakpoints", d1, d0), np.quantile(seen, [0.1, 0.5, 0.9])])).tolist()
     middle = float(np.median(seen))
     spread = float(np.quantile(seen, 0.9) - np.quantile(seen, 0.1)) or 1.0
-    exact = offers(mechanism, HasMassBall)
+    exact = has_capability(mechanism, HasMassBall)
 
     def make(spans: list[Span]) -> list[Cell]:
         boxes: list[Box] = [[s] for s in spans]
         p, q = (masses(boxes, d) for d in (d1, d0))
-        losses = loss_over(mechanism, boxes, d1, d0)
+        losses = loss_spans(mechanism, boxes, d1, d0)
         found = [Cell(a, b, loss, box, not exact) for a, b, loss, box in zip(p, q, losses, boxes, strict=True)]
         return [cell for cell in found if not _has_no_mass(cell)]
 
@@ -156,7 +156,7 @@ def masses_from_density(mechanism: Any, boxes: list[Box], dataset: Any) -> list[
         volume = math.prod((arb(high) - arb(low) for low, high in boxes[i]), start=arb(1))
         mass = log.exp() * volume
         out[i] = mass if mass.is_finite() else out[i]
-    if offers(mechanism, HasTailBall):
+    if has_capability(mechanism, HasTailBall):
         for i in set(range(len(boxes))) - set(finite):
             out[i] = mechanism.tail_ball([_complement(s) for s in boxes[i]], dataset)
     return out
@@ -168,9 +168,9 @@ def _complement(s: Span) -> Span:
     return (high, math.inf) if math.isinf(low) else (-math.inf, low)
 
 
-def loss_over(mechanism: Any, boxes: list[Box], d1: Any, d0: Any) -> list[Span]:
+def loss_spans(mechanism: Any, boxes: list[Box], d1: Any, d0: Any) -> list[Span]:
     """Enclose the loss over each box: by the mechanism's own method, or as a difference of log-densities."""
-    if offers(mechanism, HasLossBall):
+    if has_capability(mechanism, HasLossBall):
         return list(mechanism.loss_ball(boxes, d1, d0))
     finite = [i for i, box in enumerate(boxes) if all(math.isfinite(x) for s in box for x in s)]
     out: list[Span] = [(-math.inf, math.inf)] * len(boxes)

@@ -35,7 +35,7 @@ class Measured:
     claim: UtilityClaim | None
 
 
-def read_measured(raw: Json, trust: Trust) -> Measured:
+def read_measurement_witness(raw: Json, trust: Trust) -> Measured:
     """Return the sensitivity or utility witness in a checked JSON document.
 
     A recorded norm or transform that is a function passes the same trust rules as any other
@@ -46,7 +46,7 @@ def read_measured(raw: Json, trust: Trust) -> Measured:
             refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
         recorded = raw["norm"]
         norm = _load_function(recorded, "norm", trust) if isinstance(recorded, dict) else math.inf if recorded == "inf" else int(recorded)
-        return Measured(raw, read_pair(raw["pair"], trust.class_of), norm, None)
+        return Measured(raw, read_pair(raw["pair"], trust.resolve_class), norm, None)
     claim = from_jsonable(raw["claim"], "claim")
     if not isinstance(claim, UtilityClaim):
         refuse("claim", "be a claim about an error", raw["claim"])

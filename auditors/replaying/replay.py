@@ -14,24 +14,24 @@ from typing import Any
 from dpwitness.auditors.black_box.audit import Progress, confirm
 from dpwitness.auditors.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.bounds.utility import UtilityResult
-from dpwitness.auditors.canaries.replay import certified_again
-from dpwitness.auditors.events.scores import Score, own_score, scores_of
-from dpwitness.auditors.replaying.bounds import judged, read_measured
-from dpwitness.auditors.replaying.traces import traced_again
+from dpwitness.auditors.canaries.replay import recompute_witness
+from dpwitness.auditors.events.scores import Score, collect_scores, own_score
+from dpwitness.auditors.replaying.bounds import judged, read_measurement_witness
+from dpwitness.auditors.replaying.traces import replay_trace
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness_reader import KINDS, Witness, check_seal, load_json, read_checked
+from dpwitness.auditors.results.witness_reader import KINDS, Witness, check_seal, load_json, read_checked_witness
 from dpwitness.auditors.running.streams import fresh_seed
 from dpwitness.auditors.targets.loading import FOREIGN, describe_target, relative
 from dpwitness.auditors.targets.source_search import sha256_of
-from dpwitness.auditors.targets.trust import Planned, Trust
+from dpwitness.auditors.targets.trust import PlannedTarget, Trust
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.core.json_codec import foreign_classes
+from dpwitness.mechanisms.core.json_codec import unregistered_classes
 from dpwitness.mechanisms.core.json_reader import Json, shown
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_runner, require_type
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_run_options, require_type
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import name_of
 
@@ -104,7 +104,7 @@ def replay(
         If the witness cannot be read or is inconsistent, or its target does not exist or may not
         run.
     """
-    prepared = prepare(witness, mechanism=mechanism, allow=allow, scores=scores)
+    prepared = prepare_replay(witness, mechanism=mechanism, allow=allow, scores=scores)
     return prepared.run(prepared.load(), trials=trials, confidence=confidence, seed=seed, executor=executor, progress=progress)
 
 
@@ -116,13 +116,13 @@ class Replay:
     file: str
     trust: Trust
     given: Any
-    plan: Planned | None
+    plan: PlannedTarget | None
     called: str = ""  # the user's name for the given mechanism
-    scores: tuple[Score | Planned, ...] = ()  # given scores, or trusted ones not yet imported; without the mechanism's own
+    scores: tuple[Score | PlannedTarget, ...] = ()  # given scores, or trusted ones not yet imported; without the mechanism's own
 
     def told(self) -> str:
         """Return a one-line description of what will run."""
-        return "; score ".join([self._describe_target(), *(score.told() for score in self.scores if isinstance(score, Planned))])
+        return "; score ".join([self._describe_target(), *(score.told() for score in self.scores if isinstance(score, PlannedTarget))])
 
     def _describe_target(self) -> str:
         """Return a one-line description of the target, without its scores."""
@@ -162,29 +162,29 @@ class Replay:
         seed = fresh_seed() if seed is None else require_integer("seed", seed, "replay", least=0)
         if confidence is not None:
             require_probability("confidence", confidence, "replay")
-        require_runner(executor, progress, None, "replay")
+        require_run_options(executor, progress, None, "replay")
         notes = check_seal(self.raw, self.file)
         result: AnyResult
         if self.raw.get("kind") == "canaries":
             with _naming_file(self.file):
-                counted = certified_again(self.raw, confidence)
+                counted = recompute_witness(self.raw, confidence)
             told = "replay of a canary witness: its bound, recomputed from the counts in the file; nothing was run"
             return replace(counted, notes=(told, *self._confidence_notes(counted.confidence, None), *notes, *counted.notes))
         used_confidence = max(self.raw.get("confidence", LEAST), LEAST) if confidence is None else confidence
         if self.raw.get("kind") in KINDS:
             with _naming_file(self.file):
-                measured = read_measured(self.raw, self.trust)
+                measured = read_measurement_witness(self.raw, self.trust)
             result = judged(measured, mechanism, used_confidence, seed, self._mechanism_name(mechanism))
             told = f"replay of a {self.raw['kind']} witness"
         elif self.raw.get("kind") == "trace":
             with _naming_file(self.file):
-                result = traced_again(
+                result = replay_trace(
                     self.raw, mechanism, used_confidence, seed, self._mechanism_name(mechanism), self._target_record(mechanism), self.trust
                 )
             told = "replay of a trace with the recorded findings " + "; ".join(f["kind"] for f in self.raw["findings"])
         else:
             with _naming_file(self.file):
-                found = read_checked(self.raw, self.file, self.trust.class_of)
+                found = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
                 claims = _claim_notes(found, mechanism)
             result = self._test_again(found, mechanism, trials, used_confidence, seed, executor, progress)
             told = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
@@ -240,7 +240,7 @@ class Replay:
                 found.append(replace(own, keys=keys))
                 continue
             score = remaining_scores.pop(0)
-            if isinstance(score, Planned):
+            if isinstance(score, PlannedTarget):
                 score = Score(recorded["name"], score.load(), recorded["target"])
             found.append(replace(score, keys=keys))
         return tuple(found)
@@ -300,12 +300,12 @@ def _naming_file(file: str) -> Iterator[None]:
         raise InvalidArgument(f"replay: {file}: {told}") from None
 
 
-def _target_kwargs(plan: Planned) -> Json:
+def _target_kwargs(plan: PlannedTarget) -> Json:
     """Return the keywords of a target as a record; empty if there are none."""
     return {"kwargs": plan.kwargs} if plan.kwargs else {}
 
 
-def arguments_of(target: Json | None) -> Json:
+def target_arguments(target: Json | None) -> Json:
     """Return the arguments of a recorded target.
 
     For a target that ran in a separate interpreter, return those of its function.
@@ -314,7 +314,7 @@ def arguments_of(target: Json | None) -> Json:
     return kwargs.get("kwargs") or {} if target is not None and target["target"] == FOREIGN else kwargs
 
 
-def prepare(
+def prepare_replay(
     witness: str | Path | Json, *, mechanism: Any = None, allow: Sequence[str] = (), called: str = "", scores: Sequence[Any] | None = None
 ) -> Replay:
     """Read a witness and check its target against the trust rules. Nothing is imported or run."""
@@ -325,14 +325,14 @@ def prepare(
         raise InvalidArgument(f"replay: {file} is the witness of a claim: dpwitness replay {file}")
     trust = Trust(tuple(allow) if not isinstance(allow, str) else allow, None if isinstance(witness, dict) else Path(witness).parent)
     with _naming_file(file):
-        return _build_replay(raw, file, trust, mechanism, called, scores_of(scores, None, "replay"))
+        return _build_replay(raw, file, trust, mechanism, called, collect_scores(scores, None, "replay"))
 
 
 def _build_replay(raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
     """Build a Replay from a document: check its classes, its target and its scores."""
-    dataset_classes = foreign_classes(raw)
+    dataset_classes = unregistered_classes(raw)
     if raw.get("kind") not in (*KINDS, "trace", "canaries") and not dataset_classes:
-        read_checked(raw, file)  # report errors of the file before errors of its target
+        read_checked_witness(raw, file)  # report errors of the file before errors of its target
     for name in dataset_classes:
         trust.plan({"target": name}, "class")
     plan = None
@@ -346,7 +346,7 @@ def _build_replay(raw: Json, file: str, trust: Trust, mechanism: Any, called: st
     return Replay(raw, file, trust, mechanism, plan, called, scores)
 
 
-def _resolve_score(recorded: Json, i: int, trust: Trust, given: tuple[Score, ...]) -> Score | Planned:
+def _resolve_score(recorded: Json, i: int, trust: Trust, given: tuple[Score, ...]) -> Score | PlannedTarget:
     """Return the given score of the recorded name, or else the recorded score, checked by the trust rules."""
     for key in recorded["keys"]:
         if not (key is None or isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 256)):

@@ -13,8 +13,8 @@ from dpwitness.mechanisms.privacy import exact_claim
 from dpwitness.mechanisms.recording.primitive_tables import given
 
 
-def traced_again(raw: Json, mechanism: Any, confidence: float, seed: int, name: str, target: Json | None, trust: Trust) -> TraceResult:
+def replay_trace(raw: Json, mechanism: Any, confidence: float, seed: int, name: str, target: Json | None, trust: Trust) -> TraceResult:
     """Trace the pair of a checked witness again under `seed`. Nothing that its primitives name is imported."""
-    pair, claim = read_pair(raw["pair"], trust.class_of), exact_claim(raw["claim"], raw["claim_numbers"])
+    pair, claim = read_pair(raw["pair"], trust.resolve_class), exact_claim(raw["claim"], raw["claim_numbers"])
     primitives = given(raw["primitives"], "replay", required=False)
     return trace(mechanism, pair, claim, primitives, confidence=confidence, seed=seed, name=name, target=target, confirm=False)

@@ -6,19 +6,19 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpwitness.auditors.events.histogram import Picture
+from dpwitness.auditors.events.histogram import EventHistogram
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import certifies, witness_of
+from dpwitness.auditors.results.witness import build_witness, certifies
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certified_point
 from dpwitness.auditors.statistics.combination import Part
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
 
@@ -110,7 +110,7 @@ class AuditResult(Result):
     basis: Basis | None = None  # counts that certified the bounds, at the interim look that certified most
     method: str = ""
     looks: tuple[tuple[int, float], ...] = ()  # runs made before each interim look, and the bound certified by then
-    picture: Picture | None = None
+    picture: EventHistogram | None = None
     exercised: bool | None = None
     bit_level: BitLevel | None = None
     pairs: tuple[PairScore, ...] = ()
@@ -135,7 +135,7 @@ class AuditResult(Result):
         """
         from dpwitness.auditors.privacy_loss.limit import limit
 
-        if self.pair is None or not offers(self.mechanism, WhiteBox):
+        if self.pair is None or not has_capability(self.mechanism, WhiteBox):
             return None
         try:
             return limit(self.mechanism, self.pair, self.claim, self.requested, self.confidence)
@@ -174,7 +174,7 @@ class AuditResult(Result):
             "counts": (_tally_json(tally) or {}) | stage_fields | alpha_field,
             "trials": self.requested,
         } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
-        return witness_of(self, "value" if value else "bit", pair, bound, more)
+        return build_witness(self, "value" if value else "bit", pair, bound, more)
 
     @property
     def description(self) -> str | None:

@@ -12,7 +12,7 @@ from dpwitness.mechanisms.privacy import Claim
 
 
 @dataclass(frozen=True, slots=True)
-class Guessed:
+class GuessTest:
     """Number of guesses and of right guesses, the error `alpha` of their test, and the parameter that they refute."""
 
     guesses: int
@@ -108,7 +108,7 @@ class CanaryResult(Result):
     p_value: float
     gaussian_lower: float = math.nan
     detectable: float = math.inf
-    tested: tuple[Guessed, ...] = ()
+    tested: tuple[GuessTest, ...] = ()
     picture: CanaryPicture | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0

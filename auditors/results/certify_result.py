@@ -10,7 +10,7 @@ from dpwitness.auditors.privacy_loss.mismatch import Mismatch
 from dpwitness.auditors.privacy_loss.search import WorstOutput
 from dpwitness.auditors.results.enclosure_bounds import grade_of
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import witness_of
+from dpwitness.auditors.results.witness import build_witness
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
@@ -105,7 +105,7 @@ class CertifyResult(Result):
             output = {"output": strict(worst.output), "ray": strict(worst.ray), "kind": worst.kind, "loss": strict(worst.loss)}
         event = {"kind": "loss", "above": strict(self.epsilon_lower), "output": output}
         more = {"event": event, "description": self.event, "route": self.route, "trials": self.trials}
-        return witness_of(self, "white box", self.pair, self.parameter_lower, more)
+        return build_witness(self, "white box", self.pair, self.parameter_lower, more)
 
     @property
     def event(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.dataframe_backends import Unheld, library
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json, read_bytes, record, text
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
@@ -24,25 +24,25 @@ _MAX_BYTES = 2**28  # largest size of a file
 _REFERENCE_RULE = record(file=text(60), sha256=text(64))
 
 
-def put_beside(value: Any, folder: Path) -> Any:
+def write_frame_files(value: Any, folder: Path) -> Any:
     """Return the JSON with its large frames moved to Parquet files in `folder`."""
     if isinstance(value, list):
-        return [put_beside(part, folder) for part in value]
+        return [write_frame_files(part, folder) for part in value]
     if not isinstance(value, dict):
         return value
     if value.get("$type") == "frame":
         return _write_frame(value, folder) or value
-    return {key: put_beside(part, folder) for key, part in value.items()}
+    return {key: write_frame_files(part, folder) for key, part in value.items()}
 
 
-def has_beside(value: Any) -> bool:
+def has_frame_files(value: Any) -> bool:
     """Return whether the JSON refers to Parquet files."""
     if isinstance(value, dict):
-        return value.get("$type") == "parquet" or any(map(has_beside, value.values()))
-    return isinstance(value, list) and any(map(has_beside, value))
+        return value.get("$type") == "parquet" or any(map(has_frame_files, value.values()))
+    return isinstance(value, list) and any(map(has_frame_files, value))
 
 
-def taken_in(value: Any, folder: Path) -> Any:
+def read_frame_files(value: Any, folder: Path) -> Any:
     """Return the JSON with the frames read from its Parquet files in `folder`.
 
     Raises
@@ -52,12 +52,12 @@ def taken_in(value: Any, folder: Path) -> Any:
         installed.
     """
     if isinstance(value, list):
-        return [taken_in(part, folder) for part in value] if has_beside(value) else value
+        return [read_frame_files(part, folder) for part in value] if has_frame_files(value) else value
     if not isinstance(value, dict):
         return value
     if value.get("$type") == "parquet":
         return _read_frame(value, folder)
-    return {key: taken_in(part, folder) for key, part in value.items()} if has_beside(value) else value
+    return {key: read_frame_files(part, folder) for key, part in value.items()} if has_frame_files(value) else value
 
 
 def _all_columns(frame: Json) -> list[Json]:
@@ -77,7 +77,7 @@ def _write_frame(frame: Json, folder: Path) -> Json | None:
         return None
     try:
         arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
-    except Unheld:
+    except UnsupportedData:
         return None
     arrow_columns = {}
     for name, column in zip(names, _all_columns(frame), strict=True):
@@ -119,7 +119,7 @@ def _read_frame(reference: Json, folder: Path) -> Json:
             raise InvalidArgument(f"{name} was edited or damaged: the SHA-256 of its content is not the recorded one")
         try:
             arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
-        except Unheld as error:
+        except UnsupportedData as error:
             raise InvalidArgument(str(error)) from None
         table = parquet.read_table(arrow.BufferReader(content))
         columns = [_fill_column(column, table.column(i)) for i, column in enumerate(_all_columns(hollow))]

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.events.divergence import Binned, binned_bound
+from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.statistics.certificate import Tally, certified, cp_lower
-from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
+from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower
+from dpwitness.auditors.statistics.combination import Part, combined_bound, combined_p_value
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim, exact_claim
@@ -61,11 +61,11 @@ class Basis:
 
     def bounds(self, claim: Claim, event: Any) -> tuple[float, float]:
         """Return the lower bounds on the claim's parameter and on epsilon."""
-        lower = combined(claim, self.parts, self.alpha)
+        lower = combined_bound(claim, self.parts, self.alpha)
         epsilon_claim = claim.at_delta
-        epsilon = lower if epsilon_claim is claim or claim.is_pure else combined(epsilon_claim, self.parts, self.alpha)
+        epsilon = lower if epsilon_claim is claim or claim.is_pure else combined_bound(epsilon_claim, self.parts, self.alpha)
         if self.cells and isinstance(event, Binned):
-            lower = binned_bound(claim, event, np.array(self.cells), self.cells_alpha)
+            lower = renyi_lower_bound(claim, event, np.array(self.cells), self.cells_alpha)
         return lower, epsilon
 
     def p_value(self, claim: Claim, error: float) -> float:
@@ -74,7 +74,7 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class Recomputed:
+class RecomputedBounds:
     """Bounds and verdict that follow from a document's counts.
 
     Attributes
@@ -93,7 +93,7 @@ class Recomputed:
     unchecked: tuple[str, ...] = ()
 
 
-def recompute_bounds(document: Json) -> Recomputed:
+def recompute_bounds(document: Json) -> RecomputedBounds:
     """Recompute the bounds and the verdict of a result from the counts in its JSON document.
 
     Parameters
@@ -115,7 +115,7 @@ def recompute_bounds(document: Json) -> Recomputed:
     try:
         verdict = Verdict(document["verdict"])
         check = {"black box": _check_black_box, "utility": _check_utility, "sensitivity": _check_sensitivity}.get(document.get("kind", ""))
-        return Recomputed(verdict) if check is None else check(document, verdict)
+        return RecomputedBounds(verdict) if check is None else check(document, verdict)
     except InvalidArgument as error:
         content = str(error)
         raise InvalidArgument(content if content.startswith("result ") else f"result {document.get('name', '')!r}: {content}") from None
@@ -132,7 +132,7 @@ def read_part(data: Json) -> Part:
     return Part(tally, float(data.get("weight", 1.0)), data.get("lost", 0))
 
 
-def require_stated(document: Json, key: str, found: float, within: float = _BOUND_TOLERANCE) -> None:
+def require_stated_value(document: Json, key: str, found: float, within: float = _BOUND_TOLERANCE) -> None:
     """Raise InvalidArgument unless the document states the number `found` under `key`."""
     stated = float(document[key])
     if not (math.isclose(stated, found, rel_tol=within, abs_tol=1e-9) or (math.isnan(stated) and math.isnan(found))):
@@ -146,7 +146,7 @@ def require_verdict(document: Json, verdict: Verdict, refuted: bool, why: str) -
         _raise_contradiction(document, f"{why} gives {right.value}, but the document states {verdict.value}")
 
 
-def require_error(document: Json, stated: float, most: float) -> None:
+def require_allowed_error(document: Json, stated: float, most: float) -> None:
     """Raise InvalidArgument if a test's error exceeds the error that the confidence allows."""
     if not 0 < stated <= most * (1 + 1e-9):
         _raise_contradiction(document, f"its confidence allows an error of {most:.6g}, its counts were tested at {stated:.6g}")
@@ -157,22 +157,22 @@ def _raise_contradiction(document: Json, what: str) -> None:
     raise InvalidArgument(f"result {document.get('name', '')!r} is damaged or edited: {what}")
 
 
-def _check_black_box(document: Json, verdict: Verdict) -> Recomputed:
+def _check_black_box(document: Json, verdict: Verdict) -> RecomputedBounds:
     """Check the bounds, p-value and verdict of a black-box audit."""
     values: dict[str, float] = {}
     claim, lower = exact_claim(document["claim"], document["claim_numbers"]), float(document["parameter_lower"])
     error, unchecked = 1 - float(document["confidence"]), tuple[str, ...]()
     if document.get("tally") is None:
-        require_stated(document, "parameter_lower", 0.0)
+        require_stated_value(document, "parameter_lower", 0.0)
     elif "basis" in document:
         basis, event = Basis.from_json(document["basis"]), read_event(document["event"])
         for alpha in (basis.alpha, *([basis.cells_alpha] if basis.cells else [])):
-            require_error(document, alpha, error)
+            require_allowed_error(document, alpha, error)
         values["parameter_lower"], values["epsilon_lower"] = basis.bounds(claim, event)
         if not basis.cells:
             values["p_value"] = basis.p_value(claim, error)
         for key, found in values.items():
-            require_stated(document, key, found)
+            require_stated_value(document, key, found)
     else:
         unchecked = _check_without_basis(document, claim, values)
     require_verdict(document, verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}")
@@ -181,7 +181,7 @@ def _check_black_box(document: Json, verdict: Verdict) -> Recomputed:
         _raise_contradiction(document, f"a refuted claim has a p-value of at most {error:.6g}, but the document states {p_value:.6g}")
     if document.get("bit_level"):
         _check_bit_level(document, claim, error, values)
-    return Recomputed(verdict, values, unchecked)
+    return RecomputedBounds(verdict, values, unchecked)
 
 
 def _check_without_basis(document: Json, claim: Claim, values: dict[str, float]) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ def _check_without_basis(document: Json, claim: Claim, values: dict[str, float])
         _raise_contradiction(document, f"its interim looks certified {max(looks):.6g}, but it states {lower:.6g}")
     if isinstance(event, Binned) or not 0 < alpha < 1:
         return ("parameter_lower", "epsilon_lower")
-    found = combined(claim, parts, alpha)
+    found = combined_bound(claim, parts, alpha)
     if lower > found * (1 + _BOUND_TOLERANCE) + 1e-9 and (len(looks) < 2 or looks[-2] != max(looks)):
         _raise_contradiction(document, f"its counts give at most parameter_lower = {found:.6g}, but it states {lower:.6g}")
     if math.isclose(lower, found, rel_tol=_BOUND_TOLERANCE, abs_tol=1e-9):
@@ -214,40 +214,43 @@ def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[st
     refuted = False
     if counts is not None:
         tally, alpha = read_part(counts).tally, float(level.get("alpha", error))
-        require_error(document, alpha, error)
+        require_allowed_error(document, alpha, error)
         numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, level.get("lost", 0))
         found = float(certified(claim.at_delta, *numbers))
         refuted = float(certified(claim, *numbers)) > claim.parameter
     if "alpha" in level or counts is None or stated > found:
-        require_stated(level, "epsilon_lower", found)
+        require_stated_value(level, "epsilon_lower", found)
         require_verdict(level, Verdict(level["verdict"]), refuted, f"a bound of {found:.6g} against {claim}")
     elif not refuted:  # documents of earlier versions lack the number of lost rounds
         require_verdict(level, Verdict(level["verdict"]), False, f"a bound of {found:.6g} against {claim}")
     values["bit_level.epsilon_lower"] = found
 
 
-def _check_sensitivity(document: Json, verdict: Verdict) -> Recomputed:
+def _check_sensitivity(document: Json, verdict: Verdict) -> RecomputedBounds:
     """Check that the verdict follows from the measured ratio. No counts are involved."""
     lower, ratio, upper = (float(document[key]) for key in ("ratio_lower", "ratio", "ratio_upper"))
     if lower > ratio * (1 + _BOUND_TOLERANCE) or ratio > upper * (1 + _BOUND_TOLERANCE):
         _raise_contradiction(document, f"its ratio {ratio:.6g} lies outside its limits, {lower:.6g} and {upper:.6g}")
     require_verdict(document, verdict, lower > 1 + _SENSITIVITY_MARGIN, f"a ratio of at least {lower:.9g}")
-    return Recomputed(verdict, {"ratio_lower": lower}, ("ratio",))
+    return RecomputedBounds(verdict, {"ratio_lower": lower}, ("ratio",))
 
 
-def _check_utility(document: Json, verdict: Verdict) -> Recomputed:
+def _check_utility(document: Json, verdict: Verdict) -> RecomputedBounds:
     """Check the limits of a frequency by its counts, and the verdict of a mean or a slope by its measured limits."""
     claimed = document.get("claimed")
     if claimed is None or verdict is Verdict.ERROR:
-        return Recomputed(verdict, {}, ("lower", "upper"))
+        return RecomputedBounds(verdict, {}, ("lower", "upper"))
     lower, values = float(document["lower"]), dict[str, float]()
     if claimed["kind"] == "failures":
         runs, alpha = int(document["runs"]), 1 - float(document["confidence"])
         failures = round(float(document["estimate"]) * runs)
-        require_stated(document, "estimate", failures / runs)
-        values = {"lower": float(cp_lower(failures, runs, alpha)), "upper": 1 - float(cp_lower(runs - failures, runs, alpha))}
+        require_stated_value(document, "estimate", failures / runs)
+        values = {
+            "lower": float(clopper_pearson_lower(failures, runs, alpha)),
+            "upper": 1 - float(clopper_pearson_lower(runs - failures, runs, alpha)),
+        }
         for key, found in values.items():
-            require_stated(document, key, found)
+            require_stated_value(document, key, found)
     refuted = lower > claimed["limit"] and ("margin" not in claimed or float(document["estimate"]) > claimed["limit"] + claimed["margin"])
     require_verdict(document, verdict, refuted, f"a lower limit of {lower:.6g} against {document['claim']}")
-    return Recomputed(verdict, values, () if values else ("lower", "upper"))
+    return RecomputedBounds(verdict, values, () if values else ("lower", "upper"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import witness_of
+from dpwitness.auditors.results.witness import build_witness
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
@@ -186,7 +186,7 @@ class TraceResult(Result):
             return None
         found = [{"kind": f.kind, "told": f.told, "where": f.where} for f in self.findings]
         more = {"kind": "trace", "findings": found, "runs": self.runs, "primitives": self.primitives}
-        return witness_of(self, "trace", self.pair, self.claim.parameter, more)
+        return build_witness(self, "trace", self.pair, self.claim.parameter, more)
 
     @property
     def advice(self) -> str:
@@ -208,10 +208,10 @@ class TraceResult(Result):
         if kinds:
             audit_text = " and was not confirmed by an audit" if self.audit is not None else ", which was not tried by an audit"
             return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
-        loss = self.told_loss()
+        loss = self.describe_loss()
         return f"NOT REFUTED: the trace shows nothing on {self._pair_name()} ({loss}; {self.runs} runs; no proof over other pairs)"
 
-    def told_loss(self) -> str:
+    def describe_loss(self) -> str:
         """Return a description of the composed loss of the trace."""
         if math.isnan(self.loss):
             return "the loss of some calls is not known"

@@ -14,7 +14,7 @@ from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.verdicts import environment
 from dpwitness.auditors.results.witness_reader import SCHEMA, seal
-from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.auditors.statistics.combination import Part, combined_bound
 from dpwitness.auditors.targets.loading import describe_target, source_of
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
@@ -36,7 +36,7 @@ class Violation(Protocol):
     def target(self) -> Json | None: ...
 
 
-def witness_of(result: Violation, level: str, pair: Pair, bound: float, more: Json) -> Json:
+def build_witness(result: Violation, level: str, pair: Pair, bound: float, more: Json) -> Json:
     """Return the witness of a violated claim; `more` holds the fields of the level."""
     mechanism = getattr(result, "mechanism", None)
     source = source_of(mechanism, result.target) if mechanism is not None else None
@@ -67,7 +67,7 @@ def certifies(claim: Claim, event: Event, parts: Sequence[Part], alpha: float, b
     """
     if isinstance(event, Binned) or not 0 < alpha < 1:
         return False
-    return math.isclose(combined(claim, parts, alpha), bound, rel_tol=1e-9)
+    return math.isclose(combined_bound(claim, parts, alpha), bound, rel_tol=1e-9)
 
 
 def function_witness(name: str, function: Callable[..., Any], seed: int, more: Json) -> Json:

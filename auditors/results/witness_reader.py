@@ -12,9 +12,9 @@ from typing import Any
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.results.parquet_files import has_beside, taken_in
+from dpwitness.auditors.results.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.auditors.statistics.combination import Part, combined_bound
 from dpwitness.mechanisms.core.class_registry import Resolver
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import (
@@ -30,10 +30,10 @@ from dpwitness.mechanisms.core.json_reader import (
     read_json,
     record,
     refuse,
+    require_json_limits,
     shown,
     text,
     whole,
-    within_limits,
 )
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
@@ -209,7 +209,7 @@ def seal(witness: Json) -> Json:
 
     Raises InvalidArgument for content that the reader would refuse.
     """
-    within_limits(witness)
+    require_json_limits(witness)
     return {**witness, "sha256": fingerprint(witness)}
 
 
@@ -221,7 +221,7 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
     if isinstance(source, dict):
         data, name = source, "witness"
         try:
-            within_limits(data)
+            require_json_limits(data)
         except InvalidArgument as error:
             raise InvalidArgument(f"replay: witness {error}") from None
     else:
@@ -236,7 +236,7 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
     if not isinstance(data, dict) or "schema_version" not in data:
         raise InvalidArgument(f"replay: {name} is not a witness: it has no schema_version")
     check_schema(data, name)
-    if not isinstance(source, dict) and has_beside(data):
+    if not isinstance(source, dict) and has_frame_files(data):
         data = _with_frames(data, name, Path(source).parent)
     try:
         _SCHEMAS[_kind(data)](data, "")
@@ -252,7 +252,7 @@ def _with_frames(data: Json, name: str, folder: Path) -> Json:
     """
     notes = check_seal(data, name)
     try:
-        found: Json = taken_in(data, folder)
+        found: Json = read_frame_files(data, folder)
     except InvalidArgument as error:
         raise InvalidArgument(f"replay: {name}: {error}") from None
     return found if notes else seal(found)
@@ -327,10 +327,10 @@ def read_witness(source: str | Path | Json, classes: Resolver | None = None) -> 
     """
     data, name = load_json(source)
     check_seal(data, name)
-    return read_checked(data, name, classes)
+    return read_checked_witness(data, name, classes)
 
 
-def read_checked(data: Json, name: str, classes: Resolver | None = None) -> Witness:
+def read_checked_witness(data: Json, name: str, classes: Resolver | None = None) -> Witness:
     """Return the Witness in a document that `load_json` returned, without checking its hash."""
     if "kind" in data:
         raise InvalidArgument(f"replay: {name} is the witness of a {data['kind']}, not of an audit")
@@ -396,7 +396,7 @@ def _check_bound(found: Witness) -> None:
         told = claim if level == "value" else claim.at_delta
         alpha = raw["counts"].get("alpha")
         parts = [*_earlier_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
-        best = combined(told, parts, alpha or 1 - found.confidence)
+        best = combined_bound(told, parts, alpha or 1 - found.confidence)
         fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
         if not fits:
             refuse("bound", f"be what the counts certify, {'' if alpha else 'at most '}{best:.9g}", raw["bound"])

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.rules import WORTH, Event
+from dpwitness.auditors.events.rules import MIN_KERNEL_ROUNDS, Event
 from dpwitness.auditors.running.fused_counts import Counter, counter
-from dpwitness.auditors.running.generator_locks import one_task
+from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.repeated_outputs import mark
 from dpwitness.auditors.running.stage import Sides, Stage
 from dpwitness.auditors.running.statefulness import Unfit, same_outputs
@@ -95,7 +95,7 @@ class Span:
         return fields[0] == fields[1] and all(a.agrees(b) for (_, a), (_, b) in zip(self.parts, other.parts, strict=True))
 
 
-@one_task()
+@task_lock()
 def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int) -> Span:
     """Run chunks first, ..., last - 1, up to and including the first chunk that loses rounds.
 
@@ -122,7 +122,7 @@ def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, firs
 
 def _counting_kernels(stage: Stage, events: Sequence[Event]) -> _Counters | None:
     """Return kernels that count one event while outputs are drawn, for D1 and D0; None if the stage is short or a kernel is missing."""
-    if stage.single or len(events) != 1 or stage.rounds < WORTH:
+    if stage.single or len(events) != 1 or stage.rounds < MIN_KERNEL_ROUNDS:
         return None
     one, zero = (counter(stage.run, dataset, events[0]) for dataset in (stage.pair.d1, stage.pair.d0))
     return None if one is None or zero is None else (one, zero)
@@ -180,7 +180,7 @@ def _tabulate(event: Event, side: Outputs | None, rounds: int) -> NDArray[np.int
     return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side, rounds)
 
 
-def require_sound(stage: Stage, span: Span) -> None:
+def require_complete_counts(stage: Stage, span: Span) -> None:
     """Raise MechanismFailed if a worker's counts do not add up to the requested number of rounds."""
     counted = sum(part.rounds for _, part in span.parts)
     requested = stage.size(span.first, span.last) if span.last > span.first else 0

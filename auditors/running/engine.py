@@ -18,15 +18,15 @@ from typing import Any, Protocol
 
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.running.chunks import Segment, Span, require_sound, run_span
-from dpwitness.auditors.running.generator_locks import renew
+from dpwitness.auditors.running.chunks import Segment, Span, require_complete_counts, run_span
+from dpwitness.auditors.running.generator_locks import reset_generator_lock
 from dpwitness.auditors.running.inline_executor import Inline
-from dpwitness.auditors.running.pair_files import reduced
+from dpwitness.auditors.running.pair_files import pickle_reduction
 from dpwitness.auditors.running.rounds import run_side
 from dpwitness.auditors.running.stage import Phase, Sides, Stage
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.streams import audit_key, stream
-from dpwitness.auditors.running.throttle import Pace, workers_of
+from dpwitness.auditors.running.throttle import Pace, worker_count
 from dpwitness.auditors.running.worker_failures import explained
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
@@ -54,7 +54,7 @@ _SpanArguments = tuple[Stage, Sequence[Event], int, bool]  # the first arguments
 _MAX_WAITING = 16  # answers that may wait for an earlier answer, per task in flight
 _TICK = 0.25  # seconds between checks for late tasks
 
-ForkingPickler.register(Pair, reduced)  # for all process pools, also the user's
+ForkingPickler.register(Pair, pickle_reduction)  # for all process pools, also the user's
 
 
 class Ledger(Protocol):
@@ -139,7 +139,7 @@ class _Scheduler:
     @property
     def workers(self) -> int:
         """Number of tasks that run at once; a cluster may grow."""
-        return workers_of(self.executor)
+        return worker_count(self.executor)
 
     @property
     def window(self) -> int:
@@ -202,11 +202,11 @@ class _Scheduler:
             self._handle_late(next(task for task in self.flying.values() if task.first == self.at))
             return
         if future in self.copies:
-            require_agreement(future, self.copies.pop(future))
+            require_equal_runs(future, self.copies.pop(future))
             return
         task = self.flying.pop(future)
         span = collect(future, self.stage)
-        require_sound(self.stage, span)
+        require_complete_counts(self.stage, span)
         self.pace.took(span.seconds, self.stage.size(task.first, task.last))
         for other in [other for other, same in self.flying.items() if same.first == task.first]:
             del self.flying[other]
@@ -220,7 +220,7 @@ class _Scheduler:
         waited, rounds = time.monotonic() - self.since, self.stage.size(task.first, task.last)
         limit = self.pace.limit(self.stage, rounds)
         if waited > limit:
-            renew()  # the chunk that hangs may hold the lock of the global generators
+            reset_generator_lock()  # the chunk that hangs may hold the lock of the global generators
             raise MechanismFailed(_timeout_message(self.stage, limit))
         free = len(self.flying) + len(self.copies) < self.workers
         if free and self.stage.repeatable and not task.copied and self.pace.straggles(rounds, waited):
@@ -228,7 +228,7 @@ class _Scheduler:
             self._submit(_Task(task.first, task.last, True))
 
 
-def require_agreement(future: Future[Span], span: Span) -> None:
+def require_equal_runs(future: Future[Span], span: Span) -> None:
     """Raise Unfit if the second run of a span gave another result than the first, which is the one that counts."""
     if future.cancelled() or future.exception() is not None:
         return
@@ -256,7 +256,7 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
     except TimeoutError:
         if future.done():  # this error is not from the mechanism, whose TimeoutError would be an output
             raise
-        renew()
+        reset_generator_lock()
         raise MechanismFailed(_timeout_message(stage, limit)) from None
     except WrongShape as error:
         raise MechanismFailed(str(error)) from None

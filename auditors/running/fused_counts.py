@@ -2,7 +2,7 @@
 
 The counts equal those of separate sampling and counting: the same outputs from the same stream, and
 the same rule. Without a cache on disk, compiling a loop takes one or two seconds, so the loop is
-used for tests of at least `rules.WORTH` rounds.
+used for tests of at least `rules.MIN_KERNEL_ROUNDS` rounds.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.kernels import Kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
-from dpwitness.auditors.events.rules import Event, kernel_of
-from dpwitness.auditors.running.rounds import Run, of_this_project
+from dpwitness.auditors.events.rules import Event, cached_kernel
+from dpwitness.auditors.running.rounds import Run, is_own_mechanism
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -55,7 +55,7 @@ def counter(run: Run, dataset: Any, event: Event) -> Counter | None:
     draws = _draws_of(run, dataset)
     if draws is None:
         return None
-    kernel = kernel_of(event, draws.width, float(encode(np.empty((1, draws.width)), 1).codes[0]))
+    kernel = cached_kernel(event, draws.width, float(encode(np.empty((1, draws.width)), 1).codes[0]))
     return None if kernel is None else Counter(draws, kernel)
 
 
@@ -74,7 +74,7 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
     try:
         draws = owner.draws(dataset)  # type: ignore[union-attr]
         fits = isinstance(draws, Draws) and hasattr(draws.fill, "py_func")
-        return draws if fits and (of_this_project(run) or _give_same_outputs(run, dataset, draws)) else None
+        return draws if fits and (is_own_mechanism(run) or _give_same_outputs(run, dataset, draws)) else None
     except Exception:  # the run itself will raise the error and is counted then
         return None
 

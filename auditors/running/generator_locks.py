@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Turns:
+class GlobalGeneratorLock:
     """Lock that keeps chunks that seed the global generators separate from all other chunks.
 
     A chunk that unexpectedly draws from the global generators would take numbers from another
@@ -54,21 +54,21 @@ class Turns:
                 self.free.notify_all()
 
 
-_PROCESS_LOCK = [Turns()]
+_PROCESS_LOCK = [GlobalGeneratorLock()]
 _THREAD_STATE = threading.local()
 
 
-def turns() -> Turns:
+def turns() -> GlobalGeneratorLock:
     """Return the lock of the task that this thread runs, or else of this process."""
-    lock: Turns | None = getattr(_THREAD_STATE, "turns", None)
+    lock: GlobalGeneratorLock | None = getattr(_THREAD_STATE, "turns", None)
     return lock or _PROCESS_LOCK[0]
 
 
 @contextmanager
-def one_task() -> Iterator[None]:
+def task_lock() -> Iterator[None]:
     """Use one lock for all chunks of a task.
 
-    After `renew`, an abandoned task keeps its old lock, so its later chunks do not block other
+    After `reset_generator_lock`, an abandoned task keeps its old lock, so its later chunks do not block other
     tasks.
     """
     _THREAD_STATE.turns = turns()
@@ -78,9 +78,9 @@ def one_task() -> Iterator[None]:
         _THREAD_STATE.turns = None
 
 
-def renew() -> None:
+def reset_generator_lock() -> None:
     """Replace the process's lock, because its holders are gone or hang."""
-    _PROCESS_LOCK[0] = Turns()
+    _PROCESS_LOCK[0] = GlobalGeneratorLock()
 
 
-os.register_at_fork(after_in_child=renew)
+os.register_at_fork(after_in_child=reset_generator_lock)

@@ -25,7 +25,7 @@ _CACHED_PAIRS = 2  # pairs that a process caches
 _files: WeakKeyDictionary[Pair, str] = WeakKeyDictionary()  # file of each pair that was sent; empty for a small pair
 
 
-def reduced(pair: Pair) -> Any:
+def pickle_reduction(pair: Pair) -> Any:
     """Return the pickle reduction of a pair for a process of this machine: a large pair as the name of a file.
 
     The file exists as long as the pair.

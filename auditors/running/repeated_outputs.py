@@ -39,7 +39,7 @@ def mark(outputs: Outputs) -> int | None:
     return None
 
 
-class Repeats:
+class RepeatDetector:
     """Set of the marks seen so far, in constant memory: when it is full, only marks that a growing power of 2 divides stay."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Seen
-from dpwitness.auditors.events.scores import Key, Score, columns_of, guarded, number_of, same
+from dpwitness.auditors.events.scores import Key, Score, columns_of, guarded, numeric_column, same
 from dpwitness.auditors.running.engine import Stage, stream
 from dpwitness.auditors.running.rounds import Run
 from dpwitness.auditors.running.statefulness import Unfit
@@ -21,7 +21,7 @@ _SINGLE_OUTPUTS = 4  # number of these outputs that are also scored one at a tim
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredMechanism:
     """Wrapper of a mechanism that adds scores to its outputs."""
 
     run: Run
@@ -50,7 +50,7 @@ class Scored:
         return found
 
 
-def try_scores(stage: Stage, scores: Sequence[Score]) -> tuple[tuple[Score, ...], list[str], int]:
+def usable_scores_of(stage: Stage, scores: Sequence[Score]) -> tuple[tuple[Score, ...], list[str], int]:
     """Return the usable scores with their usable columns, notes on the others, and the number of runs used.
 
     A column is usable if it holds numbers that are functions of each output alone.
@@ -108,11 +108,11 @@ def _column_problems(score: Score, raw: Any, size: int) -> Iterator[tuple[Key, s
         return
     for key, column in found.items():
         try:
-            values = number_of(column, size)
-            one_by_one = np.concatenate([number_of(each[key], 1) for each in single_calls])
+            values = numeric_column(column, size)
+            one_by_one = np.concatenate([numeric_column(each[key], 1) for each in single_calls])
             if np.isnan(values).any():
                 yield key, f"it gave NaN for {int(np.isnan(values).sum())} of {size} outputs"
-            elif not same(values, number_of(second_call[key], size)):
+            elif not same(values, numeric_column(second_call[key], size)):
                 yield key, "it gave different values for the same outputs"
             elif not same(values[: len(one_by_one)], one_by_one):
                 yield key, "it is not a function of each output alone: its values change with the other outputs of a batch"

@@ -19,7 +19,7 @@ from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.generator_locks import turns
-from dpwitness.auditors.running.rounds import batch, of_this_project, singles
+from dpwitness.auditors.running.rounds import batch, is_own_mechanism, singles
 from dpwitness.auditors.running.streams import streams
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
@@ -116,7 +116,7 @@ class Stage:
         If `work` turns out to draw from unseeded global generators, `work` is run again after
         seeding.
         """
-        if of_this_project(self.run):
+        if is_own_mechanism(self.run):
             return work()
         if not self.shared:
             with turns().watching():

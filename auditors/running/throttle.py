@@ -9,7 +9,7 @@ from typing import Any
 from dpwitness.auditors.running.chunks import Span
 from dpwitness.auditors.running.stage import Stage
 
-TASK = 0.25  # target duration of a task, in seconds
+TASK_SECONDS = 0.25  # target duration of a task, in seconds
 _MAX_SERVED = 64  # workers that one coordinator can serve with tasks of this duration; with more workers, tasks are longer
 _HUNG_FACTOR = 10  # multiple of the expected duration after which a task counts as hung
 _LATE_AFTER = (1.0, 4.0)  # seconds, and multiple of the expected duration: beyond both, a task is started a second time
@@ -38,7 +38,7 @@ class Pace:
     def chunks(self, stage: Stage, left: int, workers: int) -> int:
         """Return the number of chunks for the next task."""
         chunk_seconds = self.expected(stage.chunk)
-        wanted_chunks = int(TASK * max(1.0, workers / _MAX_SERVED) / chunk_seconds) if chunk_seconds > 0 else 1
+        wanted_chunks = int(TASK_SECONDS * max(1.0, workers / _MAX_SERVED) / chunk_seconds) if chunk_seconds > 0 else 1
         return max(1, min(wanted_chunks, left // (2 * workers), 4096))
 
     def limit(self, stage: Stage, rounds: int) -> float:
@@ -50,6 +50,6 @@ class Pace:
         return seconds > _LATE_AFTER[0] and seconds > _LATE_AFTER[1] * self.expected(rounds)
 
 
-def workers_of(executor: Executor) -> int:
+def worker_count(executor: Executor) -> int:
     """Return how many tasks an executor runs at once."""
     return max(1, int(getattr(executor, "_max_workers", None) or _DEFAULT_WORKERS))

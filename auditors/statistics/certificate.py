@@ -68,7 +68,7 @@ class Tally:
         return Tally(self.correct + other.correct, self.wrong + other.wrong, self.rounds + other.rounds, self.directions)
 
 
-def cp_lower(successes: ArrayLike, trials: ArrayLike, alpha: ArrayLike) -> FloatArray:
+def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, alpha: ArrayLike) -> FloatArray:
     """Return the Clopper-Pearson lower limit of a binomial probability at error `alpha`; 0 where there are no successes."""
     x, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
     limit = betaincinv(np.maximum(x, 1e-300), np.maximum(n - x, 0.0) + 1.0, alpha)
@@ -102,12 +102,12 @@ def certified(
     """
     c, w = np.asarray(correct, dtype=float), np.asarray(wrong, dtype=float)
     gamma = 0.0 if claim.is_pure else np.asarray(alpha) * SHARE_FOR_FREQUENCY
-    theta = cp_lower(c, c + w, np.asarray(alpha) - gamma)
-    frequency = np.ones_like(theta) if claim.is_pure else cp_lower(c + w - lost, rounds, gamma)
-    return parameter_shown(claim, frequency, theta, directions)
+    theta = clopper_pearson_lower(c, c + w, np.asarray(alpha) - gamma)
+    frequency = np.ones_like(theta) if claim.is_pure else clopper_pearson_lower(c + w - lost, rounds, gamma)
+    return parameter_from_rates(claim, frequency, theta, directions)
 
 
-def parameter_shown(claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int) -> FloatArray:
+def parameter_from_rates(claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int) -> FloatArray:
     """Return the smallest parameter whose curve allows a rule with these rates.
 
     The rule guesses in a share `frequency` of the rounds, and its guesses are right with
@@ -132,7 +132,7 @@ def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLik
     return np.where(certified(claim, c, w, n, np.exp(high), directions, lost) > claim.parameter, np.exp(high), 1.0)
 
 
-def two_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:
+def split_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:
     """Return the number of coin-flip rounds in two batches of `runs` outputs, and how many outputs of D1 and of D0 they use.
 
     Flipping N' = floor(2n - 12 sqrt(n/2)) coins needs more than n outputs of one side with

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, cp_lower
+from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, clopper_pearson_lower
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
@@ -57,8 +57,8 @@ def certified_point(tally: Tally, alpha: float) -> CertifiedPoint:
     """
     gamma = alpha * SHARE_FOR_FREQUENCY
     guesses = tally.correct + tally.wrong
-    theta = float(cp_lower(tally.correct, guesses, alpha - gamma))
-    frequency = float(cp_lower(guesses, tally.rounds, gamma))
+    theta = float(clopper_pearson_lower(tally.correct, guesses, alpha - gamma))
+    frequency = float(clopper_pearson_lower(guesses, tally.rounds, gamma))
     scale, rounds = 2.0 / tally.directions, max(tally.rounds, 1)
     return CertifiedPoint(
         fpr=min(1.0, scale * frequency * (1.0 - theta)),

@@ -75,7 +75,14 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, expit, ndtri
 
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, certified, cp_lower, p_value, parameter_shown
+from dpwitness.auditors.statistics.certificate import (
+    SHARE_FOR_FREQUENCY,
+    Tally,
+    certified,
+    clopper_pearson_lower,
+    p_value,
+    parameter_from_rates,
+)
 from dpwitness.mechanisms.privacy import Claim
 
 _MAX_STAGE_SCORE = 8.0  # largest contribution of a stage in standard errors; tails beyond are lost to rounding
@@ -140,7 +147,7 @@ def reweight_for_extension(parts: Sequence[Part]) -> list[Part]:
     return [replace(part, weight=weight * math.sqrt(0.5)) for part, weight in zip(parts, weights, strict=True)]
 
 
-def combined(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
+def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
     """Return the lower confidence limit on the claim's free parameter from all stages together, at error `alpha`.
 
     A limit of 0 means that nothing is certified.
@@ -173,7 +180,7 @@ def combined(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
 def combined_p_value(claim: Claim, parts: Sequence[Part]) -> float:
     """Return a valid p-value for "the claim holds" from all stages together.
 
-    The p-value is the smallest alpha at which `combined` exceeds the claim's own parameter.
+    The p-value is the smallest alpha at which `combined_bound` exceeds the claim's own parameter.
     """
     if len(parts) == 1:
         tally = parts[0].tally
@@ -203,7 +210,7 @@ def _stage_score(claim: Claim, part: Part, x: float, gamma: float, eta: float) -
     tally = part.tally
     guesses, p = tally.correct + tally.wrong - part.lost, 1.0
     if tally.correct > 0:
-        frequency = 1.0 if gamma == 0 else float(cp_lower(guesses, tally.rounds, gamma))
+        frequency = 1.0 if gamma == 0 else float(clopper_pearson_lower(guesses, tally.rounds, gamma))
         p = float(betainc(tally.correct, tally.wrong + 1, allowed(claim, x, frequency, tally.directions))) + gamma
     return min(float(-ndtri(min(max(p, 1e-300), 1 - eta))), _MAX_STAGE_SCORE)
 
@@ -219,7 +226,7 @@ def allowed(claim: Claim, x: float, frequency: float, directions: int) -> float:
     low, high = 0.5, 1.0
     for _ in range(4):
         theta = np.linspace(low, high, 65)
-        beyond = np.nonzero(parameter_shown(claim, np.full(65, frequency), theta, directions) > x)[0]
+        beyond = np.nonzero(parameter_from_rates(claim, np.full(65, frequency), theta, directions) > x)[0]
         if len(beyond) == 0:
             return high
         low, high = float(theta[max(beyond[0] - 1, 0)]), float(theta[beyond[0]])

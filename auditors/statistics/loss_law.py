@@ -178,7 +178,7 @@ class EnclosedLaw:
         return self if self.refine is None else self.refine(losses)
 
 
-def unaccounted(lower: LossLaw, upper: LossLaw) -> float:
+def unaccounted_mass(lower: LossLaw, upper: LossLaw) -> float:
     """Return the mass that quadrature neither covers nor explains by its estimated errors (in the unseen mass)."""
     missing = 0.0
     for mass, unseen in ((lower.p, upper.unseen_p), (lower.q, upper.unseen_q)):

@@ -48,7 +48,7 @@ def identity_of(
     return {name: _text_or_hash(value) for name, value in parts.items()}
 
 
-def hash_of(identity: Identity) -> str:
+def identity_hash(identity: Identity) -> str:
     """Return one hash of all parts."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 

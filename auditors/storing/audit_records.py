@@ -14,7 +14,7 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.auditors.running.chunks import Span
 from dpwitness.auditors.running.stage import Stage
 from dpwitness.auditors.storing.audit_identity import Identity
-from dpwitness.auditors.storing.rows import insertion
+from dpwitness.auditors.storing.rows import insert_statement
 from dpwitness.auditors.storing.serialization import ARCHIVE, pack, unpack
 from dpwitness.auditors.storing.store import Entry, Store, stage_number
 from dpwitness.auditors.targets.source_locations import place_of
@@ -81,7 +81,7 @@ class AuditLedger:
         Counts remain: only they are needed afterwards.
         """
         self.flush()
-        self._put(*insertion("facts", self.entry.id, f"end {number}", json.dumps(told)))
+        self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(told)))
         spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
         self._put(spans, (self.entry.id, ARCHIVE))
         self.flush()
@@ -90,7 +90,7 @@ class AuditLedger:
 
     def put(self, key: str, value: Any) -> None:
         """Store a JSON value under a key, at once."""
-        self._put(*insertion("facts", self.entry.id, key, json.dumps(value)))
+        self._put(*insert_statement("facts", self.entry.id, key, json.dumps(value)))
         self.flush()
 
     def spans(self, stage: Stage) -> dict[int, int]:
@@ -109,11 +109,11 @@ class AuditLedger:
     def write(self, stage: Stage, span: Span) -> None:
         """Add a span; the next transaction writes it."""
         rounds = sum(part.rounds for _, part in span.parts)
-        self._put(*insertion("spans", self._stage(stage), span.first, span.last, rounds, pack(span), how="OR IGNORE"))
+        self._put(*insert_statement("spans", self._stage(stage), span.first, span.last, rounds, pack(span), how="OR IGNORE"))
 
     def look(self, runs: int, bound: float) -> None:
         """Record an interim look: the number of runs made before it, and the certified bound."""
-        self._put(*insertion("looks", self.entry.id, runs, float(min(bound, 1e308))))
+        self._put(*insert_statement("looks", self.entry.id, runs, float(min(bound, 1e308))))
 
     def progress(self, done: int, planned: int) -> None:
         """Record the number of runs done and planned."""
@@ -172,7 +172,7 @@ class AuditLedger:
             rows = self.store.rows("stages", "id = ?", number)
             row = rows[0][5:] if rows else (stage.rounds, stage.chunk)
             if not rows:
-                self._put(*insertion("stages", number, self.entry.id, *key, stage.rounds, stage.chunk, how="OR IGNORE"))
+                self._put(*insert_statement("stages", number, self.entry.id, *key, stage.rounds, stage.chunk, how="OR IGNORE"))
             elif row != (stage.rounds, stage.chunk):
                 raise MechanismFailed(
                     f"the plan of this run is not that of {self.store.path}: phase {phase} had {row[0]} rounds in chunks of {row[1]}, "

@@ -68,7 +68,7 @@ def checksum(values: tuple[Any, ...]) -> str:
     return found.hexdigest()
 
 
-def insertion(table: str, *values: Any, how: str = "OR REPLACE") -> tuple[str, tuple[Any, ...]]:
+def insert_statement(table: str, *values: Any, how: str = "OR REPLACE") -> tuple[str, tuple[Any, ...]]:
     """Return the statement that inserts a row with its checksum, and its values."""
     row = tuple(map(_to_sqlite, values))
     return f"INSERT {how} INTO {table} VALUES ({', '.join('?' * (len(row) + 1))})", (*row, checksum(row))

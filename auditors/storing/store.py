@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from dpwitness.auditors.results.recompute import recompute_bounds
-from dpwitness.auditors.storing.audit_identity import Identity, differences, hash_of
-from dpwitness.auditors.storing.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insertion, upgrade
+from dpwitness.auditors.storing.audit_identity import Identity, differences, identity_hash
+from dpwitness.auditors.storing.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insert_statement, upgrade
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
@@ -126,7 +126,7 @@ class Store:
 
     def write(self, table: str, *values: Any) -> None:
         """Insert a row, or replace the row with the same key, at once."""
-        self.connection.execute(*insertion(table, *values))
+        self.connection.execute(*insert_statement(table, *values))
 
     def reseal(self, audit: int) -> None:
         """Compute the checksum of an audit's row again after an update."""
@@ -179,7 +179,7 @@ class Store:
         InvalidArgument
             If the entry is damaged, or if the store holds another audit of this name; the message lists the differences.
         """
-        entries, wanted = self.entries(), hash_of(identity)
+        entries, wanted = self.entries(), identity_hash(identity)
         for entry in entries:
             if entry.hash == wanted:
                 self.require_intact(entry)
@@ -200,9 +200,9 @@ class Store:
     def begin(self, identity: Identity, name: str, planned: int) -> Entry:
         """Add an audit and return its entry."""
         with self.transaction() as connection:
-            values = (hash_of(identity), name, json.dumps(identity), time.time(), planned, 0, None, None, None)
+            values = (identity_hash(identity), name, json.dumps(identity), time.time(), planned, 0, None, None, None)
             number = 1 + max((row[0] for row, _ in self._checked_rows("audits") if row[0] < _MAX_AUDIT_NUMBER), default=0)
-            connection.execute(*insertion("audits", number, *values, how=""))
+            connection.execute(*insert_statement("audits", number, *values, how=""))
         found = self.find(identity, name)
         assert found is not None
         return found

@@ -15,7 +15,7 @@ from dpwitness.mechanisms.core.class_registry import public_name, today
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.program import script_of
+from dpwitness.mechanisms.foreign.program import command_script
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.objects.adversaries import Adversary
 from dpwitness.mechanisms.objects.recognition import formed, split_form
@@ -72,18 +72,18 @@ def _constructor_value(value: Any) -> Any:
 
 def source_of(mechanism: Any, target: Json | None) -> Json | None:
     """Return file, line and hash of the source of a target; None for this project's own and for unknown sources."""
-    from dpwitness.auditors.targets.source_search import home_of, sha256_of
+    from dpwitness.auditors.targets.source_search import defining_module, sha256_of
 
     if target is None:
         return None
     line = None
     if isinstance(mechanism, Target):
         file = mechanism.file if mechanism.file.endswith(".py") else None
-        script = script_of(mechanism.command, mechanism.cwd or "") if mechanism.command else None
+        script = command_script(mechanism.command, mechanism.cwd or "") if mechanism.command else None
         if script is not None and (digest := sha256_of(script)) is not None:
             return {"file": relative(script) if not relative(script).startswith("..") else script.name, "sha256": digest}
     else:
-        home = home_of(mechanism)
+        home = defining_module(mechanism)
         file = getattr(sys.modules.get(home), "__file__", None)
         if home.partition(".")[0] == "dpwitness":
             return None

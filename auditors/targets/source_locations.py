@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.targets.loading import FOREIGN
-from dpwitness.auditors.targets.source_search import line_of, locate
+from dpwitness.auditors.targets.source_search import line_of, module_files
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import FOLDER, adapter_file
@@ -87,7 +87,7 @@ def _place_of_name(text: str) -> tuple[Path | None, int | None, str]:
     if inside is not None:
         return _place_of_object(inside)
     try:
-        path = locate(place, Path.cwd())[-1]
+        path = module_files(place, Path.cwd())[-1]
     except (InvalidArgument, ValueError, ImportError):
         return None, None, ""
     return (path, line_of(path, name), place) if path.suffix == ".py" else (None, None, "")

@@ -24,7 +24,7 @@ def standard(module: str) -> bool:
     return top in sys.stdlib_module_names or top in sys.builtin_module_names or top in ("builtins", "__main__")
 
 
-def home_of(found: Any) -> str:
+def defining_module(found: Any) -> str:
     """Return the name of the module that defines an object, or the type of an object."""
     for _ in range(50):
         if isinstance(found, functools.partial):
@@ -48,7 +48,7 @@ def sha256_of(path: Path) -> str | None:
         return None
 
 
-def locate(module: str, folder: Path) -> list[Path]:
+def module_files(module: str, folder: Path) -> list[Path]:
     """Return the files that importing a module would run, packages first. Nothing is imported."""
     parts, files = module.split("."), []
     search: list[str] | None = None

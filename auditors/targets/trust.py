@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.targets.loading import FOREIGN, QUERY, built, imported, named
-from dpwitness.auditors.targets.source_search import home_of, imports_of, line_of, locate, standard
-from dpwitness.mechanisms.core.class_registry import is_known, public_name
+from dpwitness.auditors.targets.source_search import defining_module, imports_of, line_of, module_files, standard
+from dpwitness.mechanisms.core.class_registry import is_registered, public_name
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json, items, listing, nullable, number, printable, record, shown, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.program import resolved, script_of
+from dpwitness.mechanisms.foreign.program import command_script, resolved
 from dpwitness.mechanisms.objects.recognition import split_form
 
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -51,7 +51,7 @@ _QUERY_RULE = record(
 _MAX_SIZE = 200_000  # largest dimension, length or number of rounds of a mechanism
 
 
-class NeedsWord(InvalidArgument):
+class NeedsPermission(InvalidArgument):
     """Error for a target that runs only if the user allows it; `word` is the text to pass to ``--allow``."""
 
     def __init__(self, reason: str, word: str) -> None:
@@ -59,7 +59,7 @@ class NeedsWord(InvalidArgument):
         self.word = word
 
 
-def words_for(target: Json | None, scores: Sequence[Json] = ()) -> list[str]:
+def permissions_for(target: Json | None, scores: Sequence[Json] = ()) -> list[str]:
     """Return the ``--allow`` texts that ``dpwitness replay`` needs in the current folder for a target and for `scores`."""
     found = [word for each in (target, *(score["target"] for score in scores)) for word in _allow_texts(each)]
     return list(dict.fromkeys(found))
@@ -71,7 +71,7 @@ def _allow_texts(target: Json | None) -> list[str]:
     while target is not None:
         try:
             Trust(tuple(words)).plan(target)
-        except NeedsWord as needed:
+        except NeedsPermission as needed:
             if needed.word not in words:
                 words.append(needed.word)
                 continue
@@ -95,7 +95,7 @@ def split_target(target: str, what: str = "target") -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedTarget:
     """Target that may run and is not loaded yet.
 
     Attributes
@@ -146,7 +146,9 @@ class Planned:
             raise InvalidArgument(f"{self.what} must come from {self.file}, but {self.place} was imported from {where}")
         found = named(module, self.name, self.place)
         self.trust.check_object(found, self)
-        kwargs = {key: from_jsonable(value, f"{self.what}.kwargs.{key[:60]}", self.trust.class_of) for key, value in self.kwargs.items()}
+        kwargs = {
+            key: from_jsonable(value, f"{self.what}.kwargs.{key[:60]}", self.trust.resolve_class) for key, value in self.kwargs.items()
+        }
         return built(found, self.target.rpartition(":")[2], kwargs)
 
 
@@ -173,7 +175,7 @@ class Trust:
         if isinstance(self.allow, str) or not all(isinstance(entry, str) for entry in self.allow):
             raise InvalidArgument(f"replay: allow must be a list of MODULE:NAME, got {self.allow!r}")
 
-    def plan(self, target: Any, what: str = "target") -> Planned:
+    def plan(self, target: Any, what: str = "target") -> PlannedTarget:
         """Check a target of the file without importing it.
 
         Raises
@@ -184,7 +186,7 @@ class Trust:
         """
         fields = _TARGET_RULE(target, what)
         place, name = split_target(fields["target"], what)
-        plan = Planned(fields["target"], place, name, fields.get("kwargs", {}), self, what)
+        plan = PlannedTarget(fields["target"], place, name, fields.get("kwargs", {}), self, what)
         if fields["target"] == FOREIGN:
             return self._plan_foreign(plan)
         if fields["target"] == QUERY:
@@ -195,18 +197,18 @@ class Trust:
             _require_small_sizes(plan.kwargs, f"{what}.kwargs")
             return plan
         file = self._permitted_file(place, name, what)
-        return Planned(plan.target, place, name, plan.kwargs, self, what, file, line_of(file, name))
+        return PlannedTarget(plan.target, place, name, plan.kwargs, self, what, file, line_of(file, name))
 
     def _permitted_file(self, place: str, name: str, what: str) -> Path:
         """Return the file of a module or path, if it may run."""
         if not place.endswith(".py") and standard(place):
             raise InvalidArgument(f"{what} {shown(f'{place}:{name}')} is in the standard library, which a witness may not run")
-        files = [self._resolve_file(place, name)] if place.endswith(".py") else locate(place, self.folder)
+        files = [self._resolve_file(place, name)] if place.endswith(".py") else module_files(place, self.folder)
         if not self._allowed(place, name, files[-1]):
             for file in files:
                 if not self._in_user_folder(file):
                     target = f"{place}:{name}"
-                    raise NeedsWord(f"{what} {shown(target)} lies in {file}, outside the current folder", target)
+                    raise NeedsPermission(f"{what} {shown(target)} lies in {file}, outside the current folder", target)
         return files[-1]
 
     def _resolve_file(self, place: str, name: str) -> Path:
@@ -245,13 +247,13 @@ class Trust:
         library = Path(sysconfig.get_path("stdlib")).resolve()
         return not (_INSTALL_FOLDERS & set(real.relative_to(folder).parts)) and not real.is_relative_to(library)
 
-    def check_object(self, found: Any, plan: Planned) -> None:
+    def check_object(self, found: Any, plan: PlannedTarget) -> None:
         """Raise InvalidArgument for an object that an importable module merely re-exports."""
-        home = home_of(found)
+        home = defining_module(found)
         if isinstance(found, types.ModuleType) or (standard(home) and not _is_user_script(home, plan)):
             raise InvalidArgument(f"{plan.what} {shown(plan.target)} is built in or in the standard library, which a witness may not run")
         if plan.file is None:
-            runs = isinstance(found, type) and callable(getattr(found, "sample", None)) and is_known(public_name(found))
+            runs = isinstance(found, type) and callable(getattr(found, "sample", None)) and is_registered(public_name(found))
             measured = isinstance(found, types.FunctionType) and home.startswith("dpwitness.proofs_checks.") and _OWN_MODULE.fullmatch(home)
             if not (runs or measured or plan.target in (*_OWN_FUNCTIONS, FOREIGN, QUERY)):
                 raise InvalidArgument(f"{plan.what} {shown(plan.target)} is not a mechanism of this project")
@@ -260,15 +262,15 @@ class Trust:
         if home != expected and not self._allowed(plan.place, plan.name, plan.file):
             self._check_defining_module(home, plan)
 
-    def _check_defining_module(self, home: str, plan: Planned) -> None:
+    def _check_defining_module(self, home: str, plan: PlannedTarget) -> None:
         """Check the module that defines an object, if this is not the module that names the object."""
         if home.partition(".")[0] == "dpwitness" and _OWN_MODULE.fullmatch(home):
             return
-        if not all(self._in_user_folder(file) for file in locate(home, self.folder)):
+        if not all(self._in_user_folder(file) for file in module_files(home, self.folder)):
             told = f"{plan.what} {shown(plan.target)} is defined in the module {home}, outside the current folder"
-            raise NeedsWord(told, f"{plan.place}:{plan.name}")
+            raise NeedsPermission(told, f"{plan.place}:{plan.name}")
 
-    def class_of(self, name: str, path: str) -> type:
+    def resolve_class(self, name: str, path: str) -> type:
         """Import a dataset class that is not this project's, under the rules for targets."""
         place, cls = split_target(name, path)
         if place.partition(".")[0] == "dpwitness":
@@ -280,15 +282,15 @@ class Trust:
             raise InvalidArgument(f"{path} must name a class, got {shown(name)}")
         return found
 
-    def _plan_query(self, plan: Planned) -> Planned:
+    def _plan_query(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a database query, which may read files: the user must name its database and its text."""
         query_fields = _QUERY_RULE(plan.kwargs, f"{plan.what}.kwargs")
         told = [query_fields["dsn"], query_fields["query"], *filter(None, [query_fields.get("setup")])]
         if (word := " ".join(told)) not in self.allow:
-            raise NeedsWord(f"{plan.what} is a database query, which runs only if it is named", word)
+            raise NeedsPermission(f"{plan.what} is a database query, which runs only if it is named", word)
         return plan
 
-    def _plan_foreign(self, plan: Planned) -> Planned:
+    def _plan_foreign(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a target that runs in a separate interpreter: its file, its name and the interpreter."""
         from dpwitness.mechanisms.foreign.environments import adapter_file, environments
 
@@ -305,7 +307,7 @@ class Trust:
         split_target(f"{place}:{name}", plan.what)
         known = python is None or python in environments()
         if not known and not any(_same_path(python, one) for one in (*self.allow, sys.executable)):
-            raise NeedsWord(f"{plan.what} runs in the interpreter {shown(python)}, which is none of `dpwitness targets`", python)
+            raise NeedsPermission(f"{plan.what} runs in the interpreter {shown(python)}, which is none of `dpwitness targets`", python)
         adapter = None if place.endswith(".py") else adapter_file(place)
         if adapter is None:
             file = self._permitted_file(place, name, plan.what)
@@ -316,11 +318,11 @@ class Trust:
         name, _ = split_form(name)
         if name.partition(".")[0] in imports_of(file):
             raise InvalidArgument(f"{plan.what} must be defined in {_short_path(file)}, {shown(name)} is only imported there")
-        return Planned(
+        return PlannedTarget(
             f"{place}:{name}", "dpwitness.mechanisms.foreign.target", "Target", fields, self, plan.what, file, line_of(file, name)
         )
 
-    def _plan_program(self, plan: Planned) -> Planned:
+    def _plan_program(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a program: the user must name its full command, and its folder if this is not the current one."""
         rule = record(
             {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit}, command=listing(text(10_000), 1, 1000)
@@ -329,9 +331,9 @@ class Trust:
         folder = (self.folder / fields.get("cwd", ".")).resolve()
         word = shlex.join(fields["command"]) + ("" if folder == self.folder.resolve() else f" in {folder}")
         if word not in self.allow:
-            raise NeedsWord(f"{plan.what} runs the program {shown(word)}", word)
-        file = script_of(fields["command"], str(folder)) or Path(resolved(fields["command"], str(folder)))
-        return Planned(word, "dpwitness.mechanisms.foreign.target", "Target", fields | {"cwd": str(folder)}, self, plan.what, file)
+            raise NeedsPermission(f"{plan.what} runs the program {shown(word)}", word)
+        file = command_script(fields["command"], str(folder)) or Path(resolved(fields["command"], str(folder)))
+        return PlannedTarget(word, "dpwitness.mechanisms.foreign.target", "Target", fields | {"cwd": str(folder)}, self, plan.what, file)
 
 
 def _require_small_sizes(kwargs: Any, path: str) -> None:
@@ -358,7 +360,7 @@ def _same_path(one: str, other: str) -> bool:
     return one == other or (os.sep in one and os.path.abspath(one) == os.path.abspath(other))
 
 
-def _is_user_script(home: str, plan: Planned) -> bool:
+def _is_user_script(home: str, plan: PlannedTarget) -> bool:
     """Return whether a user's file has the name of a standard module that was not loaded from the library."""
     return plan.file is not None and home == plan.file.stem and getattr(sys.modules.get(home), "__file__", None) == str(plan.file)
 

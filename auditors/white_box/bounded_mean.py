@@ -82,7 +82,7 @@ class _Draws:
         return float(self.values(epsilon).mean())
 
 
-class Order:
+class PairOrder:
     """One order of the pair, with P = M(pair.d1), Q = M(pair.d0), and the sampler of the mixture r."""
 
     def __init__(self, mechanism: Any, pair: Pair, rng: np.random.Generator) -> None:
@@ -268,7 +268,7 @@ def limits_from_samples(
     SampledLimits
         The limits.
     """
-    order = Order(mechanism, pair, rng)
+    order = PairOrder(mechanism, pair, rng)
     pilot = max(200, int(_PILOT_SHARE * trials / (_SHIFT_UPDATES + 1)))
     goal = delta if delta > 0 else 1e-3
     center = order.aim(goal, pilot)
@@ -295,7 +295,7 @@ def limits_from_samples(
 
 
 def _epsilon_limits(
-    order: Order, first: _Draws, main: _Draws, delta: float, center: float, alphas: tuple[float, float, float, float]
+    order: PairOrder, first: _Draws, main: _Draws, delta: float, center: float, alphas: tuple[float, float, float, float]
 ) -> tuple[float, float, float]:
     """Return the lower limit for epsilon at `delta`, and the sound and the assumed upper limit.
 

@@ -17,20 +17,27 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.pairs.search import search
-from dpwitness.auditors.privacy_loss.density_check import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
+from dpwitness.auditors.privacy_loss.density_check import (
+    FALSE_ALARM,
+    BadOracle,
+    CheckedOracle,
+    Underflow,
+    check_oracle,
+    contradiction_with_law,
+)
 from dpwitness.auditors.privacy_loss.mismatch import TOLERANCE, Mismatch, smallest_mismatch
 from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.privacy_loss.scale_bets import check_scale
-from dpwitness.auditors.proved.bounds import proved_ends
+from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.enclosure_bounds import End, Found, decide
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.auditors.white_box.exact_bounds import add_worst, from_law, worst_of
-from dpwitness.auditors.white_box.monte_carlo_bounds import confirmed, from_samples, near_worst
+from dpwitness.auditors.white_box.exact_bounds import add_worst_output, bounds_from_law, find_worst_output
+from dpwitness.auditors.white_box.monte_carlo_bounds import bounds_from_samples, confirmed, largest_loss_near_worst
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 from dpwitness.mechanisms.data.pairs import Pair
@@ -139,7 +146,7 @@ def certify(
         domain = getattr(mechanism, "domain", None)
         if domain is None:
             raise InvalidArgument("certify: pair must be given for a mechanism without a domain, got None")
-        require_neighbours(domain, "certify")
+        require_domain(domain, "certify")
         pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
     if not isinstance(pair, Pair):
         raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
@@ -153,13 +160,13 @@ def certify(
     try:
         checked = check_oracle(mechanism, pair, check, streams[0])
         bets = check_scale(mechanism, pair, checked, extra_runs, streams[5])
-        proved = None if route == "sampling" else proved_ends(mechanism, pair, claim)
+        proved = None if route == "sampling" else proved_bounds(mechanism, pair, claim)
         law, objection = _law_or_objection(mechanism, pair, checked, route, name)
         alpha = 1 - confidence
         used_runs = 0 if law is not None else trials
-        found = from_law(law, claim) if law is not None else from_samples(mechanism, pair, claim, trials, alpha, streams[1:3])
+        found = bounds_from_law(law, claim) if law is not None else bounds_from_samples(mechanism, pair, claim, trials, alpha, streams[1:3])
         if claim.is_pure:
-            add_worst(found, worst_of(mechanism, pair, seed), law)
+            add_worst_output(found, find_worst_output(mechanism, pair, seed), law)
             found.lowers.append(End(max(checked.largest, 0.0), "statistical(0)", max(checked.largest, 0.0)))
         if proved is not None:
             if proved.tight:  # other routes add no information
@@ -204,7 +211,7 @@ def certify(
     )
 
 
-def _law_or_objection(mechanism: Any, pair: Pair, checked: Checked, route: str, name: str) -> tuple[EnclosedLaw | None, str | None]:
+def _law_or_objection(mechanism: Any, pair: Pair, checked: CheckedOracle, route: str, name: str) -> tuple[EnclosedLaw | None, str | None]:
     """Return the law of the loss, and an objection to the density or to this law.
 
     The law is None if there is an objection, or if no law can be computed.
@@ -216,7 +223,7 @@ def _law_or_objection(mechanism: Any, pair: Pair, checked: Checked, route: str, 
         if route == "law":
             raise InvalidArgument(f"certify: no exact law can be computed for {name}; use route='sampling'")
         return None, None
-    objection = against_law(law, checked)
+    objection = contradiction_with_law(law, checked)
     return (law, None) if objection is None else (None, objection)
 
 
@@ -238,7 +245,7 @@ def _confirm(
 ) -> int:
     """Add the lower bound that samples give to a numerical excess over the claim, and return the number of runs."""
     if claim.is_pure:
-        loss = near_worst(mechanism, pair, found.worst, rng) if found.worst is not None else 0.0
+        loss = largest_loss_near_worst(mechanism, pair, found.worst, rng) if found.worst is not None else 0.0
         if loss > edge:
             found.lowers.append(End(loss, "statistical(0)", loss))
         return 0

@@ -14,7 +14,7 @@ from dpwitness.mechanisms.core.json_codec import same_value
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import HasFactors, offers
+from dpwitness.mechanisms.protocols.capabilities import HasFactors, has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # Renyi orders evaluated for zCDP
@@ -23,7 +23,7 @@ _PROFILE_SIZE = 41  # number of epsilon values of the privacy profile
 _NO_LARGER_LOSS = "no output has a larger loss than the nodes of the quadrature and a search over outputs show"
 
 
-def from_law(law: EnclosedLaw, claim: Claim) -> Found:
+def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
     """Return the bounds, the privacy profile and the best attack that follow from the law of the loss."""
     delta = claim.delta_budget
     if delta > 0:
@@ -66,12 +66,12 @@ def from_law(law: EnclosedLaw, claim: Claim) -> Found:
     )
 
 
-def worst_of(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
+def find_worst_output(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
     """Return the output with the largest loss that a search finds; None for outputs that are not rows of numbers.
 
     If the mechanism has independent parts and one part differs, the output is one of this part.
     """
-    if offers(mechanism, HasFactors):
+    if has_capability(mechanism, HasFactors):
         parts = [(part, d0, d1) for part, d0, d1 in mechanism.factors(pair.d0, pair.d1) if not same_value(d0, d1)]
         if len(parts) == 1 and hasattr(parts[0][0], "sample"):
             (mechanism, d0, d1), *_ = parts
@@ -82,7 +82,7 @@ def worst_of(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
         return None
 
 
-def add_worst(found: Found, worst: WorstOutput | None, law: EnclosedLaw | None) -> None:
+def add_worst_output(found: Found, worst: WorstOutput | None, law: EnclosedLaw | None) -> None:
     """Raise the bounds to the largest loss that a search over outputs has found."""
     found.worst = worst
     if worst is None or (law is not None and law.label == "exact"):

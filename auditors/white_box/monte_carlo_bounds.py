@@ -14,11 +14,11 @@ from dpwitness.auditors.privacy_loss.search import WorstOutput
 from dpwitness.auditors.results.enclosure_bounds import End, Found
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.auditors.white_box.bounded_mean import Order, SampledLimits, limits_from_samples
+from dpwitness.auditors.white_box.bounded_mean import PairOrder, SampledLimits, limits_from_samples
 from dpwitness.auditors.white_box.exact_bounds import ORDERS, profile_grid
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import HasSupport, offers
+from dpwitness.mechanisms.protocols.capabilities import HasSupport, has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _PROFILE_SIZE = 13  # number of epsilon values of the privacy profile
@@ -33,7 +33,7 @@ def swapped(pair: Pair) -> Pair:
     return Pair(pair.d1, pair.d0, pair.relation, pair.why)
 
 
-def from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, alpha: float, streams: list[np.random.Generator]) -> Found:
+def bounds_from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, alpha: float, streams: list[np.random.Generator]) -> Found:
     """Return bounds from bounded means for both orders of the pair.
 
     The lower bound may err for either order, the upper bound for the order with the larger value
@@ -73,7 +73,7 @@ def from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, alpha: f
     )
 
 
-def near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng: np.random.Generator) -> float:
+def largest_loss_near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng: np.random.Generator) -> float:
     """Return the largest loss, less its rounding, at random outputs near the worst one or along its ray.
 
     The random outputs come from laws with a density. If one of them has a loss above t and a
@@ -84,7 +84,7 @@ def near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng: np.random.Ge
     rows = np.vstack([rows_of(mechanism, dataset, 2048, rng) for dataset in (pair.d0, pair.d1)])
     if worst.output.shape != rows.shape[1:]:
         return 0.0
-    if offers(mechanism, HasSupport):
+    if has_capability(mechanism, HasSupport):
         listed = np.vstack([np.asarray(mechanism.support(d), dtype=float).reshape(-1, rows.shape[1]) for d in (pair.d0, pair.d1)])
         in_support = np.any(np.all(listed == worst.output, axis=1))
         return float(loss(worst.output[None])[0]) if in_support else 0.0
@@ -196,7 +196,7 @@ def _confirm_renyi(
     a, (excess, _, middle) = orders[i], found[i]
     if excess <= 0:
         return None
-    order = Order(mechanism, pair, rng)
+    order = PairOrder(mechanism, pair, rng)
     pilot = max(200, trials // 60)
     goal = float(law.hockey_stick(middle))
     if goal < 0.1:

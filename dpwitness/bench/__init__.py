@@ -27,7 +27,7 @@ BENCHMARKS: dict[str, str] = {
 }
 
 
-SEEDED = ("adversarial",)  # benchmarks with random cases, which take a seed: `measure(seed)`
+SEEDED_BENCHMARKS = ("adversarial",)  # benchmarks with random cases, which take a seed: `measure(seed)`
 
 
 def bench(name: str, seed: int | None = None) -> Table:
@@ -38,7 +38,7 @@ def bench(name: str, seed: int | None = None) -> Table:
     name : str
         A key of `BENCHMARKS`.
     seed : int, optional
-        Root of the random cases of a benchmark in `SEEDED`; drawn from the operating system by default.
+        Root of the random cases of a benchmark in `SEEDED_BENCHMARKS`; drawn from the operating system by default.
 
     Returns
     -------
@@ -51,9 +51,9 @@ def bench(name: str, seed: int | None = None) -> Table:
     """
     if name not in BENCHMARKS:
         raise ValueError(f"bench: name must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
-    if seed is not None and name not in SEEDED:
-        raise ValueError(f"bench: seed is for {', '.join(SEEDED)}, got {name!r}, whose cases are fixed; leave out the seed")
+    if seed is not None and name not in SEEDED_BENCHMARKS:
+        raise ValueError(f"bench: seed is for {', '.join(SEEDED_BENCHMARKS)}, got {name!r}, whose cases are fixed; leave out the seed")
     measure = import_module(BENCHMARKS[name]).measure
-    table = measure(seed) if name in SEEDED else measure()
+    table = measure(seed) if name in SEEDED_BENCHMARKS else measure()
     assert isinstance(table, Table)
     return table

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from dpwitness import mechanisms as m
 from dpwitness.bench.table import Row, Table, best_time
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
-from dpwitness.mechanisms.papers.generators import MissingDependency, breast_cancer
+from dpwitness.mechanisms.papers.generators import MissingOptionalDependency, breast_cancer
 
 SEED = 20080101
 
@@ -47,7 +47,7 @@ def _objective_perturbation(notes: list[str]) -> list[Row]:
         rows.append(Row(f"objective perturbation n={n} d={d}", required, _runs_per_second(mechanism, data, size), "runs/s"))
     try:
         cancer = breast_cancer()
-    except MissingDependency as missing:
+    except MissingOptionalDependency as missing:
         notes.append(f"breast cancer not measured: {missing}")
         return rows
     for lam, required, size in ((0.1, 3e4, 20_000), (0.01, 1.4e4, 10_000), (1e-4, 1.5e3, 3_000)):

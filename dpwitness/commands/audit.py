@@ -15,11 +15,11 @@ from dpwitness.commands.common import (
     accepted,
     accepting,
     check_claim,
-    conclude,
     database,
     detail,
     interpreter,
     program,
+    report_results,
     running,
     storing,
     subject,
@@ -109,7 +109,7 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
-    from dpwitness.inputs import domain_of, given, pair_of, scores, workers
+    from dpwitness.argument_values import domain_of, given, pair_of, scores, workers
 
     if args.report is not None:
         from dpwitness.reports.audit.report import check_writable
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         results = examine(mechanism, pair, args, **more)
     if progress_bar is not None:
         progress_bar.close()
-    return conclude(args, results, title=f"Audit of {name}", bits=args.bits, known=known)
+    return report_results(args, results, title=f"Audit of {name}", bits=args.bits, known=known)
 
 
 def examine(
@@ -151,10 +151,10 @@ def examine(
     from dpwitness.argument_values import claim_of
     from dpwitness.auditors.black_box.audit import audit
     from dpwitness.mechanisms.privacy import promised
-    from dpwitness.mechanisms.protocols.capabilities import offers
+    from dpwitness.mechanisms.protocols.capabilities import has_capability
     from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
-    if args.white_box and not offers(mechanism, WhiteBox):
+    if args.white_box and not has_capability(mechanism, WhiteBox):
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, but {name} has none")
     if args.search_seconds is not None and not args.search:
         raise InvalidArgument("--search-seconds needs --search")
@@ -237,7 +237,7 @@ def _search_pairs(
     """
     from dpwitness.auditors.pairs.search import search
     from dpwitness.auditors.privacy_loss.search import worst_output
-    from dpwitness.mechanisms.protocols.capabilities import offers
+    from dpwitness.mechanisms.protocols.capabilities import has_capability
     from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
     domain = getattr(mechanism, "domain", None) if domain is None else domain
@@ -247,7 +247,7 @@ def _search_pairs(
     if not found:
         raise InvalidArgument(f"--search: no pair of the domain of {name} could be evaluated")
     (pair, value), near = found[0], None
-    exact = offers(mechanism, WhiteBox)
+    exact = has_capability(mechanism, WhiteBox)
     estimate = f"{claim.symbol} = {value:.4g} estimated from a few runs"
     if exact and claim.is_pure:
         worst = worst_output(mechanism, pair, seed=seed)

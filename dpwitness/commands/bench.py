@@ -25,16 +25,16 @@ def run(args: argparse.Namespace) -> int:
 
     A successful attack gives exit code 1.
     """
-    from dpwitness.bench import BENCHMARKS, SEEDED, format_table
+    from dpwitness.bench import BENCHMARKS, SEEDED_BENCHMARKS, format_table
     from dpwitness.bench import bench as measured
 
     if args.name is not None and args.name not in BENCHMARKS:
         raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {args.name!r}")
-    if args.seed is not None and args.name not in SEEDED:
-        raise InvalidArgument(f"--seed is only for bench {', '.join(SEEDED)}, got {args.name or 'no name'}")
+    if args.seed is not None and args.name not in SEEDED_BENCHMARKS:
+        raise InvalidArgument(f"--seed is only for bench {', '.join(SEEDED_BENCHMARKS)}, got {args.name or 'no name'}")
     tables = []
     for name in [args.name] if args.name else BENCHMARKS:
-        tables.append(measured(name, args.seed if name in SEEDED else None))
+        tables.append(measured(name, args.seed if name in SEEDED_BENCHMARKS else None))
         if not args.json:
             print(format_table(tables[-1]), flush=True)
     if args.json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import CONFIDENCE, SEED, Command, accepted, accepting, conclude, detail
+from dpwitness.commands.common import CONFIDENCE, SEED, Command, accepted, accepting, detail, report_results
 from dpwitness.exit_codes import apart
 from dpwitness.number_options import real, whole
 
@@ -42,7 +42,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness canaries`` and return the exit code."""
     from dpwitness.auditors.canaries.audit import audit_canaries
-    from dpwitness.auditors.canaries.files import read_file
+    from dpwitness.auditors.canaries.files import read_score_file
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
@@ -51,5 +51,5 @@ def run(args: argparse.Namespace) -> int:
     name = args.name or Path(args.file).name
     options = {key: getattr(args, key) for key in ("confidence", "seed", "delta", "method", "guesses")}
     with apart():
-        result = audit_canaries(**read_file(args.file), claim=args.claim, name=name, **options)
-    return conclude(args, [result], title=f"Canaries of {name}", known=known)
+        result = audit_canaries(**read_score_file(args.file), claim=args.claim, name=name, **options)
+    return report_results(args, [result], title=f"Canaries of {name}", known=known)

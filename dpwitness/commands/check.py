@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpwitness.colors import marked
-from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, program, running, summarize
+from dpwitness.commands.common import SECONDS, Command, append_step_summary, command_line, interpreter, print_json, program, running
 from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.auditors.checks.runner import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.mechanisms.foreign.target import Target
-    from dpwitness.mechanisms.foreign.worker_pool import targets_in
+    from dpwitness.mechanisms.foreign.worker_pool import target_names
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
             if missing:
                 raise InvalidArgument(f"check needs a claim and a domain, which {name} does not declare: give {' and '.join(missing)}")
-        names = [name] if name else targets_in(file, args.python, args.time_limit, args.memory)
+        names = [name] if name else target_names(file, args.python, args.time_limit, args.memory)
     if not names:
         raise InvalidArgument(
             f"{file} must contain a function with an attribute `claim`, but has none; for a template: dpwitness targets new FILE"
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         page, write_failed = attempt("report", lambda: write(reports, args.report, command=command_line()))
         if page is not None:
             print(f"report: {page}", file=out)
-    write_failed |= summarize(args, reports, f"Checks of {file}")
+    write_failed |= append_step_summary(args, reports, f"Checks of {file}")
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}

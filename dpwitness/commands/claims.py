@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, coloring, print_json
+from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, add_color_option, print_json
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, attempt
 from dpwitness.mechanisms.core import json_reader
 from dpwitness.mechanisms.core.atomic_files import write_json
@@ -41,7 +41,7 @@ def arguments(command: Command) -> None:
             action.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="number of processes, for `check all`")
             action.add_argument("--report", metavar="DIR", help="for `check all`: write papers.md, papers.json, plots and witnesses")
         action.add_argument("--json", action="store_true", help="print as JSON")
-        coloring(action)
+        add_color_option(action)
     text = "record that the texts of claims were reviewed against their checks; needs a checkout of the project"
     accept = actions.add_parser("accept", help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
     accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness claims list`")
@@ -164,7 +164,7 @@ def _check_all(args: argparse.Namespace) -> int:
     """Check all claims, print a line for each, and write the report."""
     from dpwitness.proofs_checks import declarations
     from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.papers.claims_page import scopes
+    from dpwitness.reports.papers.claims_page import scope_summary
     from dpwitness.suites import run_all
 
     if args.report is not None:
@@ -182,7 +182,7 @@ def _check_all(args: argparse.Namespace) -> int:
     words = [found["verdict"] for found in results]
     tally = ", ".join(f"{words.count(word)} {word.replace('_', ' ').lower()}" for word in sorted(set(words)))
     print(f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s", file=out)
-    print(scopes(results), file=out)
+    print(scope_summary(results), file=out)
     if interrupted:
         print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
     write_failed = False

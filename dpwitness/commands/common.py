@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
-from dpwitness.colors import WHEN
+from dpwitness.colors import COLOR_CHOICES
 from dpwitness.console import announce, describe
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, attempt, show
@@ -33,13 +33,13 @@ SECONDS = real("seconds", 0.0, 1e6)
 GIGABYTES = real("memory", 0.0, 1e6, ends="[]")
 
 
-def coloring(parser: argparse.ArgumentParser) -> None:
+def add_color_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--color``.
 
     The option has no default: the default of a subcommand would overwrite the value given to its parent command.
     """
     help_text = "color verdicts; default auto: on a terminal, unless NO_COLOR is set"
-    parser.add_argument("--color", choices=WHEN, default=argparse.SUPPRESS, help=help_text)
+    parser.add_argument("--color", choices=COLOR_CHOICES, default=argparse.SUPPRESS, help=help_text)
 
 
 def running(
@@ -70,7 +70,7 @@ def running(
 
 
 def detail(parser: argparse.ArgumentParser) -> None:
-    """Add ``--quiet`` and ``--verbose``, options of every command that ends with `conclude`."""
+    """Add ``--quiet`` and ``--verbose``, options of every command that ends with `report_results`."""
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("--quiet", action="store_true", help="print only the verdict, in one line, and no progress")
     amount.add_argument("--verbose", action="store_true", help="print all lines of a result, instead of six")
@@ -200,7 +200,7 @@ def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[st
     return list(dict.fromkeys(found))
 
 
-def in_folder(place: str) -> str:
+def report_json_path(place: str) -> str:
     """Return the path of audit.json in a folder, or the path of a file unchanged."""
     return str(Path(place) / "audit.json") if Path(place).is_dir() else place
 
@@ -215,15 +215,15 @@ def exit_code(result: Result, *, bits: bool = False) -> int:
 
 def settled(code: int, data: Json, *, bits: bool = False) -> int:
     """Return the exit code of a result after accepted findings are removed; a result without a verdict keeps its code."""
-    from dpwitness.reports.comparison.accepted import open_rules
+    from dpwitness.reports.comparison.accepted import unaccepted_rules
 
-    if not data.get("accepted") or open_rules(data, bits=bits):
+    if not data.get("accepted") or unaccepted_rules(data, bits=bits):
         return code
     traced = "TRACE" in data["accepted"]["rules"]
     return NO_VERDICT if not traced and data["verdict"] in (Verdict.INCONCLUSIVE.value, Verdict.ERROR.value) else OK
 
 
-def conclude(
+def report_results(
     args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False, known: Sequence[Accepted] | None = None
 ) -> int:
     """Write the report, print the results, and return the exit code of the worst result that is not `known` and accepted."""
@@ -234,11 +234,11 @@ def conclude(
 
     judgement = judge([result_json(result) for result in results], known or ())
     data = judgement.results
-    tell_stale(judgement.stale)
+    announce_stale_baseline(judgement.stale)
     report, write_failed = None, False
     if args.report is not None:
         report, write_failed = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
-    write_failed |= summarize(args, data, title)
+    write_failed |= append_step_summary(args, data, title)
     write_failed |= any(getattr(result, "unstored", "") for result in results)  # a note of the result reports the failure
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
@@ -254,19 +254,19 @@ def conclude(
     return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed)
 
 
-def summarize(args: argparse.Namespace, results: Sequence[Result | Json], title: str) -> bool:
+def append_step_summary(args: argparse.Namespace, results: Sequence[Result | Json], title: str) -> bool:
     """Append the summary to its file, if there is one, and return whether a requested summary could not be written."""
-    from dpwitness.reports.audit.document import document_of
+    from dpwitness.reports.audit.document import build_document
     from dpwitness.reports.formats.step_summary import append_summary, summary_file
 
     file = summary_file(args.summary)
     if file is None:
         return False
-    _, write_failed = attempt("summary", lambda: append_summary(document_of(results, title=title, command=command_line()), file))
+    _, write_failed = attempt("summary", lambda: append_summary(build_document(results, title=title, command=command_line()), file))
     return write_failed and args.summary is not None
 
 
-def tell_stale(entries: Sequence[Accepted]) -> None:
+def announce_stale_baseline(entries: Sequence[Accepted]) -> None:
     """Print, on standard error, the accepted findings that match no violation of the run."""
     for entry in entries:
         announce(f"baseline: no violation of this run matches the entry of {entry}")
@@ -282,7 +282,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
-    from dpwitness.auditors.targets.trust import words_for
+    from dpwitness.auditors.targets.trust import permissions_for
 
     level = getattr(result, "bit_level", None)
     leaky = level is not None and level.verdict is Verdict.VIOLATED
@@ -308,7 +308,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         step = "the violation is accepted until its entry expires: repair the mechanism before then"
     elif code == VIOLATED or leaky:
         recorded = [score.to_json() for score in getattr(result, "scores", ())]
-        words = [part for word in words_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
+        words = [part for word in permissions_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
         again = f"confirm the violation with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
         step = again if witness else "to save the witness, run again with --report DIR"
     elif isinstance(result, TraceResult) and result.verdict is not Verdict.ERROR:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dpwitness.commands.common import Command, chosen, exit_code, in_folder, print_json
+from dpwitness.commands.common import Command, chosen, exit_code, print_json, report_json_path
 from dpwitness.exit_codes import after, attempt
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import plain
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     formats = chosen(args.format or FORMATS[0], FORMATS)
     if args.report is not None:
         check_writable(args.report)
-    found, write_failed = compare(in_folder(args.old), in_folder(args.new)), False
+    found, write_failed = compare(report_json_path(args.old), report_json_path(args.new)), False
     if args.json:
         print_json(found.to_json())
     else:

@@ -24,7 +24,7 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness list`` and return the exit code."""
-    found = everything([args.what] if args.what else None)
+    found = list_rows([args.what] if args.what else None)
     if args.json:
         print_json(found)
         return OK
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:
+def list_rows(rooms: Collection[str] | None = None) -> dict[str, Rows]:
     """Return rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it."""
     sections: dict[str, Callable[[], Rows]] = {
         "zoo": _zoo,
@@ -77,13 +77,13 @@ def _mechanisms() -> Rows:
 
 def _domains() -> Rows:
     """Return the rows of domains, each followed by its keys in a target file."""
-    from dpwitness.mechanisms.domains import KINDS, keys_of
+    from dpwitness.mechanisms.domains import KINDS, field_texts
 
     rows = []
     for name, kind in KINDS.items():
         text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
-        rows.append({"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": keys_of(kind)})
-        rows += [{"name": f"  {key}", "text": description} for key, description in keys_of(kind).items()]
+        rows.append({"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": field_texts(kind)})
+        rows += [{"name": f"  {key}", "text": description} for key, description in field_texts(kind).items()]
     return rows
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpwitness import mechanisms
 from dpwitness.colors import marked
-from dpwitness.commands.common import SECONDS, Command, coloring, print_json
+from dpwitness.commands.common import SECONDS, Command, add_color_option, print_json
 from dpwitness.exit_codes import NO_VERDICT, OK, show
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
@@ -40,7 +40,7 @@ def arguments(command: Command) -> None:
     shim.add_argument("language", choices=LANGUAGES)
     shim.add_argument("folder", nargs="?", metavar="DIR", default=".", help="default: the current folder")
     for subparser in (check, vectors, shim):
-        coloring(subparser)
+        add_color_option(subparser)
 
 
 def run(args: argparse.Namespace) -> int:

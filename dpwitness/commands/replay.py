@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dpwitness.commands import claims
-from dpwitness.commands.common import CONFIDENCE, Command, conclude, detail, running
+from dpwitness.commands.common import CONFIDENCE, Command, detail, report_results, running
 from dpwitness.console import bar
 from dpwitness.exit_codes import apart
 
@@ -38,7 +38,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness replay`` and return the exit code."""
     from dpwitness.argument_values import load, workers
-    from dpwitness.auditors.replaying.replay import arguments_of, prepare
+    from dpwitness.auditors.replaying.replay import prepare_replay, target_arguments
     from dpwitness.auditors.results.witness_reader import check_seal, load_json
     from dpwitness.auditors.running.streams import fresh_seed
     from dpwitness.reports.audit.report import check_writable
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.report)
     replacement = None
     if args.target is not None:
-        replacement, _, _ = load(args.target, arguments_of(raw["target"]))
-    prepared = prepare(args.witness, mechanism=replacement, allow=args.allow, called=args.target or "")
+        replacement, _, _ = load(args.target, target_arguments(raw["target"]))
+    prepared = prepare_replay(args.witness, mechanism=replacement, allow=args.allow, called=args.target or "")
     args.source_changed = prepared.source_changed
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
     with apart():
@@ -65,4 +65,4 @@ def run(args: argparse.Namespace) -> int:
         )
     if progress_bar is not None:
         progress_bar.close()
-    return conclude(args, [result], title=f"Replay of {Path(args.witness).name}")
+    return report_results(args, [result], title=f"Replay of {Path(args.witness).name}")

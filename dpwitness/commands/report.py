@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import Command, chosen, in_folder
+from dpwitness.commands.common import Command, chosen, report_json_path
 from dpwitness.console import summary
 from dpwitness.exit_codes import OK, show
 from dpwitness.mechanisms.core.json_reader import printable
@@ -14,12 +14,15 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, said
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    from dpwitness.reports.audit.formats import FORMATS, USUAL
+    from dpwitness.reports.audit.formats import DEFAULT_FORMATS, FORMATS
 
     report = command("report", "write or show the report of an earlier run again, in any format, from its audit.json")
     report.add_argument("file", metavar="AUDIT.json", help="file that --report wrote")
     report.add_argument(
-        "--format", default=",".join(USUAL), metavar="F,F", help=f"formats, among {', '.join(FORMATS)}; default {','.join(USUAL)}"
+        "--format",
+        default=",".join(DEFAULT_FORMATS),
+        metavar="F,F",
+        help=f"formats, among {', '.join(FORMATS)}; default {','.join(DEFAULT_FORMATS)}",
     )
     report.add_argument("--report", metavar="DIR", help="output folder; default: the folder of the file")
     report.add_argument("--show", action="store_true", help="print a table of the audits, worst first, and write nothing")
@@ -35,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.show and args.report is not None:
         raise InvalidArgument("--show writes nothing: leave out --report")
     formats = chosen(args.format, FORMATS)
-    args.file = in_folder(args.file)
+    args.file = report_json_path(args.file)
     document = read_document(args.file)
     if args.show:
         show(summary(entries_of(document)))

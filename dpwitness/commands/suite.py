@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.colors import verdict_marked
+from dpwitness.colors import mark_verdict
 from dpwitness.commands.common import (
     CONFIDENCE,
     Command,
     accepted,
     accepting,
+    announce_stale_baseline,
+    append_step_summary,
     command_line,
     print_json,
     running,
     storing,
-    summarize,
-    tell_stale,
 )
 from dpwitness.console import bar
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
@@ -47,10 +47,10 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong verdicts. Return the exit code."""
     from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.comparison.accepted import judge, open_rules
-    from dpwitness.reports.phrasing.summary import acceptance
+    from dpwitness.reports.comparison.accepted import judge, unaccepted_rules
+    from dpwitness.reports.phrasing.summary import acceptance_text
     from dpwitness.suites import suite_of
-    from dpwitness.suites.parallel import run_side_by_side
+    from dpwitness.suites.parallel import run_cases_in_parallel
 
     if args.report is not None:
         check_writable(args.report)
@@ -70,13 +70,15 @@ def run(args: argparse.Namespace) -> int:
     one_case_per_worker = args.store is None and args.executor is None and 1 < args.workers <= len(ready)
     with suppress(KeyboardInterrupt):
         for outcome in (
-            run_side_by_side(found, ready, args.workers, **options) if one_case_per_worker else _run_in_turn(args, found, ready, options)
+            run_cases_in_parallel(found, ready, args.workers, **options)
+            if one_case_per_worker
+            else _run_in_turn(args, found, ready, options)
         ):
             note_count = len(outcome.json["notes"])
             outcome = replace(outcome, json=judge([outcome.json], known or ()).results[0])
             outcomes.append(outcome)
-            show(verdict_marked(plain(outcome.line(width)), at=width + 2), out)
-            accepted_now = [f"accepted {acceptance(outcome.json)}"] if outcome.json.get("accepted") else []
+            show(mark_verdict(plain(outcome.line(width)), at=width + 2), out)
+            accepted_now = [f"accepted {acceptance_text(outcome.json)}"] if outcome.json.get("accepted") else []
             for line in [*accepted_now, *outcome.json["notes"][note_count:]]:
                 print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
@@ -84,14 +86,14 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         report, write_failed = attempt("report", lambda: _write_pages(found, outcomes, missing, args.report))
     write_failed |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # a note of the result reports the failure
-    write_failed |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
+    write_failed |= append_step_summary(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_format_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
         print_json([o.json for o in outcomes])
-    tell_stale(judge([o.json for o in outcomes], known or ()).stale)
-    if any((o.wrong and not _is_accepted(o)) or (known is not None and open_rules(o.json)) for o in outcomes):
+    announce_stale_baseline(judge([o.json for o in outcomes], known or ()).stale)
+    if any((o.wrong and not _is_accepted(o)) or (known is not None and unaccepted_rules(o.json)) for o in outcomes):
         return VIOLATED
     return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)
 

@@ -11,10 +11,10 @@ from dpwitness.commands.common import (
     accepted,
     accepting,
     check_claim,
-    conclude,
     detail,
     interpreter,
     program,
+    report_results,
     running,
     subject,
 )
@@ -85,4 +85,4 @@ def run(args: argparse.Namespace) -> int:
         )
     if progress_bar is not None:
         progress_bar.close()
-    return conclude(args, [result], title=f"Trace of {name}", known=known)
+    return report_results(args, [result], title=f"Trace of {name}", known=known)

@@ -45,8 +45,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.executors.dask_worker import Files, builds, call, hush
-from dpwitness.executors.pools import ENGINE, end, unheard
+from dpwitness.executors.dask_worker import Files, builds, call, silence_dask_log
+from dpwitness.executors.pools import ENGINE_MODULE, delay_signals, end
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.worker_process import close_idle
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from distributed import Client, LocalCluster
 
 CONNECT = 10.0  # time limit of a scheduler's first answer, in seconds
-FIRST = 60.0  # time limit of the first task on a worker, in seconds
+FIRST_TASK_TIMEOUT = 60.0  # time limit of the first task on a worker, in seconds
 _SHUTDOWN_TIMEOUT = 5.0  # time limit of the shutdown, in seconds
 
 _DASK_CONFIG = {
@@ -69,7 +69,7 @@ _MAX_INLINE_BYTES = 2**14  # bytes up to which an argument is sent with every ta
 _MAX_SHARED_ARGUMENTS = 16  # number of larger arguments that stay on the cluster
 
 
-class Cluster(Executor):
+class DaskExecutor(Executor):
     """Executor that runs tasks on a Dask cluster, after the `sent` files are written on each worker."""
 
     def __init__(self, client: Client, sent: Files = ()) -> None:
@@ -129,7 +129,7 @@ def local(count: int) -> Iterator[Executor]:
     from distributed import Client, LocalCluster
 
     with _silence_dask(), tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
-        with unheard(), dask.config.set(_DASK_CONFIG):
+        with delay_signals(), dask.config.set(_DASK_CONFIG):
             found = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -146,12 +146,12 @@ def local(count: int) -> Iterator[Executor]:
             client = Client(found, set_as_default=False)
             stack.callback(_close_client, client)
             stack.callback(_kill_workers, list(found.workers.values()))
-            client.run(import_module, ENGINE)
-        yield Cluster(client)
+            client.run(import_module, ENGINE_MODULE)
+        yield DaskExecutor(client)
 
 
 @contextmanager
-def remote(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]:
+def remote_cluster(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]:
     """Yield an executor on the cluster of a running scheduler.
 
     At exit, cancel its tasks and stop idle interpreters of targets.
@@ -166,7 +166,7 @@ def remote(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]
             raise InvalidArgument(f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s") from None
         try:
             _require_same_versions(client, address)
-            yield Cluster(client, sent)
+            yield DaskExecutor(client, sent)
         finally:
             with contextlib.suppress(Exception):
                 client.sync(client._run, close_idle, on_error="ignore", callback_timeout=_SHUTDOWN_TIMEOUT)
@@ -176,9 +176,11 @@ def remote(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]
 def _require_same_versions(client: Client, address: str) -> None:
     """Raise InvalidArgument unless the cluster has a worker and all workers run this version of dpwitness and NumPy."""
     try:
-        client.submit(version, "numpy", pure=False).exception(timeout=FIRST)  # an adaptive cluster starts a worker for this task
+        client.submit(version, "numpy", pure=False).exception(
+            timeout=FIRST_TASK_TIMEOUT
+        )  # an adaptive cluster starts a worker for this task
     except TimeoutError:
-        raise InvalidArgument(f"--executor dask://{address}: no worker ran a first task within {FIRST:g} s") from None
+        raise InvalidArgument(f"--executor dask://{address}: no worker ran a first task within {FIRST_TASK_TIMEOUT:g} s") from None
     for name, own_version in zip(("dpwitness", "numpy"), builds(), strict=True):
         for worker, found in client.run(version, name, on_error="return").items():
             if not f"{found}.".startswith(f"{own_version}."):
@@ -187,7 +189,7 @@ def _require_same_versions(client: Client, address: str) -> None:
                     f"--executor dask://{address}: worker {worker} has {found_version}, "
                     f"this process has {own_version}: install the same version on all workers"
                 )
-    client.run(import_module, ENGINE)
+    client.run(import_module, ENGINE_MODULE)
 
 
 def _kill_workers(nannies: list[Any]) -> None:
@@ -216,7 +218,7 @@ def _close_cluster(found: LocalCluster) -> None:
 @contextmanager
 def _silence_dask() -> Iterator[None]:
     """Silence Dask's log in the block."""
-    before = hush(logging.CRITICAL)
+    before = silence_dask_log(logging.CRITICAL)
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from dpwitness.executors.pools import contained
+from dpwitness.executors.pools import start_contained_worker
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
 from dpwitness.mechanisms.foreign.worker_pool import SENT, Sent
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
@@ -27,7 +27,7 @@ Files = tuple[tuple[str, bytes], ...]  # (path on the sender, content) pairs
 _MISSING = ("no module named", "existing file", "program that is there")
 _MAX_AUDITS = 16  # number of audits whose files are kept
 
-SHIP = "send it with --ship FILE or PACKAGE.zip (`ship=` in Python), or install it where the workers run"
+SHIP_ADVICE = "send it with --ship FILE or PACKAGE.zip (`ship=` in Python), or install it where the workers run"
 
 _import_lock = threading.Lock()
 _imported = [Sent()]  # the files whose modules are currently imported
@@ -35,11 +35,11 @@ _imported = [Sent()]  # the files whose modules are currently imported
 
 def dask_setup(worker: Any) -> None:
     """Initialize a worker of a local cluster; Dask calls this function."""
-    contained(os.getppid())
-    hush(logging.CRITICAL)
+    start_contained_worker(os.getppid())
+    silence_dask_log(logging.CRITICAL)
 
 
-def hush(level: int) -> dict[logging.Handler, int]:
+def silence_dask_log(level: int) -> dict[logging.Handler, int]:
     """Silence Dask's log below `level` in this process, and return the previous levels.
 
     Failures of workers are reported in dpwitness's own messages instead.
@@ -69,14 +69,14 @@ def call(told: tuple[str, str], sent: bytes, *parts: bytes) -> Any:
     if told != builds():
         here, there = (f"dpwitness {found[0]} with NumPy {found[1]}" for found in (builds(), told))
         raise InvalidArgument(f"workers must run the same versions as this process ({there}), one worker runs {here}")
-    files = laid_out(sent)
+    files = write_sent_files(sent)
     token = SENT.set(files)
     try:
         function, *args = _unpickle(parts, files)
         return function(*args)
     except MechanismFailed as error:
         if any(missing in str(error).lower() for missing in _MISSING):
-            raise InvalidArgument(f"{error}; {SHIP}") from None
+            raise InvalidArgument(f"{error}; {SHIP_ADVICE}") from None
         raise
     except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:  # Dask would stop the worker
         raise MechanismFailed(f"the mechanism ended its run with {said(error)}") from None
@@ -97,9 +97,11 @@ def _unpickle(parts: tuple[bytes, ...], files: Sent) -> list[Any]:
         try:
             return [pickle.loads(part) for part in parts]
         except ModuleNotFoundError as error:
-            raise InvalidArgument(f"the workers have no module {error.name!r}, which the mechanism needs: {SHIP}") from None
+            raise InvalidArgument(f"the workers have no module {error.name!r}, which the mechanism needs: {SHIP_ADVICE}") from None
         except AttributeError as error:
-            raise InvalidArgument(f"the workers have another version of a module that the mechanism needs ({error}): {SHIP}") from None
+            raise InvalidArgument(
+                f"the workers have another version of a module that the mechanism needs ({error}): {SHIP_ADVICE}"
+            ) from None
 
 
 def _unload(files: Sent) -> None:
@@ -112,7 +114,7 @@ def _unload(files: Sent) -> None:
 
 
 @lru_cache(_MAX_AUDITS)
-def laid_out(sent: bytes) -> Sent:
+def write_sent_files(sent: bytes) -> Sent:
     """Write the files of an audit, and return their paths on this machine.
 
     Files that exist at their original paths with equal content are used there. Otherwise all are written to one new folder.

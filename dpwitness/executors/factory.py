@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from dpwitness.executors.cluster import local, remote
+from dpwitness.executors.cluster import local, remote_cluster
 from dpwitness.executors.mpi import ranks
 from dpwitness.executors.pools import loky_pool, pool
 from dpwitness.executors.specs import parse
@@ -67,7 +67,7 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
         case "dask-local":
             return local(found.count)
         case _:
-            return remote(found.address, ship)
+            return remote_cluster(found.address, ship)
 
 
 @contextmanager

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.targets.source_search import home_of, locate, standard
+from dpwitness.auditors.targets.source_search import defining_module, module_files, standard
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import adapter_file
-from dpwitness.mechanisms.foreign.program import files_of
+from dpwitness.mechanisms.foreign.program import command_files
 from dpwitness.mechanisms.foreign.target import Target
 
 
-def own_files(found: Sequence[Any]) -> list[str]:
+def defining_files(found: Sequence[Any]) -> list[str]:
     """Return the files that define the given objects, for objects in a single-file module that is not installed.
 
     Examples
@@ -24,14 +24,14 @@ def own_files(found: Sequence[Any]) -> list[str]:
     >>> own_files([Laplace(1.0), len])
     []
     """
-    programs = [file for each in found if isinstance(each, Target) and each.command for file in files_of(each.command, each.cwd or "")]
+    programs = [file for each in found if isinstance(each, Target) and each.command for file in command_files(each.command, each.cwd or "")]
     others = [each for each in found if each is not None and not (isinstance(each, Target) and each.command)]
     return [*programs, *(file for each in others if (file := _file(each)) is not None)]
 
 
 def _file(found: Any) -> str | None:
     """Return the file of an object, or None for installed modules, packages and the standard library."""
-    module = home_of(found)
+    module = defining_module(found)
     if isinstance(found, Target):
         if found.file.endswith(".py"):
             return found.file
@@ -39,7 +39,7 @@ def _file(found: Any) -> str | None:
     if standard(module) or "." in module:
         return None
     try:
-        (file,) = locate(module, Path.cwd())
+        (file,) = module_files(module, Path.cwd())
     except (InvalidArgument, ValueError):
         return None
     return None if "site-packages" in file.parts or file.suffix != ".py" else str(file)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from dpwitness.executors.pools import ENGINE, HUNG, obedient
+from dpwitness.executors.pools import ENGINE_MODULE, HAS_HUNG_WORKERS, set_worker_signals
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
-LAUNCH = "mpiexec -n 5 python -m mpi4py.futures -m dpwitness ..."
+MPI_COMMAND = "mpiexec -n 5 python -m mpi4py.futures -m dpwitness ..."
 _SHUTDOWN_TIMEOUT = 2.0  # time limit of running tasks at shutdown, in seconds
 
 
@@ -32,7 +32,7 @@ def ranks() -> Iterator[Executor]:
     size = MPI.COMM_WORLD.Get_size()
     executor: Any = MPIPoolExecutor(initializer=_initialize_rank) if size > 1 else None
     if executor is None or executor.num_workers != size - 1:
-        raise InvalidArgument(f"--executor mpi needs two ranks or more, start it with: {LAUNCH}")
+        raise InvalidArgument(f"--executor mpi needs two ranks or more, start it with: {MPI_COMMAND}")
     original_submit, under_way = executor.submit, set[Future[Any]]()
 
     def submit(fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -46,10 +46,10 @@ def ranks() -> Iterator[Executor]:
         yield executor
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
-        HUNG[0] |= bool(wait(list(under_way), timeout=_SHUTDOWN_TIMEOUT).not_done)
+        HAS_HUNG_WORKERS[0] |= bool(wait(list(under_way), timeout=_SHUTDOWN_TIMEOUT).not_done)
 
 
 def _initialize_rank() -> None:
     """Initialize a rank as a worker."""
-    obedient()
-    import_module(ENGINE)
+    set_worker_signals()
+    import_module(ENGINE_MODULE)

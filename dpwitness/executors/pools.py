@@ -16,8 +16,8 @@ from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
-ENGINE = "dpwitness.auditors.running.engine"  # imported at worker start, so that the first run's time does not include the import
-HUNG = [False]  # whether workers hang at shutdown: the interpreter's exit would wait for them forever
+ENGINE_MODULE = "dpwitness.auditors.running.engine"  # imported at worker start, so that the first run's time does not include the import
+HAS_HUNG_WORKERS = [False]  # whether workers hang at shutdown: the interpreter's exit would wait for them forever
 
 _PR_SET_PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG = 1  # of prctl, see linux/prctl.h
 @contextmanager
 def pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of `count` processes; at exit, kill workers and their children without waiting."""
-    executor = ProcessPoolExecutor(count, initializer=contained, initargs=(os.getpid(),))
+    executor = ProcessPoolExecutor(count, initializer=start_contained_worker, initargs=(os.getpid(),))
     try:
         yield executor
     finally:
@@ -48,13 +48,13 @@ def loky_pool(count: int) -> Iterator[Executor]:
     from loky import ProcessPoolExecutor as Loky
     from loky.backend.resource_tracker import ensure_running
 
-    from dpwitness.auditors.running.pair_files import reduced
+    from dpwitness.auditors.running.pair_files import pickle_reduction
     from dpwitness.mechanisms.data.pairs import Pair
 
     ensure_running()
-    executor = Loky(count, {Pair: reduced}, timeout=None, initializer=_initialize_worker, initargs=(os.getpid(),))
+    executor = Loky(count, {Pair: pickle_reduction}, timeout=None, initializer=_initialize_worker, initargs=(os.getpid(),))
     try:
-        with unheard():
+        with delay_signals():
             executor.submit(int).result()  # starts all workers
         yield executor
     finally:
@@ -65,7 +65,7 @@ def loky_pool(count: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def delay_signals() -> Iterator[None]:
     """Block SIGINT for processes that start in the block, and delay signals to this process until all have started.
 
     A half-started pool cannot be shut down cleanly.
@@ -106,18 +106,19 @@ def _silence_thread(thread: threading.Thread | None) -> Iterator[None]:
 def end(pid: int) -> None:
     """Kill a worker and its process group.
 
-    SIGKILL is used because a worker may ignore SIGTERM. A worker that has not run `contained` has no group yet and is killed alone.
+    SIGKILL is used because a worker may ignore SIGTERM. A worker that has not run `start_contained_worker`
+    has no group yet and is killed alone.
     """
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             kill(pid, signal.SIGKILL)
 
 
-def contained(parent: int) -> None:
+def start_contained_worker(parent: int) -> None:
     """Put this worker into its own process group, leave Ctrl-C to the parent, and make the worker end with its parent."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
-    obedient()
+    set_worker_signals()
     if os.getppid() != parent:
         os._exit(1)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -125,11 +126,11 @@ def contained(parent: int) -> None:
 
 def _initialize_worker(parent: int) -> None:
     """Initialize a worker that is not a fork of its parent."""
-    contained(parent)
-    import_module(ENGINE)
+    start_contained_worker(parent)
+    import_module(ENGINE_MODULE)
 
 
-def obedient() -> None:
+def set_worker_signals() -> None:
     """In any worker, ignore Ctrl-C, end at other signals, and end with the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for sign in (signal.SIGTERM, signal.SIGHUP):

@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[\w.
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class ExecutorSpec:
     """Parsed specification: `kind`, and the `count` of workers to start or the `address` of a scheduler."""
 
     text: str
@@ -24,7 +24,7 @@ class Spec:
     address: str = ""
 
 
-def parse(text: object) -> Spec:
+def parse(text: object) -> ExecutorSpec:
     """Parse an executor specification.
 
     Raises
@@ -42,10 +42,10 @@ def parse(text: object) -> Spec:
     if isinstance(text, str):
         kind, _, count = text.partition(":")
         if text == "mpi":
-            return Spec(text, "mpi")
+            return ExecutorSpec(text, "mpi")
         if kind in _KINDS_WITH_COUNT and re.fullmatch(r"[1-9]\d{0,3}", count, re.ASCII) and int(count) <= MOST:
-            return Spec(text, kind, int(count))
+            return ExecutorSpec(text, kind, int(count))
         address = text.removeprefix("dask://")
         if address != text and (found := _ADDRESS.fullmatch(address)) and 0 < int(found[1]) < 2**16:
-            return Spec(text, "dask", address=address)
+            return ExecutorSpec(text, "dask", address=address)
     raise InvalidArgument(f"executor must be {FORMS}, with N between 1 and {MOST}, got {shown(text)}")

@@ -17,7 +17,7 @@ from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import Truth, WhiteBox
 from dpwitness.reports.audit.document import result_json
 from dpwitness.reports.phrasing.wording import figure
@@ -187,7 +187,7 @@ def _expected(case: Case, result: AuditResult) -> str:
 
 def _certify_case(case: Case, result: AuditResult) -> CertifyResult | None:
     """Return the enclosed privacy loss of the audited pair; None without a density, or if the case does not request an enclosure."""
-    if not case.white_box or result.pair is None or not offers(case.mechanism, WhiteBox):
+    if not case.white_box or result.pair is None or not has_capability(case.mechanism, WhiteBox):
         return None
     return certify(case.mechanism, result.pair, result.claim, trials=_WHITE_BOX_TRIALS, seed=result.seed, name=case.name)
 

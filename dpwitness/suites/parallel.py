@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dpwitness.auditors.black_box.audit import pairs_of
+from dpwitness.auditors.black_box.audit import audited_pairs
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.executors.pools import pool
@@ -17,7 +17,7 @@ from dpwitness.reports.audit.document import result_json
 from dpwitness.suites.case import Case, Outcome, Suite, run_case
 
 
-def run_side_by_side(suite: Suite, cases: Sequence[Case], workers: int, **options: Any) -> Iterator[Outcome]:
+def run_cases_in_parallel(suite: Suite, cases: Sequence[Case], workers: int, **options: Any) -> Iterator[Outcome]:
     """Audit cases in a pool of processes, expensive cases first, and yield each outcome when it is finished.
 
     Counts equal those of `run_case`, because they depend on the seed only. A case whose worker process dies gets the verdict ERROR.
@@ -43,7 +43,7 @@ def run_side_by_side(suite: Suite, cases: Sequence[Case], workers: int, **option
 
 def _cost(case: Case) -> int:
     """Return the relative cost of a case: its number of pairs; targets in other interpreters count as the most expensive."""
-    return 10**6 if isinstance(case.mechanism, Target) else len(pairs_of(case.mechanism, case.where(), None))
+    return 10**6 if isinstance(case.mechanism, Target) else len(audited_pairs(case.mechanism, case.where(), None))
 
 
 @cache

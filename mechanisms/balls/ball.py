@@ -60,7 +60,7 @@ def softmax(logits: Sequence[Ball]) -> list[Ball]:
     return [x - total for x in logits]
 
 
-def pick(logs: Sequence[Ball], boxes: Sequence[Box]) -> list[Ball]:
+def log_mass_of_index(logs: Sequence[Ball], boxes: Sequence[Box]) -> list[Ball]:
     """Return the log-mass of the index that each box names; minus infinity for a value that is not an index.
 
     `logs` holds the log-masses of the indices 0, 1, .... Each box has one column and contains a
@@ -70,11 +70,11 @@ def pick(logs: Sequence[Ball], boxes: Sequence[Box]) -> list[Ball]:
     return [logs[int(y)] if y == math.floor(y) and 0 <= y < len(logs) else arb("-inf") for y in rows]
 
 
-class NotEnclosed(ArithmeticError):
+class EnclosureUnavailable(ArithmeticError):
     """Error: a mechanism cannot enclose its law with these parameters or on this dataset."""
 
 
-class Listed:
+class FiniteSupport:
     """Mixin for a mechanism whose `support` method lists all possible outputs, so that no mass lies outside."""
 
     __slots__ = ()

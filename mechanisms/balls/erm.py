@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, over
 from dpwitness.mechanisms.balls.law import LineLaw
 from dpwitness.mechanisms.balls.plane import PlaneLoss
-from dpwitness.mechanisms.balls.risk import RiskLaw, curvature_over, differing, minimum_ball, rows_of, shift_of, slope_over
+from dpwitness.mechanisms.balls.risk import RiskLaw, curvature_over, differing, minimizer_ball, rows_of, shift_of, slope_over
 from dpwitness.mechanisms.balls.shift import Shift
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
@@ -45,7 +45,7 @@ class _RiskBalls:
         """Return the optimization problem and the noise that the mechanism uses on this dataset."""
 
 
-class OutputBalls(_RiskBalls):
+class OutputPerturbationEnclosures(_RiskBalls):
     """Mixin with the enclosure methods of output perturbation: the minimizer plus noise."""
 
     __slots__ = ()
@@ -53,7 +53,7 @@ class OutputBalls(_RiskBalls):
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Return enclosures of the log-density over each box."""
         problem, noise = self._risk(dataset)
-        center = minimum_ball(problem)
+        center = minimizer_ball(problem)
         if center is None:
             return [arb("nan") for _ in boxes]
         return [_shifted_log_density(noise, box, center) for box in boxes]
@@ -71,7 +71,7 @@ def _shifted_log_density(noise: SphericalNoise, box: Box, center: list[Ball]) ->
     return noise_log_density(noise, sum((abs(over(*s) - c) * abs(over(*s) - c) for s, c in zip(box, center, strict=True)), arb(0)))
 
 
-class ObjectiveBalls(_RiskBalls):
+class ObjectivePerturbationEnclosures(_RiskBalls):
     """Mixin with the enclosure methods of objective perturbation: the minimizer of a perturbed objective."""
 
     __slots__ = ()

@@ -239,7 +239,7 @@ class RoundedNormalLaw(_Lattice):
 
 
 @dataclass(frozen=True, slots=True)
-class Clamped(LineLaw):
+class ClampedLaw(LineLaw):
     """A continuous law clamped to [-radius, radius].
 
     The two ends are atoms, with the masses of the law beyond them.
@@ -262,14 +262,14 @@ class Clamped(LineLaw):
         low, high = max(low, -self.radius), min(high, self.radius)
         return self.law.mass(low, high) if low < high else arb(0)
 
-    def loss(self, low: float, high: float, other: Clamped) -> Span:
+    def loss(self, low: float, high: float, other: ClampedLaw) -> Span:
         if low == high and abs(low) == self.radius:
             return ends(self.mass(low, high).log() - other.mass(low, high).log())
         low, high = max(low, -self.radius), min(high, self.radius)
         return self.law.loss(low, high, other.law) if low <= high else (0.0, 0.0)
 
 
-class BallsOnLine(ABC):
+class LineLawEnclosures(ABC):
     """Mixin with the enclosure methods of a mechanism whose output is one number with a `LineLaw`."""
 
     __slots__ = ()

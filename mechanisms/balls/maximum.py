@@ -31,7 +31,7 @@ def _cdf(x: Ball) -> Ball:
     return (-abs(x)).exp() / 2 if x.is_zero() else arb(0.5).union(_cdf(abs(x).upper())).union(1 - _cdf(abs(x).upper()))
 
 
-def max_mass(answers: Sequence[Ball], winner: int, scale: Ball) -> Ball:
+def argmax_probability(answers: Sequence[Ball], winner: int, scale: Ball) -> Ball:
     """Return P(answers[winner] + noise is the largest noisy answer)."""
     knots = sorted({float(q): q for q in answers}.values(), key=float)
     top = knots[-1]
@@ -73,7 +73,7 @@ def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) 
     return sum((laplace_log_density(y - q, scale).exp() / f for q, f in zip(answers, cdfs, strict=True)), arb(0)).log() + joint_cdf.log()
 
 
-def max_between(answers: Sequence[Ball], scale: Ball, low: float, high: float) -> Ball:
+def max_interval_mass(answers: Sequence[Ball], scale: Ball, low: float, high: float) -> Ball:
     """Return P(low < largest noisy answer <= high)."""
 
     def below(y: float) -> Ball:

@@ -107,7 +107,7 @@ def _curvature_at(loss: Loss, size: Ball) -> Ball:
     return ((h + arb(loss.smoothing) - size) / (2 * arb(loss.smoothing))).min(arb(1)).max(arb(0))
 
 
-def third_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball | None:
+def third_derivative_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball | None:
     """Return an enclosure of the third derivative l'''(u; y) for u in [low, high]; None if it may not exist."""
     if loss.name in ("linear", "squared"):
         return arb(0)
@@ -254,7 +254,7 @@ class RiskLaw(LineLaw):
         for law in (self, other):
             total = arb(0)
             for row in law.rows:
-                third = third_over(self.loss_of, *self._prediction(row, start, stop), row.y)
+                third = third_derivative_over(self.loss_of, *self._prediction(row, start, stop), row.y)
                 if third is None:
                     return None
                 total = total + arb(row.m) * (arb(row.x[0]) * row.x[0] * row.x[0]) * third
@@ -329,7 +329,7 @@ def _multiply_spans(first: Span, second: Span) -> Span:
     return (0.0 if low == 0 else math.nextafter(low, -math.inf)), (0.0 if high == 0 else math.nextafter(high, math.inf))
 
 
-def minimum_ball(problem: Problem) -> list[Ball] | None:
+def minimizer_ball(problem: Problem) -> list[Ball] | None:
     """Return an enclosure of the minimizer, coordinate by coordinate, or None if the loss has kinks.
 
     The minimizer lies within |gradient| / ridge of the approximate solution of the solver.
@@ -353,7 +353,7 @@ def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> Shift | 
     The density of the noise depends on the length of the noise vector only, so that the distance
     between the minimizers is all that matters.
     """
-    minimizers = minimum_ball(first), minimum_ball(second)
+    minimizers = minimizer_ball(first), minimizer_ball(second)
     if minimizers[0] is None or minimizers[1] is None:
         return None
     size = sum(((a - b) * (a - b) for a, b in zip(minimizers[0], minimizers[1], strict=True)), arb(0)).sqrt() * noise.rate

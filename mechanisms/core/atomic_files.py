@@ -18,7 +18,7 @@ from typing import Any
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
-def real_place(path: str | Path) -> Path:
+def resolve_destination(path: str | Path) -> Path:
     """Return `path` with its folder resolved to the real folder.
 
     Raises
@@ -49,7 +49,7 @@ def aside(path: str | Path) -> Iterator[Path]:
     >>> with aside("plot.svg") as file:                     # doctest: +SKIP
     ...     figure.savefig(file)
     """
-    destination = real_place(path)
+    destination = resolve_destination(path)
     draft = destination.with_name(f".{destination.stem[:40]}-{os.getpid()}-{secrets.token_hex(4)}{destination.suffix}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
@@ -64,7 +64,7 @@ def aside(path: str | Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def all_together(folder: str | Path) -> Iterator[Path]:
+def atomic_folder(folder: str | Path) -> Iterator[Path]:
     """Yield a temporary folder inside `folder`, whose files replace those of `folder` when the block ends.
 
     If the block raises an exception, the disk is full or the writer is killed, the old files stay
@@ -74,7 +74,9 @@ def all_together(folder: str | Path) -> Iterator[Path]:
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=destination))
     try:
         yield draft
-        places = {file: real_place(destination / file.name) for file in sorted(draft.iterdir())}  # check all of them before replacing any
+        places = {
+            file: resolve_destination(destination / file.name) for file in sorted(draft.iterdir())
+        }  # check all of them before replacing any
         _rename(list(places.items()))
     finally:
         shutil.rmtree(draft, ignore_errors=True)

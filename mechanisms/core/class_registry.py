@@ -91,7 +91,7 @@ def known_class(name: str) -> Any:
     return None if place is None else getattr(importlib.import_module(place[0]), place[1])
 
 
-def is_known(name: str) -> bool:
+def is_registered(name: str) -> bool:
     """Return whether a class of this name is registered, without importing the class."""
     return name in _LOCATION_OF_NAME
 

@@ -40,11 +40,11 @@ _ARROW_TYPES = {
 _MASKED_TYPES = {"boolean", "Float32", "Float64", *_POLARS_TYPES[7:]}  # pandas' nullable types; the integers have polars' names
 
 
-class Unheld(ValueError):
+class UnsupportedData(ValueError):
     """Error of data that has no plain form, or of a library that is not installed; the text is one line."""
 
 
-def library_of(value: Any) -> str:
+def library_name(value: Any) -> str:
     """Return the library of a frame or graph: ``pandas``, ``polars``, ``pyarrow`` or ``networkx``; otherwise "". Imports nothing."""
     kind = type(value)
     root = kind.__module__.partition(".")[0]
@@ -57,8 +57,8 @@ def library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] != name.partition(".")[0]:
-            raise Unheld(f"{name} is installed but cannot be imported: {type(error).__name__}: {error}") from None
-        raise Unheld(f"{name} is not installed: pip install 'dpwitness[{EXTRAS[name.partition('.')[0]]}]'") from None
+            raise UnsupportedData(f"{name} is installed but cannot be imported: {type(error).__name__}: {error}") from None
+        raise UnsupportedData(f"{name} is not installed: pip install 'dpwitness[{EXTRAS[name.partition('.')[0]]}]'") from None
 
 
 _FROZEN: dict[int, Any] = {}  # id of a frame or graph -> weak reference to the object, and its serial number
@@ -67,7 +67,7 @@ _SERIAL_NUMBERS = itertools.count(1)
 
 def fix(value: Any) -> None:
     """Register a frame or graph as immutable from now on, as the datasets of a pair are. Its packed form can then be cached."""
-    if library_of(value):
+    if library_name(value):
         key = id(value)
         _FROZEN[key] = weakref.ref(value, lambda _: _FROZEN.pop(key, None)), next(_SERIAL_NUMBERS)
 
@@ -78,9 +78,9 @@ def fixed(value: Any) -> int:
     return number if reference is not None and reference() is value else 0
 
 
-def light_copy(value: Any) -> Any:
+def shallow_copy(value: Any) -> Any:
     """Return a cheap copy that can be changed without changing the original; None if the library has no cheap copy."""
-    name = library_of(value)
+    name = library_name(value)
     if name == "pandas" and int(library(name).__version__.partition(".")[0]) >= 3:
         return value.copy(deep=False)  # copy-on-write: a write to the copy leaves the original unchanged
     return value.clone() if name == "polars" else value if name == "pyarrow" else None
@@ -88,7 +88,7 @@ def light_copy(value: Any) -> Any:
 
 def apart(value: Any) -> Parts:
     """Convert a frame or graph to plain parts: texts, numbers, arrays, and lists and dicts of them. Raise Unheld for unsupported data."""
-    name = library_of(value)
+    name = library_name(value)
     if name == "networkx":
         form = type(value).__name__
         nodes = [[node, dict(content)] for node, content in value.nodes(data=True)]
@@ -106,9 +106,9 @@ def apart(value: Any) -> Parts:
         columns = [_parts_of_arrow(column, value.column(i)) for i, column in enumerate(names)]
     for column in names:
         if type(column) not in (str, int):
-            raise Unheld(f"names of columns must be texts or whole numbers, got {column!r}")
+            raise UnsupportedData(f"names of columns must be texts or whole numbers, got {column!r}")
     if len(set(names)) < len(names):
-        raise Unheld(f"names of columns must differ, got {', '.join(map(str, names))}")
+        raise UnsupportedData(f"names of columns must differ, got {', '.join(map(str, names))}")
     return {"library": name, "form": "frame", "columns": columns, "index": index, "rows": len(value)}
 
 
@@ -167,11 +167,11 @@ def _text_array(name: Any, items: List[Any]) -> Any:  # noqa: UP006
     others = sorted(kind.__name__ for kind in set(map(type, items)) - {str})
     if others:
         where = "the index" if name is None else f"column {name!r}"
-        raise Unheld(
+        raise UnsupportedData(
             f"{where} must hold texts, or numbers of 64 bits, truth values or dates, all of one type; it holds values of type {others[0]}"
         )
     if "\0" in "".join(items):  # NumPy cuts a text at trailing null characters
-        raise Unheld(f"column {name!r} must hold texts without null characters")
+        raise UnsupportedData(f"column {name!r} must hold texts without null characters")
     return np.array(items, dtype="U") if items else np.empty(0, dtype="U1")
 
 
@@ -194,14 +194,14 @@ def _parts_of_pandas(name: Any, series: Any) -> Parts:
         is_missing = series.isna().to_numpy()
         items = series.to_numpy(dtype=object, copy=True)
         if kind == "object" and any(item is not None for item in items[is_missing]):
-            raise Unheld(f"column {name!r} holds objects and NaN: give None where a text is missing")
+            raise UnsupportedData(f"column {name!r} holds objects and NaN: give None where a text is missing")
         items[is_missing] = ""
         return _column_record(name, kind, _text_array(name, items.tolist()), is_missing)
     if type(dtype).__name__ == "DatetimeTZDtype":
         return _column_record(name, kind, series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
     if kind in _MASKED_TYPES:
         return _column_record(name, kind, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), series.isna().to_numpy())
-    raise Unheld(f"column {name!r} has type {kind}, which is not supported: convert it to numbers, texts or dates")
+    raise UnsupportedData(f"column {name!r} has type {kind}, which is not supported: convert it to numbers, texts or dates")
 
 
 def _build_pandas(column: Parts, pandas: Any) -> Any:
@@ -243,7 +243,7 @@ def _parts_of_polars(name: str, series: Any) -> Parts:
             is_missing,
         )
     if kind not in _POLARS_TYPES:
-        raise Unheld(f"column {name!r} has type {series.dtype}, which is not supported: convert it to numbers, texts or dates")
+        raise UnsupportedData(f"column {name!r} has type {series.dtype}, which is not supported: convert it to numbers, texts or dates")
     plain = series.to_physical()
     return _column_record(name, kind, (plain.fill_null(False if kind == "Boolean" else 0) if has_missing else plain).to_numpy(), is_missing)
 
@@ -272,7 +272,7 @@ def _parts_of_arrow(name: str, content: Any) -> Parts:
         codes = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return _column_record(name, f"dictionary {content.type.index_type}", codes, None, categories, bool(content.type.ordered))
     if kind not in _ARROW_TYPES:
-        raise Unheld(f"column {name!r} has type {kind}, which is not supported: convert it to numbers, texts or dates")
+        raise UnsupportedData(f"column {name!r} has type {kind}, which is not supported: convert it to numbers, texts or dates")
     is_missing = chunk.is_null().to_numpy(zero_copy_only=False)
     if _ARROW_TYPES[kind] == "U":
         return _column_record(name, kind, _text_array(name, chunk.fill_null("").to_pylist()), is_missing)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from dpwitness.mechanisms.core.array_json import read_array, write_array
-from dpwitness.mechanisms.core.class_registry import Resolver, is_known, known_class, public_name
-from dpwitness.mechanisms.core.dataframe_backends import EXTRAS, GRAPHS, Parts, Unheld, apart, library_of
+from dpwitness.mechanisms.core.class_registry import Resolver, is_registered, known_class, public_name
+from dpwitness.mechanisms.core.dataframe_backends import EXTRAS, GRAPHS, Parts, UnsupportedData, apart, library_name
 from dpwitness.mechanisms.core.dataframe_backends import whole as built
 from dpwitness.mechanisms.core.json_reader import (
     DIGITS,
@@ -30,9 +30,9 @@ from dpwitness.mechanisms.core.json_reader import (
     one_of,
     record,
     refuse,
+    require_json_limits,
     text,
     whole,
-    within_limits,
 )
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
 
@@ -74,7 +74,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     def inner(part: Any) -> Any:
         return to_jsonable(part, _depth + 1)
 
-    if library_of(value):
+    if library_name(value):
         return _library_json(value, inner)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
@@ -99,7 +99,7 @@ def _library_json(value: Any, inner: Callable[[Any], Any]) -> Json:
     """Return a frame as its columns, or a graph as its nodes and edges, in tagged JSON."""
     try:
         parts = apart(value)
-    except Unheld as error:
+    except UnsupportedData as error:
         raise InvalidArgument(f"dataset must be writable as JSON: {error}") from None
     tag = "graph" if "nodes" in parts else "frame"
     return _tagged(tag, **{key: inner(part) for key, part in parts.items() if key != ("library" if tag == "graph" else "form")})
@@ -135,7 +135,7 @@ def from_jsonable(value: Any, path: str = "dataset", classes: Resolver | None = 
         If a field is missing, unknown, of another type or beyond a limit, or a class does not
         accept its fields. The message has the path of the field.
     """
-    within_limits(value)
+    require_json_limits(value)
     return _Reader(classes).read(value, path)
 
 
@@ -259,7 +259,7 @@ class _Reader:
     def _build_library_object(self, parts: Parts, path: str) -> Any:
         try:
             return built(parts)
-        except Unheld as error:
+        except UnsupportedData as error:
             raise InvalidArgument(f"{path}: {error}") from None
         except Exception as error:  # the library may raise anything on the content of a file
             raise InvalidArgument(f"{path} must be a {parts['library']} {parts['form']}: {said(error)}") from None
@@ -341,13 +341,13 @@ _TAGS: dict[str, Json] = {
 }
 
 
-def foreign_classes(value: Any) -> list[str]:
+def unregistered_classes(value: Any) -> list[str]:
     """Return the names of the classes in a JSON value that are not registered."""
     found, pending = [], [value]
     while pending:
         item = pending.pop()
         if isinstance(item, dict):
-            if item.get(_TAG) == "object" and isinstance(item.get("class"), str) and not is_known(item["class"]):
+            if item.get(_TAG) == "object" and isinstance(item.get("class"), str) and not is_registered(item["class"]):
                 found.append(item["class"])
             pending.extend(item.values())
         elif isinstance(item, list | tuple):

@@ -82,7 +82,7 @@ def parse(content: bytes | str) -> Any:
             parse_constant=_refuse_constant,
             parse_int=_parse_integer,
             parse_float=_parse_float,
-            object_pairs_hook=each_name_once,
+            object_pairs_hook=object_without_duplicates,
         )
     except RecursionError:
         raise InvalidArgument(f"must be nested at most {DEPTH} deep") from None
@@ -92,7 +92,7 @@ def parse(content: bytes | str) -> Any:
         raise InvalidArgument(str(error)) from None
     except ValueError as error:
         raise InvalidArgument(f"is not a complete JSON file: {error}") from None
-    within_limits(found)
+    require_json_limits(found)
     return found
 
 
@@ -116,7 +116,7 @@ def _parse_float(digits: str) -> float:
     return value
 
 
-def each_name_once(pairs: list[tuple[str, Any]]) -> Json:
+def object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
     """Return the JSON object of these pairs, as an `object_pairs_hook`. Raise ValueError if a name occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -126,7 +126,7 @@ def each_name_once(pairs: list[tuple[str, Any]]) -> Json:
     return found
 
 
-def within_limits(value: Any) -> None:
+def require_json_limits(value: Any) -> None:
     """Raise InvalidArgument if a value is nested too deep, has too many elements, or has a text or number that is too long.
 
     The function is not recursive.

@@ -38,7 +38,7 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(": ")
 
 
-def unimportable(name: str, error: ImportError, remedy: str) -> str:
+def import_problem(name: str, error: ImportError, remedy: str) -> str:
     """Return why a library cannot be imported: not installed, with the remedy, or installed and broken, with its own error."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name.partition(".")[0]:
         return f"{name} is not installed: {remedy}"
@@ -149,7 +149,7 @@ def require_numbers(name: str, value: Any, owner: str = "") -> Any:
     raise _fail(name, "be an array of finite numbers", value, owner)
 
 
-def require_runner(executor: Any, progress: Any, name: Any, owner: str) -> None:
+def require_run_options(executor: Any, progress: Any, name: Any, owner: str) -> None:
     """Raise InvalidArgument unless executor, callback ``progress(done, planned)`` and name are valid; each may be None."""
     if executor is not None and (isinstance(executor, type) or not callable(getattr(executor, "submit", None))):
         raise _fail("executor", "be a concurrent.futures.Executor", executor, owner)

@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.dataframe_backends import Unheld
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.data.records import exact
-from dpwitness.mechanisms.data.relations import SpelledRelation
+from dpwitness.mechanisms.data.relations import ParsedRelation
 
 _ROUNDING = Fraction(1, 2**52)
 
 Number = int | float
 
 
-def too_far(d0: Any, d1: Any, relation: str) -> str:
+def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
     """Return "" if two vectors are at distance at most 1, else the reason with the distance.
 
     Examples
@@ -39,7 +39,7 @@ def too_far(d0: Any, d1: Any, relation: str) -> str:
     """
     vectors = []
     for name, dataset in (("D0", d0), ("D1", d1)):
-        numbers = numbers_in(dataset)
+        numbers = vector_numbers(dataset)
         if numbers is None:
             return f"both must be numeric vectors with numbers of at most 64 bits, {name} is not"
         if not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
@@ -88,7 +88,7 @@ def distance_of(d0: Any, d1: Any, norm: str) -> float | None:
     return found
 
 
-def moved_in(d0: Any, d1: Any) -> list[bool] | None:
+def differing_entries(d0: Any, d1: Any) -> list[bool] | None:
     """Return which entries of two vectors differ; None unless both are vectors of one length."""
     steps = _steps(d0, d1)
     return None if steps is None else [step != 0 for step in steps]
@@ -96,7 +96,7 @@ def moved_in(d0: Any, d1: Any) -> list[bool] | None:
 
 def _steps(d0: Any, d1: Any) -> list[Fraction] | None:
     """Return the exact absolute differences of two vectors; None unless both are finite vectors of one length."""
-    first_vector, second_vector = numbers_in(d0), numbers_in(d1)
+    first_vector, second_vector = vector_numbers(d0), vector_numbers(d1)
     if (
         first_vector is None
         or second_vector is None
@@ -135,7 +135,7 @@ def _distance_text(size: Fraction, relation: str) -> str:
     return f"{value:.6g}"
 
 
-def numbers_in(dataset: Any) -> list[Number] | None:
+def vector_numbers(dataset: Any) -> list[Number] | None:
     """Return the entries of a numeric vector, or a single number, as a list; None for anything else."""
     if isinstance(dataset, np.ndarray | np.generic):
         long = dataset.dtype.kind == "f" and dataset.dtype.itemsize > 8
@@ -148,7 +148,7 @@ def numbers_in(dataset: Any) -> list[Number] | None:
     return [float(item) if isinstance(item, float | np.floating) else int(item) for item in items]
 
 
-def too_far_graphs(d0: Any, d1: Any, relation: SpelledRelation) -> str:
+def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
     """Return "" if two networkx graphs differ in no more edges or nodes than the relation allows, else the reason."""
     if type(d0) is not type(d1):
         return f"D0 is a {type(d0).__name__}, D1 a {type(d1).__name__}"
@@ -207,7 +207,7 @@ def _exact_key(value: Any, where: str) -> Hashable:
     """Return the exact key of a node or of attributes. Raise InvalidArgument if the value cannot be compared exactly."""
     try:
         return exact(value)
-    except (InvalidArgument, Unheld) as error:
+    except (InvalidArgument, UnsupportedData) as error:
         why = str(error).removeprefix("dataset must be writable as JSON, ")
         raise InvalidArgument(
             f"Pair: {where} cannot be compared exactly: {why}; give numbers, texts, arrays or containers of them"

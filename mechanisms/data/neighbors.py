@@ -16,19 +16,28 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.class_registry import is_known, public_name
-from dpwitness.mechanisms.core.dataframe_backends import library_of
+from dpwitness.mechanisms.core.class_registry import is_registered, public_name
+from dpwitness.mechanisms.core.dataframe_backends import library_name
 from dpwitness.mechanisms.core.json_codec import Dataset
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.distances import too_far, too_far_graphs
-from dpwitness.mechanisms.data.records import ABSENT, Read, check_plain, column_keys, column_values, exact, read_records, scalar_fields
-from dpwitness.mechanisms.data.relations import GRAPHS, NORMS, RELATIONS, SpelledRelation, parse_relation
+from dpwitness.mechanisms.data.distances import graph_distance_problem, vector_distance_problem
+from dpwitness.mechanisms.data.records import (
+    ABSENT,
+    DatasetRecords,
+    column_keys,
+    column_values,
+    exact,
+    read_records,
+    require_json_form,
+    scalar_fields,
+)
+from dpwitness.mechanisms.data.relations import GRAPHS, NORMS, RELATIONS, ParsedRelation, parse_relation
 
 _MAX_UNIT_COLUMNS = 64  # columns that are tried as units, at most
 _K_LIMIT = 10  # values of k below this one are tried in suggestions
 
 
-def why_not_neighbours(d0: Dataset, d1: Dataset, relation: str) -> str:
+def neighbor_problem(d0: Dataset, d1: Dataset, relation: str) -> str:
     """Return "" if two datasets are neighbors under the relation, else the reason why they are not.
 
     Raises
@@ -42,15 +51,15 @@ def why_not_neighbours(d0: Dataset, d1: Dataset, relation: str) -> str:
             raise InvalidArgument("Pair: D0 and D1 are one object, which cannot show a violation; give two")
         return ""
     for side, dataset in (("D0", d0), ("D1", d1)):
-        check_plain(dataset, side)
+        require_json_form(dataset, side)
     if spec.name in NORMS:
-        return too_far(d0, d1, spec.name)
-    graphs = [library_of(dataset) == "networkx" for dataset in (d0, d1)]
+        return vector_distance_problem(d0, d1, spec.name)
+    graphs = [library_name(dataset) == "networkx" for dataset in (d0, d1)]
     if spec.name in GRAPHS or any(graphs):
         if not all(graphs) or spec.name not in GRAPHS:
             graph_relations = f"relations of graphs are {', '.join(GRAPHS)}"
             return f"{graph_relations}: {'D0 or D1 is not a networkx graph' if spec.name in GRAPHS else f'{spec.name} is not one of them'}"
-        return too_far_graphs(d0, d1, spec)
+        return graph_distance_problem(d0, d1, spec)
     if _is_multiset(d0) or _is_multiset(d1):
         return _multiset_problem(d0, d1, spec)
     first, second = (read_records(dataset, side, spec.unit) for dataset, side in ((d0, "D0"), (d1, "D1")))
@@ -75,7 +84,7 @@ def _non_record_difference(left: Mapping[str, Hashable], right: Mapping[str, Has
     return ""
 
 
-def _record_problem(first: Read, second: Read, spec: SpelledRelation) -> str:
+def _record_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRelation) -> str:
     """Return why the records of two datasets differ by more than the relation allows, or ""."""
     if spec.unit:
         return _unit_problem(first, second, spec)
@@ -107,12 +116,12 @@ def _record_problem(first: Read, second: Read, spec: SpelledRelation) -> str:
     return _column_problem(first, second, spec, rows) if spec.name in ("label", "attribute") else ""
 
 
-def relations_of(d0: Dataset, d1: Dataset) -> list[str]:
+def matching_relations(d0: Dataset, d1: Dataset) -> list[str]:
     """Return relations under which two datasets are neighbors: plain relations first, then relations with a unit or with k records."""
     excluded = ("stated", "attribute", *(() if hasattr(d0, "rounds") else ("substitution",)))
     found = [name for name in (*NORMS, *RELATIONS) if name not in excluded and _are_neighbors(d0, d1, name)]
     found = list(dict.fromkeys(found))
-    if library_of(d0) == "networkx":
+    if library_name(d0) == "networkx":
         return found or [f"{name}:k={k}" for name in GRAPHS for k in range(2, _K_LIMIT) if _are_neighbors(d0, d1, f"{name}:k={k}")][:1]
     columns: list[str] = []
     with contextlib.suppress(InvalidArgument):
@@ -129,7 +138,7 @@ def relations_of(d0: Dataset, d1: Dataset) -> list[str]:
 def _are_neighbors(d0: Dataset, d1: Dataset, relation: str) -> bool:
     """Return whether two datasets are neighbors; False if the relation does not apply to them."""
     try:
-        return not why_not_neighbours(d0, d1, relation)
+        return not neighbor_problem(d0, d1, relation)
     except InvalidArgument:
         return False
 
@@ -149,7 +158,7 @@ def _rows_text(keys: list[Hashable], which: Counter[Hashable], side: str) -> str
     return f"; rows {', '.join(map(str, rows[:-6:-1]))}{', ...' if len(rows) > 5 else ''} of {side}" if rows else ""
 
 
-def _entry_problem(first: Read, second: Read, spec: SpelledRelation) -> str:
+def _entry_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRelation) -> str:
     """Return why two unordered datasets differ by more entries than the relation allows, or ""."""
     removed, added = Counter(first.keys) - Counter(second.keys), Counter(second.keys) - Counter(first.keys)
     if not removed and not added:
@@ -192,7 +201,7 @@ def _edit_distance(left: list[Hashable], right: list[Hashable], k: int) -> int:
     return previous_row.get(len(right), k + 1)
 
 
-def _unit_problem(first: Read, second: Read, spec: SpelledRelation) -> str:
+def _unit_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRelation) -> str:
     """Return why two datasets differ in more units than the relation allows, or "". All records of a unit count as one."""
     sides = []
     for side, read in (("D0", first), ("D1", second)):
@@ -248,7 +257,7 @@ def _is_missing(value: Any) -> bool:
     return isinstance(value, float | complex | np.generic) and bool(value != value)
 
 
-def _changeable_columns(first: Read, second: Read, spec: SpelledRelation) -> tuple[list[str], tuple[str, ...]]:
+def _changeable_columns(first: DatasetRecords, second: DatasetRecords, spec: ParsedRelation) -> tuple[list[str], tuple[str, ...]]:
     """Return all column names, and the columns that may change: the named ones, or for a label `label`, `y` or the last numbered column."""
     names = list({**(first.fields or {}), **(second.fields or {})})
     label_columns = [name for name in ("label", "y") if name in names] or (names[-1:] if names and names[-1].isdecimal() else [])
@@ -262,7 +271,7 @@ def _changeable_columns(first: Read, second: Read, spec: SpelledRelation) -> tup
     return names, changeable
 
 
-def _column_problem(first: Read, second: Read, spec: SpelledRelation, rows: list[int]) -> str:
+def _column_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRelation, rows: list[int]) -> str:
     """Return a text if records differ in a column that may not change, else ""."""
     names, changeable = _changeable_columns(first, second, spec)
     left, right = first.fields or {}, second.fields or {}
@@ -277,7 +286,7 @@ def _column_problem(first: Read, second: Read, spec: SpelledRelation, rows: list
     return ""
 
 
-def _kind_problem(first: Read, second: Read, removed: Counter[Hashable], added: Counter[Hashable]) -> str:
+def _kind_problem(first: DatasetRecords, second: DatasetRecords, removed: Counter[Hashable], added: Counter[Hashable]) -> str:
     """Return a text if the added record of a list is of another kind than all records of the other list, else ""."""
     for one, other, extra in ((first, second, removed), (second, first, added)):
         if extra and one.kinds is not None and other.kinds:
@@ -292,7 +301,7 @@ def _is_multiset(dataset: Dataset) -> bool:
     return dataclasses.is_dataclass(dataset) and callable(getattr(dataset, "counts", None))
 
 
-def _multiset_problem(d0: Dataset, d1: Dataset, spec: SpelledRelation) -> str:
+def _multiset_problem(d0: Dataset, d1: Dataset, spec: ParsedRelation) -> str:
     """Return why two multisets are not neighbors, or "". Multiplicities are compared, never single copies."""
     if type(d0) is not type(d1):
         return f"one is {type(d0).__name__}, the other {type(d1).__name__}"
@@ -326,7 +335,7 @@ def _multiset_problem(d0: Dataset, d1: Dataset, spec: SpelledRelation) -> str:
 def _exact_counts(dataset: Any) -> Counter[Any]:
     """Return the number of copies of each record, under exact keys. The registered classes have exact keys already."""
     found: Counter[Any] = dataset.counts()
-    return found if is_known(public_name(type(dataset))) else Counter({exact(key): count for key, count in found.items()})
+    return found if is_registered(public_name(type(dataset))) else Counter({exact(key): count for key, count in found.items()})
 
 
 def _feature_counts(records: Counter[Any]) -> Counter[Hashable]:

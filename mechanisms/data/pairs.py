@@ -11,8 +11,8 @@ from dpwitness.mechanisms.core.dataframe_backends import fix
 from dpwitness.mechanisms.core.json_codec import Dataset, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_type, said, shown
-from dpwitness.mechanisms.data.distances import numbers_in
-from dpwitness.mechanisms.data.neighbors import relations_of, why_not_neighbours
+from dpwitness.mechanisms.data.distances import vector_numbers
+from dpwitness.mechanisms.data.neighbors import matching_relations, neighbor_problem
 from dpwitness.mechanisms.data.relations import NORMS, OWN, RELATIONS, composed, parse_relation
 
 __all__ = ["RELATIONS", "Pair"]
@@ -78,7 +78,7 @@ class Pair:
             return
         relation = composed(self.relation, unit, require_integer("k", k, "Pair", most=10**6))
         object.__setattr__(self, "relation", relation)
-        problem = why_not_neighbours(self.d0, self.d1, relation)
+        problem = neighbor_problem(self.d0, self.d1, relation)
         if problem:
             raise InvalidArgument(f"Pair: D1 is not a neighbor of D0 under {relation}: {problem}; {_suggested_relations(self.d0, self.d1)}")
 
@@ -139,9 +139,9 @@ def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
 
 def _suggested_relations(d0: Dataset, d1: Dataset) -> str:
     """Return a text with relations under which the two datasets would be neighbors."""
-    found = relations_of(d0, d1)[:4]
+    found = matching_relations(d0, d1)[:4]
     suggestion = f"they are neighbors under {', '.join(found)}" if found else "they are not neighbors under any relation that is checked"
-    vectors = all(numbers_in(d) is not None and not isinstance(d, int | float) for d in (d0, d1))
+    vectors = all(vector_numbers(d) is not None and not isinstance(d, int | float) for d in (d0, d1))
     if vectors and not set(found) & set(NORMS):
         suggestion += '; relations "l1", "l2" and "linf" are for vectors of answers that move by at most 1'
     return suggestion if found else f'{suggestion}; relation="stated" accepts any two datasets'

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.mechanisms.core.array_json import row_bits
-from dpwitness.mechanisms.core.dataframe_backends import Parts, Unheld, apart, library_of, listed
+from dpwitness.mechanisms.core.dataframe_backends import Parts, UnsupportedData, apart, library_name, listed
 from dpwitness.mechanisms.core.json_codec import Dataset, to_jsonable
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
 
@@ -34,7 +34,7 @@ ABSENT = ("absent",)  # placeholder for the value of a key that a record does no
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Read:
+class DatasetRecords:
     """Dataset read record by record.
 
     Attributes
@@ -63,7 +63,7 @@ class Read:
     about: Mapping[str, Hashable] = dataclasses.field(default_factory=dict)
     labels: list[int] | None = None
 
-    def labelled(self) -> Read:
+    def labelled(self) -> DatasetRecords:
         """Return the same records, with the index label of each row as a part of its record."""
         labels = self.labels if self.labels is not None else list(range(len(self.keys)))
         fields = {"label of the index": labels, **(self.fields or {})}
@@ -88,18 +88,18 @@ class _MatrixColumns(Mapping[str, Any]):
         return int(self._matrix.shape[1])
 
 
-def check_plain(dataset: Dataset, side: str) -> None:
+def require_json_form(dataset: Dataset, side: str) -> None:
     """Raise InvalidArgument for a dataset without an exact JSON form, which could be neither compared exactly nor replayed."""
     if (type(dataset) is np.ndarray and dataset.dtype.kind in "biuU") or type(dataset) in (int, float):
         return
     if type(dataset) is np.ndarray and dataset.dtype.kind == "f" and dataset.dtype.itemsize <= 8:
         return
     try:
-        if library_of(dataset):
+        if library_name(dataset):
             apart(dataset)
             return
         to_jsonable(dataset)
-    except Unheld as error:
+    except UnsupportedData as error:
         raise InvalidArgument(f"Pair: {side}: {error}") from None
     except InvalidArgument as error:
         raise InvalidArgument(f"Pair: {str(error).replace('dataset', side, 1)}; {_ACCEPTED_FORMS}") from None
@@ -107,22 +107,24 @@ def check_plain(dataset: Dataset, side: str) -> None:
         raise InvalidArgument(f"Pair: {side} must be writable as JSON, got {_value_text(dataset)}, which raises {said(error)}") from None
 
 
-def read_records(dataset: Dataset, side: str, unit: str = "") -> Read:
+def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
     """Return the records of a dataset. Raise InvalidArgument for a dataset without records."""
-    if library_of(dataset):
+    if library_name(dataset):
         return _read_frame(dataset, side)
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
         kind = f"{_array_text(dataset)} with rows of shape {dataset.shape[1:]}" if dataset.ndim > 1 else _array_text(dataset)
         fields: Mapping[str, Any] | None = {name: dataset[name] for name in dataset.dtype.names} if dataset.dtype.names else None
         if dataset.ndim == 2 and not dataset.dtype.names:
             fields = _MatrixColumns(dataset)
-        return Read(kind, _row_keys(dataset), None, fields, about=_fill_value_key(dataset))
+        return DatasetRecords(kind, _row_keys(dataset), None, fields, about=_fill_value_key(dataset))
     if isinstance(dataset, dict):
         content = any(isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim) for v in dataset.values())
         if not content or (unit == "key" and "key" not in dataset):
             keys, values = list(dataset), list(dataset.values())
             both: list[Hashable] = list(zip(map(exact, keys), map(exact, values), strict=True))
-            return Read("a dict of entries", both, None, {"key": keys, "value": values}, ordered=False, about=_extra_attributes(dataset))
+            return DatasetRecords(
+                "a dict of entries", both, None, {"key": keys, "value": values}, ordered=False, about=_extra_attributes(dataset)
+            )
         names = sorted(dataset, key=lambda name: (str(name), type(name).__name__))
         found = _read_columns([dataset[name] for name in names], names, f"a dict of {names}", side)
         return dataclasses.replace(found, about={**found.about, **_extra_attributes(dataset)})
@@ -130,9 +132,9 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> Read:
         return dataclasses.replace(found := _read_sequence(dataset, side), about={**found.about, **_extra_attributes(dataset)})
     records = getattr(dataset, "records", None) if dataclasses.is_dataclass(dataset) else None
     if callable(records):
-        return Read(f"of class {type(dataset).__name__}", [exact(record) for record in records()], about=scalar_fields(dataset))
+        return DatasetRecords(f"of class {type(dataset).__name__}", [exact(record) for record in records()], about=scalar_fields(dataset))
     if isinstance(dataset, bool | int | float | complex | np.generic | np.ndarray) and not isinstance(dataset, str | bytes):
-        return Read(_kind_text(dataset), [exact(dataset)])
+        return DatasetRecords(_kind_text(dataset), [exact(dataset)])
     remedy = "give it a method records()" if dataclasses.is_dataclass(dataset) else _ACCEPTED_FORMS
     raise InvalidArgument(f"Pair: {side} must be a dataset with separate records, got {_value_text(dataset)}; {remedy}")
 
@@ -147,7 +149,7 @@ def scalar_fields(dataset: Any) -> dict[str, Hashable]:
     }
 
 
-def _read_sequence(items: Sequence[Any], side: str) -> Read:
+def _read_sequence(items: Sequence[Any], side: str) -> DatasetRecords:
     """Return the records of a list or tuple: its items, or rows across its columns. Raise InvalidArgument for mixed kinds."""
     name = type(items).__name__
     arrays = [isinstance(item, np.ndarray) and item.ndim > 0 for item in items]
@@ -163,7 +165,7 @@ def _read_sequence(items: Sequence[Any], side: str) -> Read:
     shapes = {kind if kind in _CONTAINER_KINDS else "a number or text" for kind in kinds if kind != "None"}
     if len(shapes) > 1:
         raise InvalidArgument(f"Pair: {side} must have records of one kind, got {' and '.join(sorted(shapes)[:2])}; {_ACCEPTED_FORMS}")
-    return Read(f"a {name} of records", [exact(item) for item in items], kinds, _item_columns(items, side))
+    return DatasetRecords(f"a {name} of records", [exact(item) for item in items], kinds, _item_columns(items, side))
 
 
 def _item_columns(items: Sequence[Any], side: str) -> dict[str, list[Any]] | None:
@@ -185,7 +187,7 @@ def _named_columns(names: Sequence[Any], columns: Sequence[Any], side: str) -> d
     return found
 
 
-def _read_frame(frame: Any, side: str) -> Read:
+def _read_frame(frame: Any, side: str) -> DatasetRecords:
     """Return the rows of a frame. The column types are part of the description of the frame."""
     parts = apart(frame)
     index, columns = parts["index"], list(parts["columns"])
@@ -205,7 +207,7 @@ def _read_frame(frame: Any, side: str) -> Read:
         about["the metadata"] = exact({key: value for key, value in frame.schema.metadata.items() if key != b"pandas"})
     labels = None if index is None or index_is_column else index["values"].tolist()
     kind = f"a {parts['library']} frame ({types})"
-    return Read(kind, keys, None, _named_columns(names, columns, side), about=about, labels=labels)
+    return DatasetRecords(kind, keys, None, _named_columns(names, columns, side), about=about, labels=labels)
 
 
 def _is_informative_index(index: Parts) -> bool:
@@ -224,7 +226,7 @@ def _column_entries(column: Parts) -> list[Hashable]:
     return found
 
 
-def _read_columns(columns: Sequence[Any], names: list[Any], kind: str, side: str) -> Read:
+def _read_columns(columns: Sequence[Any], names: list[Any], kind: str, side: str) -> DatasetRecords:
     """Return the records of columns of one length."""
     reads = []
     for name, column in zip(names, columns, strict=True):
@@ -236,7 +238,7 @@ def _read_columns(columns: Sequence[Any], names: list[Any], kind: str, side: str
             reads.append(read_records(column, side))
         else:
             kinds, keys = [_kind_text(item) for item in column], [exact(item) for item in column]
-            reads.append(Read("a " + type(column).__name__, keys, kinds, about=_extra_attributes(column)))
+            reads.append(DatasetRecords("a " + type(column).__name__, keys, kinds, about=_extra_attributes(column)))
     sizes = [len(read.keys) for read in reads]
     if len(set(sizes)) != 1:
         raise InvalidArgument(
@@ -246,7 +248,7 @@ def _read_columns(columns: Sequence[Any], names: list[Any], kind: str, side: str
     records: list[Hashable] = list(zip(*(read.keys for read in reads), strict=True))
     record_kinds = [" and ".join(row) for row in zip(*(read.kinds or [read.kind] * sizes[0] for read in reads), strict=True)]
     about = {f"{what} of column {name}": key for name, read in zip(names, reads, strict=True) for what, key in read.about.items()}
-    return Read(f"{kind} ({inside})", records, record_kinds, _named_columns(names, columns, side), about=about)
+    return DatasetRecords(f"{kind} ({inside})", records, record_kinds, _named_columns(names, columns, side), about=about)
 
 
 def _row_keys(array: Any) -> list[Hashable]:
@@ -296,7 +298,7 @@ def exact(value: Any, _depth: int = 0) -> Hashable:
         return f"{kind.__module__}.{kind.__qualname__}", value.name
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     parts: Any
-    if library_of(value):
+    if library_name(value):
         parts = exact(apart(value), _depth + 1)
     elif isinstance(value, dict):
         parts = frozenset((exact(k, _depth + 1), exact(v, _depth + 1)) for k, v in value.items())

@@ -42,7 +42,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class SpelledRelation:
+class ParsedRelation:
     """Parsed relation: its name and its options.
 
     Parameters
@@ -77,7 +77,7 @@ class SpelledRelation:
         return self.name not in ("stated", OWN)
 
 
-def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
+def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
     """Return the relation of a text such as ``add-remove:unit=user,k=2``.
 
     Raises
@@ -92,7 +92,7 @@ def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
     """
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     if name == OWN and rest:
-        return SpelledRelation(OWN, rest)
+        return ParsedRelation(OWN, rest)
     if name not in RELATIONS:
         raise InvalidArgument(f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {shown(text)}")
     known = OPTIONS.get(name, ())
@@ -109,7 +109,7 @@ def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
     columns = tuple(found["columns"].split("+")) if "columns" in found else ()
     if name == "attribute" and not columns:
         raise InvalidArgument(f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, got {shown(text)}")
-    return SpelledRelation(name, found.get("unit", ""), int(k), columns)
+    return ParsedRelation(name, found.get("unit", ""), int(k), columns)
 
 
 def composed(relation: str, unit: str | None, k: int) -> str:
@@ -122,7 +122,7 @@ def composed(relation: str, unit: str | None, k: int) -> str:
     return str(parse_relation(f"{found.name}:{options_text}" if options_text else found.name))
 
 
-def told_of(relation: str) -> str:
+def describe_relation(relation: str) -> str:
     """Return the meaning of a relation as a sentence; "" for an unknown relation.
 
     Examples

@@ -24,7 +24,7 @@ KINDS: dict[str, type[Domain]] = {
 }
 
 
-def keys_of(kind: type[Domain]) -> dict[str, str]:
+def field_texts(kind: type[Domain]) -> dict[str, str]:
     """Return the keys of a domain class, each with its type and default as text."""
     return {
         f.name: str(f.type) + ("" if f.default is dataclasses.MISSING else f" = {f.default!r}")

@@ -17,9 +17,9 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
-from dpwitness.mechanisms.domains.fields import LONGEST, vector
-from dpwitness.mechanisms.domains.pair_patterns import PLACES, between, only_pairs
+from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, vector
+from dpwitness.mechanisms.domains.pair_patterns import PLACES, between, drop_invalid_pairs
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Answers(Domain):
     relation: str = "linf"
 
     def __post_init__(self) -> None:
-        require(self).integer("length", most=LONGEST).finite("low", "high").one_of("relation", ["l1", "l2", "linf"])
+        require(self).integer("length", most=MAX_ENTRIES).finite("low", "high").one_of("relation", ["l1", "l2", "linf"])
         if not self.high - self.low >= 1:
             raise InvalidArgument(f"Answers: high - low must be at least 1, got {self.high - self.low!r}")
         end = self.low if self.low > 0 else min(self.high, 0.0)  # the bound with the finest spacing of floats
@@ -99,7 +99,7 @@ class Answers(Domain):
     def draws(self, rng: Generator) -> Draws[Answers]:
         return _AnswerSampler(self, rng)
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: `length` base answers and `length` changes."""
         n = self.length
 
@@ -114,7 +114,7 @@ class Answers(Domain):
             base = np.clip(base, self.low + np.maximum(-step, 0), self.high - np.maximum(step, 0))
             return self.pair(base, np.clip(base + step, self.low, self.high), "search")
 
-        return Shape(2 * n, decode)
+        return SearchSpace(2 * n, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
         """Return a strategy of pairs with base answers at quarters of the interval and changes of -1, 0 or 1, scaled to the norm."""
@@ -130,7 +130,7 @@ class Answers(Domain):
             base = np.clip(base, self.low + np.maximum(-step, 0), self.high - np.maximum(step, 0))
             return self.pair(base, np.clip(base + step, self.low, self.high), "lattice")
 
-        return only_pairs(st.tuples(quarters, steps).map(build))
+        return drop_invalid_pairs(st.tuples(quarters, steps).map(build))
 
     @property
     def records(self) -> int:

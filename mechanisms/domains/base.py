@@ -25,7 +25,7 @@ D = TypeVar("D", bound="Domain")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SearchSpace:
     """Coordinates of a pair: a map from R^`size` to pairs. `decode` returns None where a point is not a pair of different neighbors."""
 
     size: int
@@ -71,7 +71,7 @@ class Domain(ABC):
         """Return a sampler of random pairs."""
 
     @abstractmethod
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of pairs for the `turn`-th start of a search.
 
         Discrete parts of a pair (labels, categories, places, number of different records) are drawn
@@ -132,12 +132,12 @@ class Draws(ABC, Generic[D]):
         """Return the pair with its categories, if the domain has any, randomly renumbered."""
         return pair
 
-    def moves(self) -> Moves | None:
+    def moves(self) -> RandomSteps | None:
         """Return random steps from pair to pair, or None if the domain has none."""
         return None
 
 
-class Moves(ABC):
+class RandomSteps(ABC):
     """Random steps from one pair to another. Parts of the pair whose change affected the score are redrawn more often."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.dataframe_backends import Unheld, apart, library, library_of, values_of
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, apart, library, library_name, values_of
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 
 _KEYS = ("low", "high", "categories", "missing")
@@ -191,19 +191,19 @@ def built(form: str, columns: Sequence[Column], values: Sequence[Values], owner:
     """Return the columns as a data frame of a library, a dict of columns or a list of records, depending on `form`."""
     try:
         return FRAMES[form](columns, values)
-    except Unheld as error:
+    except UnsupportedData as error:
         raise InvalidArgument(f"{owner}: {error}") from None
 
 
-def lists_of(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
+def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
     """Return the columns of a dataset as lists, or a text that explains why the dataset does not have this form."""
     wanted = {"arrow": "pyarrow"}.get(form, form)
-    if library_of(dataset) not in ("", "networkx"):
-        if library_of(dataset) != wanted:
-            return f"it is a frame of {library_of(dataset)}, the domain expects {form}"
+    if library_name(dataset) not in ("", "networkx"):
+        if library_name(dataset) != wanted:
+            return f"it is a frame of {library_name(dataset)}, the domain expects {form}"
         try:
             return values_of(apart(dataset))
-        except Unheld as error:
+        except UnsupportedData as error:
             return str(error)
     if form == "dict" and isinstance(dataset, dict):
         data = {name: items.tolist() if isinstance(items, np.ndarray) else items for name, items in dataset.items()}

@@ -12,9 +12,9 @@ from numpy.random import Generator
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.datasets import LinearCosts
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
-from dpwitness.mechanisms.domains.fields import LONGEST
-from dpwitness.mechanisms.domains.pair_patterns import PLACES, only_pairs, shorter_tables
+from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.fields import MAX_ENTRIES
+from dpwitness.mechanisms.domains.pair_patterns import PLACES, drop_invalid_pairs, truncated_tables
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Costs(Domain):
     relation: str = "substitution"
 
     def __post_init__(self) -> None:
-        require(self).integer("length", "dimension", most=LONGEST).positive("bound").one_of("relation", ["substitution"])
+        require(self).integer("length", "dimension", most=MAX_ENTRIES).positive("bound").one_of("relation", ["substitution"])
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset is a LinearCosts of this shape within the bound."""
@@ -79,7 +79,7 @@ class Costs(Domain):
     def draws(self, rng: Generator) -> Draws[Costs]:
         return _CostSampler(self, rng)
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: the two costs of the changed round, and on even turns a third cost that some other rounds share."""
         p, rounds, bound = self.dimension, self.length, self.bound
         place = 0 if turn % 3 < 2 else int(rng.integers(rounds))
@@ -95,7 +95,7 @@ class Costs(Domain):
             first[place], second[place] = bound * np.clip(z[:p], -1, 1), bound * np.clip(z[p : 2 * p], -1, 1)
             return self.pair(LinearCosts(first), LinearCosts(second), "search")
 
-        return Shape(3 * p + 1 if shared else 2 * p, decode)
+        return SearchSpace(3 * p + 1 if shared else 2 * p, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
         """Return a strategy of pairs whose entries are 0, a half or all of the bound, of either sign."""
@@ -114,11 +114,11 @@ class Costs(Domain):
             first[place], second[place] = self.bound * np.array(draw(corner)), self.bound * np.array(draw(corner))
             return self.pair(LinearCosts(first), LinearCosts(second), "lattice")
 
-        return only_pairs(pairs())
+        return drop_invalid_pairs(pairs())
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
         """Yield pairs with common costs set to zero, or with fewer digits."""
-        for first, second in shorter_tables(pair.d0.x, pair.d1.x, -self.bound, self.bound):
+        for first, second in truncated_tables(pair.d0.x, pair.d1.x, -self.bound, self.bound):
             found = self.pair(LinearCosts(first), LinearCosts(second), pair.why)
             if found is not None:
                 yield found

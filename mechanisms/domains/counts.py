@@ -11,8 +11,8 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
-from dpwitness.mechanisms.domains.fields import LONGEST
+from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.fields import MAX_ENTRIES
 from dpwitness.mechanisms.domains.pair_patterns import PLACES
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -37,7 +37,7 @@ class Counts(Domain):
     relation: str = "l1"
 
     def __post_init__(self) -> None:
-        require(self).integer("length", most=LONGEST).one_of("relation", ["l1", "l2", "linf"])
+        require(self).integer("length", most=MAX_ENTRIES).one_of("relation", ["l1", "l2", "linf"])
         for name, value in (("low", self.low), ("high", self.high)):
             if not isinstance(value, int) or isinstance(value, bool) or not abs(value) < 2**63:
                 raise InvalidArgument(f"Counts: {name} must be a 64-bit whole number, got {shown(value)}")
@@ -78,7 +78,7 @@ class Counts(Domain):
     def draws(self, rng: Generator) -> Draws[Counts]:
         return _CountSampler(self, rng)
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: `length` counts and `length` steps.
 
         The counts are integers spread over the whole range. Some of them move by one; only one
@@ -97,7 +97,7 @@ class Counts(Domain):
             moved = base + np.where(step > 0, np.where(up, 1, -1), np.where(step < 0, np.where(down, -1, 1), 0))
             return self.pair(base, moved, "search")
 
-        return Shape(2 * n, decode)
+        return SearchSpace(2 * n, decode)
 
     @property
     def records(self) -> int:

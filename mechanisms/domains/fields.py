@@ -11,7 +11,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require_finite
 from dpwitness.mechanisms.domains.base import Domain
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-LONGEST = 10**6  # entries of an array: a catalogue holds some hundred arrays at once
+MAX_ENTRIES = 10**6  # entries of an array: a catalogue holds some hundred arrays at once
 
 
 def sized(count: int, size: int, relation: str) -> bool:
@@ -64,6 +64,6 @@ def columns(name: str, value: Any, count: int) -> tuple[int, ...]:
     return tuple(sorted(places))
 
 
-def labels_of(labels: Any, owner: str) -> tuple[float, ...]:
+def require_labels(labels: Any, owner: str) -> tuple[float, ...]:
     """Return the labels as floats; raise InvalidArgument unless all are finite numbers."""
     return tuple(require_finite("labels", label, owner) for label in items("labels", labels, owner))

@@ -19,11 +19,11 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_type, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.data.relations import SpelledRelation, parse_relation
-from dpwitness.mechanisms.domains.base import Domain, Draws, Moves, Shape
-from dpwitness.mechanisms.domains.columns import FRAMES, Column, built, column, lists_of
-from dpwitness.mechanisms.domains.fields import LONGEST, sized
-from dpwitness.mechanisms.domains.pair_patterns import DIGITS, changed_place, shorter
+from dpwitness.mechanisms.data.relations import ParsedRelation, parse_relation
+from dpwitness.mechanisms.domains.base import Domain, Draws, RandomSteps, SearchSpace
+from dpwitness.mechanisms.domains.columns import FRAMES, Column, built, column, column_lists
+from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, sized
+from dpwitness.mechanisms.domains.pair_patterns import DIGITS, changed_row_index, shorter
 from dpwitness.mechanisms.domains.rows import Rows
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -68,7 +68,7 @@ class Table(Domain):
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
-        require(self).integer("size", most=LONGEST).one_of("frame", list(FRAMES))
+        require(self).integer("size", most=MAX_ENTRIES).one_of("frame", list(FRAMES))
         require_integer("per_user", self.per_user, owner)
         for name in ("user", "time"):
             require_type(name, getattr(self, name), str, "be the name of a column", owner, optional=True)
@@ -97,7 +97,7 @@ class Table(Domain):
             raise InvalidArgument(str(error).replace("Rows: ", f"{owner}: ", 1)) from None
         object.__setattr__(self, "rows", rows)
 
-    def _max_rows(self, owner: str, parsed: SpelledRelation, copies: int) -> int:
+    def _max_rows(self, owner: str, parsed: ParsedRelation, copies: int) -> int:
         """Return the largest number of rows of a dataset, given the number of users that the user column can name."""
         if self.user is None:
             return self.size
@@ -114,7 +114,7 @@ class Table(Domain):
             )
         return most
 
-    def _parse_relation(self, owner: str) -> SpelledRelation:
+    def _parse_relation(self, owner: str) -> ParsedRelation:
         """Return the parsed relation, and normalize its spelling; raise InvalidArgument unless the relation fits the columns."""
         parsed = parse_relation(self.relation, owner)
         names = [spec.name for spec in self.held]
@@ -145,18 +145,18 @@ class Table(Domain):
         """Return the indices of the data columns that allow missing values."""
         return [i for i, spec in enumerate(self._data_columns) if spec.missing]
 
-    def _copy_counts(self, parsed: SpelledRelation) -> list[int]:
+    def _copy_counts(self, parsed: ParsedRelation) -> list[int]:
         """Return the possible numbers of rows that one changed row of `Rows` becomes."""
         most = self.per_user if parsed.unit else parsed.k
         return list(dict.fromkeys([most, most, max(most // 2, 1), 1])) if parsed.unit else [most]
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset has the form, the columns, the values and the number of rows of the domain."""
-        return self.why_not(dataset) == ""
+        return self.membership_problem(dataset) == ""
 
-    def why_not(self, dataset: Any) -> str:
+    def membership_problem(self, dataset: Any) -> str:
         """Return why a dataset does not belong to the domain; an empty text if it does."""
-        found = lists_of(dataset, self.frame)
+        found = column_lists(dataset, self.frame)
         if told := self._other_columns(found):
             return told
         assert not isinstance(found, str)
@@ -186,7 +186,7 @@ class Table(Domain):
 
     def other_columns(self, dataset: Any) -> str:
         """Return why a dataset is not a frame with the columns of the domain; an empty text if it is."""
-        return self._other_columns(lists_of(dataset, self.frame))
+        return self._other_columns(column_lists(dataset, self.frame))
 
     def _other_columns(self, found: dict[Any, list[Any]] | str) -> str:
         """Return why the columns found in a dataset are not those of the domain; an empty text if they are."""
@@ -220,7 +220,7 @@ class Table(Domain):
         copies = [*self._copy_counts(parsed), self._copy_counts(parsed)[0]][style % self.styles]
         spread = style % self.styles >= len(self._copy_counts(parsed))
         shorter, longer = sorted((np.asarray(pair.d0, dtype=float), np.asarray(pair.d1, dtype=float)), key=len)
-        at = changed_place(longer, shorter)
+        at = changed_row_index(longer, shorter)
         crowd, after = np.delete(longer, at, axis=0), self._repeated_row(longer[at], copies, spread)
         before = after[:0] if len(shorter) < len(longer) else self._repeated_row(shorter[at], copies, spread)
         if style // self.styles % 2 == 0:  # in every other round of styles the changed row has no missing value
@@ -239,7 +239,7 @@ class Table(Domain):
         many = f", {copies} rows{' of one user' if parsed.unit else ''}{', each category' if spread else ''}" if copies > 1 else ""
         return self.pair(sides[0], sides[1], pair.why + many)
 
-    def _assigned_users(self, crowd: int, parsed: SpelledRelation, many: bool) -> Any:
+    def _assigned_users(self, crowd: int, parsed: ParsedRelation, many: bool) -> Any:
         """Return the users of the other rows, counted from 1; 0 is the changed user.
 
         `many` uses as many users as possible, otherwise few.
@@ -277,14 +277,14 @@ class Table(Domain):
 
     def _matrix(self, dataset: Any) -> FloatArray:
         """Return the encoded data columns of a dataset of the domain, without user and time; the inverse of `_dataset`."""
-        found = lists_of(dataset, self.frame)
+        found = column_lists(dataset, self.frame)
         assert not isinstance(found, str)
         columns = [np.array([spec.number(value) for value in found.get(spec.name, ())], dtype=float) for spec in self._data_columns]
         flags = [np.isnan(columns[i]).astype(float) for i in self._optional_columns]
         low = [np.where(np.isnan(held), spec.low, held) for spec, held in zip(self._data_columns, columns, strict=True)]
         return np.column_stack([*low, *flags])
 
-    def rows_pair(self, pair: Pair) -> Pair | None:
+    def as_rows_pair(self, pair: Pair) -> Pair | None:
         """Return the pair of `Rows` that a pair of frames encodes; None where a change covers several rows or only some columns."""
         parsed = parse_relation(self.relation)
         if parsed.unit or parsed.k > 1 or parsed.name not in ("replace-one", "add-remove"):
@@ -294,7 +294,7 @@ class Table(Domain):
     def draws(self, rng: Generator) -> Draws[Table]:
         return _FrameSampler(self, rng)
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return the coordinates of `Rows`, with pairs converted to frames."""
         inner = self.rows.shape(rng, turn)
 
@@ -302,7 +302,7 @@ class Table(Domain):
             pair = inner.decode(z)
             return None if pair is None else self.told(pair, turn)
 
-        return Shape(inner.size, decode)
+        return SearchSpace(inner.size, decode)
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
         """Yield pairs without common rows where the number of rows may change, with common rows set to zero, or with fewer digits."""
@@ -319,7 +319,7 @@ class Table(Domain):
 
     def _rows_as_numbers(self, dataset: Any) -> list[_Row]:
         """Return the rows of a dataset of the domain as tuples of numbers, None where missing."""
-        found = lists_of(dataset, self.frame)
+        found = column_lists(dataset, self.frame)
         assert not isinstance(found, str)
         columns = [[spec.number(value) for value in found.get(spec.name, ())] for spec in self.held]
         return [tuple(None if number is None or math.isnan(number) else number for number in row) for row in zip(*columns, strict=True)]
@@ -377,7 +377,7 @@ class _FrameSampler(Draws[Table]):
         pair = self._inner.drawn(turn, corners)
         return None if pair is None else self.domain.told(pair, next(self._turn))
 
-    def moves(self) -> Moves | None:
+    def moves(self) -> RandomSteps | None:
         parsed = parse_relation(self.domain.relation)
         return (
             None
@@ -386,7 +386,7 @@ class _FrameSampler(Draws[Table]):
         )
 
 
-class _FrameMoves(Moves):
+class _FrameMoves(RandomSteps):
     """Steps between pairs of `Rows`, converted to frames."""
 
     def __init__(self, domain: Table, inner: Draws[Any]) -> None:
@@ -395,7 +395,7 @@ class _FrameMoves(Moves):
         self._domain, self._moves = domain, moves
 
     def step(self, pair: Pair) -> tuple[int, Pair | None]:
-        inner = self._domain.rows_pair(pair)
+        inner = self._domain.as_rows_pair(pair)
         if inner is None:
             return 0, None
         part, found = self._moves.step(inner)

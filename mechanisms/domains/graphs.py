@@ -10,11 +10,11 @@ from typing import Any
 
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.dataframe_backends import Unheld, library, library_of
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library, library_name
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.data.relations import GRAPHS, parse_relation
-from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
+from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
 from dpwitness.mechanisms.domains.fields import flags
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -49,12 +49,12 @@ class Graph(Domain):
         object.__setattr__(self, "relation", str(parse_relation(self.relation, "Graph")))
         try:
             library("networkx")
-        except Unheld as error:
+        except UnsupportedData as error:
             raise InvalidArgument(f"Graph: {error}") from None
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset is a graph without loops and attributes on all nodes; under ``node`` some may be missing."""
-        if library_of(dataset) != "networkx" or type(dataset).__name__ != ("DiGraph" if self.directed else "Graph"):
+        if library_name(dataset) != "networkx" or type(dataset).__name__ != ("DiGraph" if self.directed else "Graph"):
             return False
         known = all(type(node) is int and 0 <= node < self.nodes for node in dataset.nodes) and not any(u == v for u, v in dataset.edges)
         complete = len(dataset) == self.nodes or parse_relation(self.relation).name == "node"
@@ -121,7 +121,7 @@ class Graph(Domain):
     def draws(self, rng: Generator) -> Draws[Graph]:
         return _GraphSampler(self, rng)
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: an edge exists where its number is positive. The changed place is drawn."""
         places = self.places
         node, other = (int(v) for v in rng.choice(self.nodes, 2, replace=False))
@@ -130,7 +130,7 @@ class Graph(Domain):
             edges = frozenset(place for place, value in zip(places, z, strict=True) if value > 0)
             return self.changed(edges, node, other, "search")
 
-        return Shape(len(places), decode)
+        return SearchSpace(len(places), decode)
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
         """Yield pairs without common edges, first without all of them, then without one."""

@@ -13,9 +13,9 @@ from numpy.random import Generator
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
-from dpwitness.mechanisms.domains.fields import LONGEST, items, labels_of, sized
-from dpwitness.mechanisms.domains.pair_patterns import CHANGES, DIGITS, NAMED_LABELS, PLACES, only_pairs, ranked, rounded
+from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, items, require_labels, sized
+from dpwitness.mechanisms.domains.pair_patterns import CHANGES, DIGITS, NAMED_LABELS, PLACES, drop_invalid_pairs, ranked, rounded
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class LabelledBall(Domain):
     norm: str = "l2"
 
     def __post_init__(self) -> None:
-        require(self).integer("dimension", most=LONGEST).integer("size", most=2**53).positive("radius")
+        require(self).integer("dimension", most=MAX_ENTRIES).integer("size", most=2**53).positive("radius")
         require(self).one_of("relation", ["replace-one", "add-remove"]).one_of("norm", ["l2", "linf"])
-        labels_of(self.labels, "LabelledBall")
+        require_labels(self.labels, "LabelledBall")
         object.__setattr__(self, "labels", tuple(items("labels", self.labels, "LabelledBall")))
         if not self.labels:
             raise InvalidArgument("LabelledBall: labels must name at least one value, got ()")
@@ -111,13 +111,13 @@ class LabelledBall(Domain):
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
                 at, _ = PLACES[turn]
-                found.append(build_labelled(self, first, second, common, f"{why}, {at}, {common_name}", at))
+                found.append(build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at))
         return found
 
     def draws(self, rng: Generator) -> Draws[LabelledBall]:
         return _LabelledSampler(self, rng)
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: the changed records and up to three different common records with their multiplicities."""
         d, others = self.dimension, self.size - 1
         distinct = min((1, 2, 0, 3)[turn % 4], others)
@@ -130,15 +130,15 @@ class LabelledBall(Domain):
         at, _ = PLACES[turn // 4 % 3]
 
         def decode(z: FloatArray) -> Pair | None:
-            records = [(within_ball(z[i * width : (i + 1) * width], self), labels[i]) for i in range(changed + distinct)]
+            records = [(decode_vector(z[i * width : (i + 1) * width], self), labels[i]) for i in range(changed + distinct)]
             exponents = np.clip(top / 2 + top * z[(changed + distinct) * width :] / 3, 0.0, top)
             counts = np.floor(10.0**exponents)
             if counts.sum() > others:
                 counts = np.floor(counts * (others / counts.sum()))
             common = [(x, y, int(c)) for (x, y), c in zip(records[changed:], counts, strict=True) if c >= 1]
-            return build_labelled(self, records[0], records[changed - 1], common, "search", at)
+            return build_labelled_pair(self, records[0], records[changed - 1], common, "search", at)
 
-        return Shape((changed + distinct) * width + distinct, decode)
+        return SearchSpace((changed + distinct) * width + distinct, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
         """Return a strategy of pairs with entries at quarters of the radius and up to two different common records."""
@@ -162,9 +162,9 @@ class LabelledBall(Domain):
                 small = 10.0 ** -draw(st.integers(0, 3))
                 common.append((small * point(draw(entries)), draw(labels), count))
                 left -= count
-            return build_labelled(self, first, second, common, "lattice")
+            return build_labelled_pair(self, first, second, common, "lattice")
 
-        return only_pairs(pairs())
+        return drop_invalid_pairs(pairs())
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
         """Yield pairs without some common record, with rounded multiplicities, or with simpler vectors."""
@@ -174,7 +174,7 @@ class LabelledBall(Domain):
         changed, common = parts
 
         def build(changed: list[Record], common: list[Counted]) -> Iterator[Pair]:
-            found = build_labelled(self, changed[0], changed[-1], common, pair.why)
+            found = build_labelled_pair(self, changed[0], changed[-1], common, pair.why)
             return iter(() if found is None else (found,))
 
         for i in range(len(common)):
@@ -197,7 +197,9 @@ def padding(domain: LabelledBall) -> Record:
     return np.zeros(domain.dimension), min(domain.labels, key=lambda label: (abs(label), -label))
 
 
-def build_labelled(domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, at: str = "first") -> Pair | None:
+def build_labelled_pair(
+    domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, at: str = "first"
+) -> Pair | None:
     """Return the pair that differs in one record, filled up to the domain's size with `padding`.
 
     Under add-remove only the first dataset has the record. `at` names one of `PLACES`, the position
@@ -295,7 +297,7 @@ class _LabelledSampler(Draws[LabelledBall]):
         others_text = "at random corners" if corners else "from the interior"
         at, _ = PLACES[turn % 3]
         what = "another direction" if change == 3 else CHANGES[change]
-        return build_labelled(domain, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at)
+        return build_labelled_pair(domain, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at)
 
     def _point(self, corner: bool) -> FloatArray:
         """Return a random point: on the boundary (a corner of the cube) if `corner`, otherwise uniform inside."""
@@ -308,7 +310,7 @@ class _LabelledSampler(Draws[LabelledBall]):
         return domain.pulled(domain.radius * direction * (1.0 if corner else rng.random() ** (1 / d)))
 
 
-def within_ball(z: FloatArray, domain: LabelledBall) -> FloatArray:
+def decode_vector(z: FloatArray, domain: LabelledBall) -> FloatArray:
     """Return the vector of d + 1 coordinates: a direction, and a logarithmic length; a positive last coordinate means the boundary."""
     length = 10.0 ** (1.5 * min(float(z[-1]), 0.0))
     if domain.norm == "linf":

@@ -26,12 +26,12 @@ PLACES: Sequence[tuple[str, Callable[[int], int]]] = (
     ("last", lambda n: n),
 )
 CHANGES = ("label turned over", "features turned over", "label and features turned over", "one feature moved")
-LISTED = 4096  # up to this many categories are listed and matched completely
-_SAMPLED_PAIRS = 24  # pairs drawn from more categories than `LISTED`
+MAX_LISTED_CATEGORIES = 4096  # up to this many categories are listed and matched completely
+_SAMPLED_PAIRS = 24  # pairs drawn from more categories than `MAX_LISTED_CATEGORIES`
 DIGITS = (1, 2, 3, 4, 6)  # numbers of digits tried in simpler pairs
 
 
-def inserted(crowd: FloatArray, record: FloatArray, place: Callable[[int], int]) -> FloatArray:
+def insert_record(crowd: FloatArray, record: FloatArray, place: Callable[[int], int]) -> FloatArray:
     """Return the crowd with a record inserted at `place` among its rows."""
     return np.insert(crowd, place(len(crowd)), record, axis=0)
 
@@ -44,7 +44,7 @@ def between(low: Any, high: Any, share: Any) -> Any:
     return np.clip(found, low, high)
 
 
-def far_outside(low: Any, high: Any) -> tuple[Any, Any]:
+def far_outside_interval(low: Any, high: Any) -> tuple[Any, Any]:
     """Return points ten widths below and above an interval, limited to finite floats."""
     largest = np.finfo(np.float64).max
     with np.errstate(over="ignore"):
@@ -62,9 +62,9 @@ def matching(low: float, high: float, rng: Generator) -> list[tuple[float, float
     """Return a random matching of the integers in [low, high], of which there are at least two.
 
     Each integer occurs once; an unpaired integer is matched with one that is already paired. From
-    `LISTED` integers on, only some pairs are drawn.
+    `MAX_LISTED_CATEGORIES` integers on, only some pairs are drawn.
     """
-    if high - low < LISTED:
+    if high - low < MAX_LISTED_CATEGORIES:
         order = low + rng.permutation(int(high - low) + 1).astype(float)
         if len(order) % 2:
             order = np.append(order, order[0])
@@ -74,7 +74,7 @@ def matching(low: float, high: float, rng: Generator) -> list[tuple[float, float
     return [(a, b) for a, b in values if a != b] or [(low, high)]
 
 
-def changed_place(longer: FloatArray, shorter: FloatArray) -> int:
+def changed_row_index(longer: FloatArray, shorter: FloatArray) -> int:
     """Return the index of the row of `longer` that `shorter` lacks or has with other values."""
     same = [a.tobytes() == b.tobytes() for a, b in zip(longer, shorter, strict=False)]
     return same.index(False) if False in same else len(longer) - 1
@@ -88,7 +88,7 @@ def whole_numbers(low: FloatArray, high: FloatArray, shares: FloatArray) -> Floa
     return np.clip(np.where(width < 2.0**52, small, np.round(between(low, high, shares))), low, high)
 
 
-def shorter_tables(first: FloatArray, second: FloatArray, low: float, high: float) -> Iterator[tuple[FloatArray, FloatArray]]:
+def truncated_tables(first: FloatArray, second: FloatArray, low: float, high: float) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield both tables with common rows set to zero or rounded, then with the changed row rounded, all within the bounds."""
     common = np.all((first == second) | (np.isnan(first) & np.isnan(second)), axis=1)
     for digits in (0, *DIGITS):
@@ -124,6 +124,6 @@ def rounded(value: float, digits: int) -> float:
     return math.floor(value * scale) / scale
 
 
-def only_pairs(strategy: SearchStrategy[Pair | None]) -> SearchStrategy[Pair]:
+def drop_invalid_pairs(strategy: SearchStrategy[Pair | None]) -> SearchStrategy[Pair]:
     """Return the strategy without None, which represents invalid pairs."""
     return strategy.filter(lambda pair: pair is not None)  # type: ignore[return-value]

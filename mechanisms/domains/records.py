@@ -17,18 +17,18 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Shape
-from dpwitness.mechanisms.domains.fields import LONGEST, flags, sized, vector
+from dpwitness.mechanisms.domains.base import SearchSpace
+from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, flags, sized, vector
 from dpwitness.mechanisms.domains.pair_patterns import (
-    LISTED,
+    MAX_LISTED_CATEGORIES,
     PLACES,
     between,
-    far_outside,
-    inserted,
+    drop_invalid_pairs,
+    far_outside_interval,
+    insert_record,
     matching,
-    only_pairs,
     ranked,
-    shorter_tables,
+    truncated_tables,
 )
 from dpwitness.mechanisms.domains.tables import Tabular
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -70,7 +70,7 @@ class Records(Tabular):
     categories: bool = False
 
     def __post_init__(self) -> None:
-        require(self).integer("size", most=LONGEST).finite("low", "high").one_of("relation", ["replace-one", "add-remove"])
+        require(self).integer("size", most=MAX_ENTRIES).finite("low", "high").one_of("relation", ["replace-one", "add-remove"])
         flags(self, "integer", "missing", "outside", "categories")
         object.__setattr__(self, "integer", bool(self.integer or self.categories))
         if not self.high > self.low:
@@ -123,7 +123,7 @@ class Records(Tabular):
             crowds = {"all others missing": np.full(n, np.nan), **crowds}
             changes.insert(1, (np.nan, high))
         if self.outside:
-            below, above = far_outside(low, high)
+            below, above = far_outside_interval(low, high)
             changes[1:1] = [(low, above), (below, above)]
         if self.relation == "add-remove":
             added = list(dict.fromkeys([high, low, *(after for _, after in changes)]))
@@ -145,7 +145,7 @@ class Records(Tabular):
                     else:
                         yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: a changed record among up to four different values, each repeated.
 
         Categories are drawn instead. Every third turn other integers are drawn too.
@@ -170,10 +170,10 @@ class Records(Tabular):
             if self.integer:
                 values = np.round(values)
             common = np.repeat(values[2:], copies)
-            first = common if self.relation == "add-remove" else inserted(common, values[0], place)
-            return self.pair(first, inserted(common, values[1], place), "search")
+            first = common if self.relation == "add-remove" else insert_record(common, values[0], place)
+            return self.pair(first, insert_record(common, values[1], place), "search")
 
-        return Shape(0 if fixed else 2 + distinct, decode)
+        return SearchSpace(0 if fixed else 2 + distinct, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
         """Return a strategy of pairs with integers, categories, or numbers at quarters of the interval."""
@@ -181,7 +181,7 @@ class Records(Tabular):
 
         low, high = self.ends
         value: SearchStrategy[float]
-        if self.categories and high - low < LISTED:  # in random order, since categories have none
+        if self.categories and high - low < MAX_LISTED_CATEGORIES:  # in random order, since categories have none
             value = st.sampled_from((low + np.random.default_rng(0).permutation(int(high - low) + 1)).tolist())
         elif self.integer:
             value = st.integers(int(low), int(high)).map(lambda whole: min(max(float(whole), low), high))
@@ -202,7 +202,7 @@ class Records(Tabular):
             second[place] = draw(value)
             return self.pair(first, second, "lattice")
 
-        return only_pairs(pairs())
+        return drop_invalid_pairs(pairs())
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
         """Yield pairs with common records set to zero or rounded, or with a rounded changed record."""
@@ -210,7 +210,7 @@ class Records(Tabular):
             return
         tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
         low, high = (-math.inf, math.inf) if self.outside else self.ends
-        for first, second in shorter_tables(tables[0], tables[1], low, high):
+        for first, second in truncated_tables(tables[0], tables[1], low, high):
             found = self.pair(first[:, 0], second[:, 0], pair.why)
             if found is not None:
                 yield found

@@ -12,9 +12,9 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_finite, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Shape
-from dpwitness.mechanisms.domains.fields import LONGEST, columns, flags, items, labels_of, sized
-from dpwitness.mechanisms.domains.pair_patterns import NAMED_LABELS, PLACES, between, far_outside, inserted, matching, ranked
+from dpwitness.mechanisms.domains.base import SearchSpace
+from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, columns, flags, items, require_labels, sized
+from dpwitness.mechanisms.domains.pair_patterns import NAMED_LABELS, PLACES, between, far_outside_interval, insert_record, matching, ranked
 from dpwitness.mechanisms.domains.tables import Tabular
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -55,7 +55,7 @@ class Rows(Tabular):
     categories: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        require(self).integer("size", most=LONGEST).one_of("relation", ["replace-one", "add-remove"])
+        require(self).integer("size", most=MAX_ENTRIES).one_of("relation", ["replace-one", "add-remove"])
         flags(self, "every_label", "outside")
         intervals = []
         for interval in items("features", self.features, "Rows"):
@@ -64,7 +64,7 @@ class Rows(Tabular):
                 raise InvalidArgument(f"Rows: features must be intervals (low, high), got {shown(interval)}")
             intervals.append((float(ends[0]), float(ends[1])))
         object.__setattr__(self, "features", tuple(intervals))
-        object.__setattr__(self, "labels", labels_of(self.labels, "Rows"))
+        object.__setattr__(self, "labels", require_labels(self.labels, "Rows"))
         if not self.features and not self.labels:
             raise InvalidArgument("Rows: features or labels must name a column, got none")
         categories = columns("categories", self.categories, len(self.features))
@@ -122,12 +122,12 @@ class Rows(Tabular):
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (crowd, others), (why, before, after) in ranked(crowds, changes, rank):
                 at, place = (last, first, middle)[turn]
-                changed = inserted(others, after, place)
-                base = others if self.relation == "add-remove" else inserted(others, before, place)
+                changed = insert_record(others, after, place)
+                base = others if self.relation == "add-remove" else insert_record(others, before, place)
                 found.append(self.pair(base, changed, f"{why}, {at}, {crowd}"))
         return found
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: a changed row among up to three different rows that fill the rest.
 
         On some turns the rest are equal rows at the bottom instead. Categories are drawn.
@@ -163,10 +163,10 @@ class Rows(Tabular):
             if self.labels:
                 rows = np.column_stack([rows, labels])
             crowd = rows[2:][assignment] if distinct else base
-            first = crowd if self.relation == "add-remove" else inserted(crowd, rows[0], place)
-            return self.pair(first, inserted(crowd, rows[1], place), "search")
+            first = crowd if self.relation == "add-remove" else insert_record(crowd, rows[0], place)
+            return self.pair(first, insert_record(crowd, rows[1], place), "search")
 
-        return Shape((2 + distinct) * len(moving), decode)
+        return SearchSpace((2 + distinct) * len(moving), decode)
 
     @property
     def label_values(self) -> tuple[float, ...]:  # type: ignore[override]
@@ -216,7 +216,7 @@ def _changes(domain: Rows) -> Iterator[Change]:
     labels: list[tuple[float, ...]] = [(label,) for label in sorted(domain.labels)] or [()]
     first, last = labels[0], labels[-1]
     if domain.outside:
-        below, above = far_outside(low, high)
+        below, above = far_outside_interval(low, high)
         yield "features far outside", _make_row(below, *last), _make_row(above, *last)
     yield "features from low to high", _make_row(low, *last), _make_row(high, *last)
     if first != last:

@@ -17,8 +17,17 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, Moves
-from dpwitness.mechanisms.domains.pair_patterns import CHANGES, LISTED, PLACES, between, changed_place, inserted, matching, whole_numbers
+from dpwitness.mechanisms.domains.base import Domain, Draws, RandomSteps
+from dpwitness.mechanisms.domains.pair_patterns import (
+    CHANGES,
+    MAX_LISTED_CATEGORIES,
+    PLACES,
+    between,
+    changed_row_index,
+    insert_record,
+    matching,
+    whole_numbers,
+)
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_WEIGHT = 0.1  # keeps every part in the draw
@@ -64,11 +73,11 @@ class Tabular(Domain):
     def unordered(self) -> bool:
         return bool(self.category_columns)
 
-    def draws(self, rng: Generator) -> TableDraws:
-        return TableDraws(self, rng)
+    def draws(self, rng: Generator) -> TableSampler:
+        return TableSampler(self, rng)
 
 
-class TableDraws(Draws[Tabular]):
+class TableSampler(Draws[Tabular]):
     """Sampler of random pairs of tables."""
 
     def __init__(self, domain: Tabular, rng: Generator) -> None:
@@ -78,8 +87,8 @@ class TableDraws(Draws[Tabular]):
         self._matchings: dict[int, list[list[tuple[float, float]]]] = defaultdict(list)
         self._turn_counts: Counter[tuple[int, int]] = Counter()
 
-    def moves(self) -> TableMoves:
-        return TableMoves(self)
+    def moves(self) -> TableSteps:
+        return TableSteps(self)
 
     def drawn(self, turn: int, corners: bool) -> Pair | None:
         domain, rng, k = self.domain, self.rng, len(self.ends)
@@ -99,8 +108,8 @@ class TableDraws(Draws[Tabular]):
             for column in range(k) if change != 3 else [int(rng.choice(movable))]:
                 before[column], after[column] = self._opposite_values(column, before[column], place(domain.size - 1))
         others = "at random corners" if corners else "from the interior"
-        base = crowd if domain.relation == "add-remove" else inserted(crowd, before, place)
-        return self.paired(base, inserted(crowd, after, place), f"drawn {turn}: {CHANGES[change]}, {at} among others {others}")
+        base = crowd if domain.relation == "add-remove" else insert_record(crowd, before, place)
+        return self.paired(base, insert_record(crowd, after, place), f"drawn {turn}: {CHANGES[change]}, {at} among others {others}")
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
         """Return the pair with its categories randomly renumbered; those of the changed record come from their matching."""
@@ -109,7 +118,7 @@ class TableDraws(Draws[Tabular]):
             return pair
         tables = [np.array(d, dtype=float).reshape(len(d), self.width) for d in (pair.d0, pair.d1)]
         shorter, longer = sorted(tables, key=len)
-        at = changed_place(longer, shorter)
+        at = changed_row_index(longer, shorter)
         for column in sorted({*self.domain.category_columns}):
             low, high = self.ends[column]
             if low == high:
@@ -120,7 +129,7 @@ class TableDraws(Draws[Tabular]):
             others = np.setdiff1d(known, changed)
             names = dict(zip(dict.fromkeys(changed), self._next_two_values(column, at), strict=False))
             taken = list(names.values())
-            if high - low < LISTED:
+            if high - low < MAX_LISTED_CATEGORIES:
                 free = np.setdiff1d(low + np.arange(int(high - low) + 1), taken)
                 names |= zip(others, rng.permutation(free)[: len(others)], strict=True)
             else:
@@ -186,7 +195,7 @@ class TableDraws(Draws[Tabular]):
         return value, high if value - low < high - value else low
 
 
-class TableMoves(Moves):
+class TableSteps(RandomSteps):
     """Random steps between pairs of tables, for restarted searches where coordinates do not help.
 
     A step redraws one part of the pair: the place of the changed record, a column of the changed
@@ -196,7 +205,7 @@ class TableMoves(Moves):
     event reacts.
     """
 
-    def __init__(self, draws: TableDraws) -> None:
+    def __init__(self, draws: TableSampler) -> None:
         self._domain, self._draws, self._rng = draws.domain, draws, draws.rng
         width = draws.width
         self.parts = [("place", 0), *(("changed", c) for c in range(width)), *(("others", c) for c in range(width))]
@@ -211,7 +220,7 @@ class TableMoves(Moves):
         what, column = self.parts[part]
         width = max(c for _, c in self.parts) + 1
         shorter, longer = (np.array(d, dtype=float).reshape(len(d), width) for d in sorted((pair.d0, pair.d1), key=len))
-        at = changed_place(longer, shorter)
+        at = changed_row_index(longer, shorter)
         crowd, after = np.delete(longer, at, axis=0), longer[at].copy()
         before = shorter[at].copy() if domain.relation == "replace-one" else None
         corners = bool(rng.random() < 0.5)

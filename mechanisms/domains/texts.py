@@ -10,8 +10,8 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
-from dpwitness.mechanisms.domains.fields import LONGEST, items, sized
+from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, items, sized
 from dpwitness.mechanisms.domains.pair_patterns import PLACES
 
 
@@ -37,7 +37,7 @@ class Texts(Domain):
     relation: str = "replace-one"
 
     def __post_init__(self) -> None:
-        require(self).integer("size", "longest", most=LONGEST).one_of("relation", ["replace-one", "add-remove"])
+        require(self).integer("size", "longest", most=MAX_ENTRIES).one_of("relation", ["replace-one", "add-remove"])
         words = items("words", self.words, "Texts")
         if not words or not all(isinstance(word, str) and word and " " not in word for word in words) or len(set(words)) < len(words):
             raise InvalidArgument(f"Texts: words must be distinct non-empty texts without spaces, got {shown(self.words)}")
@@ -83,9 +83,9 @@ class Texts(Domain):
     def draws(self, rng: Generator) -> Draws[Texts]:
         return _TextSampler(self, rng)
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return a shape without coordinates: texts have none to search along."""
-        return Shape(0, lambda _: None)
+        return SearchSpace(0, lambda _: None)
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
         """Yield the pair with all common texts made empty."""

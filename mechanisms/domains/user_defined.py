@@ -11,7 +11,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_type, said, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.data.relations import OWN
-from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
+from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class Relation(Domain):
     def draws(self, rng: Generator) -> Draws[Relation]:
         return _GeneratedPairs(self, rng)
 
-    def shape(self, rng: Generator, turn: int) -> Shape:
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return a shape without coordinates: a user-defined relation has none to search along."""
-        return Shape(0, lambda _: None)
+        return SearchSpace(0, lambda _: None)
 
     @property
     def unordered(self) -> bool:

@@ -14,7 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
-from dpwitness.mechanisms.foreign.program import KEPT, PROTOCOL, Command, Program, Sent, json_of, line_of, message_of, run_line, sent_as
+from dpwitness.mechanisms.foreign.program import (
+    KEPT,
+    PROTOCOL,
+    Command,
+    Program,
+    Sent,
+    dataset_json,
+    line_of,
+    parse_message,
+    run_line,
+    sent_as,
+)
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
 from dpwitness.mechanisms.foreign.worker_process import WorkerDied
 from dpwitness.mechanisms.privacy import parse_claim
@@ -272,7 +283,7 @@ class _ConformanceTest:
         data = self.datasets()[0]
         if len(self.program.about["datasets"]) < 2 or not isinstance(data, np.ndarray):
             raise _Skip("it reads one encoding only, or its datasets are no arrays")
-        found = self.ask(dataset=Sent(b"in JSON", None, json_of(data)))
+        found = self.ask(dataset=Sent(b"in JSON", None, dataset_json(data)))
         if self.program.about["seedable"] and not _same(found, self.answers["first"]):
             raise _Wrong("a dataset in JSON gave another answer than the same one as float64, though hello names both")
 
@@ -350,7 +361,7 @@ class _ConformanceTest:
             program.send(parts, deadline)
             if not any_size:
                 return program.answer(size, deadline)
-            head = message_of(program.line(2**16, deadline, "an answer"), "an answer")
+            head = parse_message(program.line(2**16, deadline, "an answer"), "an answer")
             if "failed" in head:
                 return None
             self.running = None  # the length of the data after the header is unknown

@@ -21,7 +21,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 
 FOLDER = Path(__file__).resolve().parent / "adapters"
 PROGRAMS = FOLDER / "programs"
-PINS = "environments.toml"
+PINS_FILE = "environments.toml"
 
 
 def home() -> Path:
@@ -167,7 +167,7 @@ class Environment:
 @functools.cache
 def environments() -> dict[str, Environment]:
     """Return all environments by name. Raise InvalidArgument if the file of pins has an unknown field."""
-    path = FOLDER / PINS
+    path = FOLDER / PINS_FILE
     if not path.is_file():
         return {}
     found = {}
@@ -176,7 +176,7 @@ def environments() -> dict[str, Environment]:
         try:
             found[name] = Environment(name, **values)
         except TypeError as error:
-            raise InvalidArgument(f"{PINS}: [{name}] has an unknown field: {error}") from None
+            raise InvalidArgument(f"{PINS_FILE}: [{name}] has an unknown field: {error}") from None
     return found
 
 

@@ -11,13 +11,13 @@ from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.foreign.inside.introspection import Unfit, attributes_of
-from dpwitness.mechanisms.foreign.program import told_by
+from dpwitness.mechanisms.foreign.program import program_note
 from dpwitness.mechanisms.foreign.worker_pool import TargetError, build_domain
 from dpwitness.mechanisms.objects.single_runs import PerRun
 from dpwitness.mechanisms.privacy import Claim, parse_claim
 
 
-class Described(ABC):
+class DescribedTarget(ABC):
     """Base class of targets whose attributes are read from `describe`, which asks the worker once."""
 
     command: Sequence[str]
@@ -86,7 +86,7 @@ class Described(ABC):
         found = self.describe()
         notes = []
         if self.command:
-            notes.append(told_by(found, self.text))
+            notes.append(program_note(found, self.text))
         elif found["library"]:
             notes.append(f"{found['library']} {found['version'] or 'of unknown version'}, Python {found['python']}, NumPy {found['numpy']}")
         if found["tested"] and found["version"] and not _is_tested_version(found["version"], found["tested"]):

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.core.dataframe_backends import apart, library_of, values_of
-from dpwitness.mechanisms.core.json_reader import Json, each_name_once
+from dpwitness.mechanisms.core.dataframe_backends import apart, library_name, values_of
+from dpwitness.mechanisms.core.json_reader import Json, object_without_duplicates
 from dpwitness.mechanisms.core.validation import said
 from dpwitness.mechanisms.foreign.inside import codec
 from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError
-from dpwitness.mechanisms.foreign.worker_process import Process, TookTooLong, WorkerDied
+from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 PROTOCOL = 1
@@ -46,7 +46,7 @@ _INTERPRETER = re.compile(r"(python|node|deno|bun|java|Rscript|ruby|julia|perl|p
 _SHELL_COMMANDS = frozenset(["cd", "export", "source", ".", "alias", "set", "eval", "exec", "ulimit", "umask", "unset"])
 
 
-class Misspoke(WorkerDied):
+class ProtocolViolation(WorkerDied):
     """Error of a program that violates the protocol."""
 
 
@@ -74,7 +74,7 @@ class Command:
         return Program(self, time_limit)
 
 
-def slot_of_command(command: Sequence[str], cwd: str, memory_limit: float, text: str) -> Command:
+def command_slot(command: Sequence[str], cwd: str, memory_limit: float, text: str) -> Command:
     """Return the worker slot of a program, with local paths for files that were sent with a task."""
     sent = SENT.get()
     found = tuple(sent.here.get(place_of(part, cwd), part) for part in command)
@@ -116,13 +116,13 @@ def resolved(command: Sequence[str], cwd: str) -> str:
     return path
 
 
-def files_of(command: Sequence[str], cwd: str) -> list[str]:
+def command_files(command: Sequence[str], cwd: str) -> list[str]:
     """Return the existing files that a command names by path: the program, unless installed, and arguments."""
     found = [place_of(part, cwd) for i, part in enumerate(command) if i > 0 or os.sep in part]
     return [path for path in found if os.path.isfile(path) and not path.startswith(_INSTALL_PREFIXES)]
 
 
-def script_of(command: Sequence[str], cwd: str) -> Path | None:
+def command_script(command: Sequence[str], cwd: str) -> Path | None:
     """Return the file with the mechanism: the program, or an interpreter's first argument that is a file; None if there is none."""
     parts = command[1:] if _INTERPRETER.fullmatch(os.path.basename(command[0])) or os.sep not in command[0] else command[:1]
     return next((path for path in (Path(cwd, os.path.expanduser(part)) for part in parts) if path.is_file()), None)
@@ -144,7 +144,7 @@ class Sent:
             array = _float_array(self.value)
         if array is not None and "float64" in encodings:
             return [line_of(head | {"encoding": "float64", "shape": list(array.shape)}), array.tobytes()]
-        value = self.value if self.array is None else json_of(self.array.tolist())
+        value = self.value if self.array is None else dataset_json(self.array.tolist())
         return [line_of(head | {"encoding": "json", "value": value})]
 
 
@@ -153,7 +153,7 @@ def sent_as(dataset: Any) -> Sent:
     if isinstance(dataset, np.ndarray) and dataset.dtype.kind == "f" and not isinstance(dataset, np.ma.MaskedArray):
         array = np.ascontiguousarray(dataset, dtype="<f8").reshape(dataset.shape)
         return Sent(hashlib.blake2b(array.tobytes(), key=repr(array.shape).encode()[:64]).digest(), array, None)
-    value = json_of(dataset)
+    value = dataset_json(dataset)
     return Sent(hashlib.blake2b(json.dumps(value).encode()).digest(), None, value)
 
 
@@ -166,7 +166,7 @@ def _float_array(value: Any) -> NDArray[np.float64]:
     return found
 
 
-def json_of(value: Any) -> Any:
+def dataset_json(value: Any) -> Any:
     """Return a dataset in JSON.
 
     Arrays and tuples become lists, frames dicts of columns, graphs nodes and edges. NaN, infinities
@@ -174,23 +174,23 @@ def json_of(value: Any) -> Any:
     """
     if value is None or isinstance(value, bool | str):
         return value
-    if library_of(value):
+    if library_name(value):
         parts = apart(value)
         if "nodes" in parts:
-            return {"nodes": json_of(parts["nodes"]), "edges": json_of(parts["edges"])}
-        return {str(name): json_of(column) for name, column in values_of(parts).items()}
+            return {"nodes": dataset_json(parts["nodes"]), "edges": dataset_json(parts["edges"])}
+        return {str(name): dataset_json(column) for name, column in values_of(parts).items()}
     if isinstance(value, np.datetime64 | np.timedelta64 | datetime.date):
         return str(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiubU":
-        return json_of(value.tolist())
+        return dataset_json(value.tolist())
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, list | tuple):
-        return [json_of(part) for part in value]
+        return [dataset_json(part) for part in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: json_of(part) for key, part in value.items()}
+        return {key: dataset_json(part) for key, part in value.items()}
     raise MechanismFailed(f"a dataset for a program must be representable in JSON, got one with a {type(value).__name__}")
 
 
@@ -202,7 +202,7 @@ class Program(Process):
         self.kept: OrderedDict[bytes, int] = OrderedDict()
         self._buffer, self._at, self._expected = bytearray(), 0, ""
         try:
-            self.about = hello_of(self.within(min(_START_SECONDS, time_limit), lambda deadline: self.line(HEADER, deadline, "hello")))
+            self.about = parse_hello(self.within(min(_START_SECONDS, time_limit), lambda deadline: self.line(HEADER, deadline, "hello")))
         except WorkerDied as error:
             self.close()
             if "Exec format error" in str(error):
@@ -225,10 +225,10 @@ class Program(Process):
             raise WorkerDied(f"{self.ended()}{self._due_text()}") from None
         except TimeoutError:
             self.kill()
-            raise TookTooLong(f"took longer than time_limit = {time_limit:g} s{self._due_text()}{self.last_lines()}") from None
-        except Misspoke as error:
+            raise WorkerTimeout(f"took longer than time_limit = {time_limit:g} s{self._due_text()}{self.last_output()}") from None
+        except ProtocolViolation as error:
             self.kill()
-            raise Misspoke(f"{error}{self.last_lines()}") from None
+            raise ProtocolViolation(f"{error}{self.last_output()}") from None
 
     def _due_text(self) -> str:
         """Return what the process had to send, in parentheses, for error messages."""
@@ -266,25 +266,29 @@ class Program(Process):
         if self._at == len(self._buffer) and self._readable.poll(0):
             self._read_more(time.monotonic() + 1.0)
         if self._at < len(self._buffer):
-            raise Misspoke(f"wrote to standard output without a request: {_excerpt(bytes(self._buffer[self._at : self._at + 200]))}")
+            raise ProtocolViolation(
+                f"wrote to standard output without a request: {_excerpt(bytes(self._buffer[self._at : self._at + 200]))}"
+            )
 
     def answer(self, size: int, deadline: float) -> Any:
         """Return the next answer, to a batch of `size` runs: array, list or exception. Raise MechanismFailed if it has `failed`."""
-        head = message_of(self.line(HEADER, deadline, "an answer"), "an answer")
+        head = parse_message(self.line(HEADER, deadline, "an answer"), "an answer")
         if "failed" in head:
             raise MechanismFailed(f"the program says: {said(Exception(head['failed'])).removeprefix('Exception: ')}")
         if "raised" in head:
             return _exception_of(head)
         kind, rows = head.get("kind"), head.get("rows")
         if kind not in self.about["outputs"]:
-            raise Misspoke(f"answered the kind {_excerpt(repr(kind))}, hello names {', '.join(self.about['outputs'])}")
+            raise ProtocolViolation(f"answered the kind {_excerpt(repr(kind))}, hello names {', '.join(self.about['outputs'])}")
         if type(rows) is not int or rows != size:
-            raise Misspoke(f"answered {_excerpt(repr(rows))} rows for size = {size}")
+            raise ProtocolViolation(f"answered {_excerpt(repr(rows))} rows for size = {size}")
         if kind == "json":
             return [self._read_output(deadline, i) for i in range(size)]
         columns = head.get("columns")
         if type(columns) is not int or not 0 <= columns <= _MAX_COLUMNS or 8 * rows * columns > _MAX_BLOCK_BYTES:
-            raise Misspoke(f"columns must be a whole number, of a block of at most {_MAX_BLOCK_BYTES} bytes, got {_excerpt(repr(columns))}")
+            raise ProtocolViolation(
+                f"columns must be a whole number, of a block of at most {_MAX_BLOCK_BYTES} bytes, got {_excerpt(repr(columns))}"
+            )
         found = np.empty((rows, columns), dtype=BLOCKS[str(kind)])
         if found.size:
             self._fill(memoryview(found.data).cast("B"), deadline)
@@ -294,9 +298,9 @@ class Program(Process):
         """Return the next output line as a value."""
         line = self.line(LINE, deadline, f"output {place + 1}")
         try:
-            return json.loads(line.decode(), parse_int=_parse_integer, object_pairs_hook=each_name_once)
+            return json.loads(line.decode(), parse_int=_parse_integer, object_pairs_hook=object_without_duplicates)
         except (ValueError, RecursionError):
-            raise Misspoke(f"output {place + 1} must be a line of JSON, got {_excerpt(line)}") from None
+            raise ProtocolViolation(f"output {place + 1} must be a line of JSON, got {_excerpt(line)}") from None
 
     def line(self, limit: int, deadline: float, what: str) -> bytes:
         """Return the next line without its end. Raise EOFError, TimeoutError, or Misspoke for a line longer than `limit`."""
@@ -304,7 +308,7 @@ class Program(Process):
         seen = self._at
         while (end := self._buffer.find(b"\n", seen)) < 0:
             if len(self._buffer) - self._at > limit:
-                raise Misspoke(
+                raise ProtocolViolation(
                     f"{what} must be a line of at most {limit} bytes, got more: {_excerpt(bytes(self._buffer[self._at :][:200]))}"
                 )
             del self._buffer[: self._at]
@@ -313,7 +317,7 @@ class Program(Process):
                 raise EOFError
         found = bytes(self._buffer[self._at : end])
         if len(found) > limit:
-            raise Misspoke(f"{what} must be a line of at most {limit} bytes, got {len(found)}")
+            raise ProtocolViolation(f"{what} must be a line of at most {limit} bytes, got {len(found)}")
         self._at, self._expected = end + 1, ""
         return found
 
@@ -365,15 +369,15 @@ def joined(answers: list[Any]) -> list[Any]:
     return [list(chain.from_iterable(same)) if key == "list" else np.concatenate(same) for key, same in grouped]
 
 
-def message_of(line: bytes, what: str) -> Json:
+def parse_message(line: bytes, what: str) -> Json:
     """Return the JSON object of a line. Raise Misspoke if the line is not a JSON object."""
     try:
         # decode explicitly: for bytes, json.loads accepts other encodings and a byte order mark
-        found = json.loads(line.decode(), object_pairs_hook=each_name_once)
+        found = json.loads(line.decode(), object_pairs_hook=object_without_duplicates)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Misspoke(f"wrote {_excerpt(line)} where {what} was due, a JSON object in a line")
+        raise ProtocolViolation(f"wrote {_excerpt(line)} where {what} was due, a JSON object in a line")
     return found
 
 
@@ -381,7 +385,7 @@ def _exception_of(head: Json) -> Exception:
     """Return the exception that an answer reports."""
     name, text = head["raised"], head.get("text", "")
     if name == "" or not _is_name(name) or not isinstance(text, str):
-        raise Misspoke(f"raised must be the name of an exception, and text a text, got {_excerpt(repr(head))}")
+        raise ProtocolViolation(f"raised must be the name of an exception, and text a text, got {_excerpt(repr(head))}")
     found: Exception = codec.stand_in(name, Exception)(text)
     return found
 
@@ -411,7 +415,7 @@ def _some_of(value: Any, names: Sequence[str]) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, str) and v in names for v in value)
 
 
-def faults_of_hello(found: Json) -> list[str]:
+def hello_faults(found: Json) -> list[str]:
     """Return the faults of a hello message, one sentence each."""
     if found.get("protocol") != PROTOCOL and type(found.get("protocol")) is int:
         return [f"speaks protocol {found['protocol']}, this dpwitness {PROTOCOL}"]
@@ -424,12 +428,12 @@ def faults_of_hello(found: Json) -> list[str]:
     return faults + [f"hello has a key {key!r}; there are {', '.join(_HELLO_RULES)}" for key in found if key not in _HELLO_RULES]
 
 
-def hello_of(line: bytes) -> Json:
+def parse_hello(line: bytes) -> Json:
     """Return the description of a program from its hello, in the form of `Target.describe`. Raise Misspoke if the hello is invalid."""
-    found = message_of(line, "hello")
-    faults = faults_of_hello(found)
+    found = parse_message(line, "hello")
+    faults = hello_faults(found)
     if faults:
-        raise Misspoke("; ".join(faults))
+        raise ProtocolViolation("; ".join(faults))
     optional: Json = {"version": "", "claim": None, "domain": None, "batch": None, "trials": None}
     description = optional | found | {"seeded": found["seedable"], "library": found["name"], "tested": None, "features": False}
     return description | {
@@ -441,7 +445,7 @@ def hello_of(line: bytes) -> Json:
     }
 
 
-def told_by(about: Json, text: str) -> str:
+def program_note(about: Json, text: str) -> str:
     """Return the note for reports on a program."""
     if text:
         each = "run" if text == "one" else "batch of runs"

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.core.dataframe_backends import Unheld, fixed
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, fixed
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.inside import codec
-from dpwitness.mechanisms.foreign.worker_process import Process, TookTooLong, WorkerDied
+from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _SCRIPT = str(Path(__file__).resolve().with_name("inside") / "worker.py")
@@ -105,10 +105,10 @@ class Worker(Process):
             found = None
         except TimeoutError:
             self.kill()
-            raise TookTooLong(f"took longer than time_limit = {time_limit:g} s") from None
+            raise WorkerTimeout(f"took longer than time_limit = {time_limit:g} s") from None
         except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
             self.kill()
-            raise WorkerDied(f"sent an invalid message: {error}{self.last_lines()}") from None
+            raise WorkerDied(f"sent an invalid message: {error}{self.last_output()}") from None
         if found is None:
             raise WorkerDied(self.ended())
         return found
@@ -142,7 +142,7 @@ def sent_as(dataset: Any) -> Sent:
     blobs: codec.Blobs = []
     try:
         packed = codec.pack_dataset(dataset, blobs)
-    except Unheld as error:
+    except UnsupportedData as error:
         raise MechanismFailed(f"the dataset cannot be sent to a worker: {error}") from None
     key = ""
     if sum(map(len, blobs)) >= _INLINE_BYTES or len(str(packed)) >= _INLINE_BYTES:

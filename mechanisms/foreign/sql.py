@@ -23,8 +23,8 @@ from urllib.parse import quote
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.dataframe_backends import Unheld, apart, library_of, values_of
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_type, said, shown, unimportable
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, apart, library_name, values_of
+from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, require_type, said, shown
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
 from dpwitness.mechanisms.privacy import Claim, parse_claim
@@ -303,7 +303,7 @@ def _import_duckdb() -> Any:
     try:
         return importlib.import_module("duckdb")
     except ImportError as error:
-        why = unimportable("duckdb", error, "pip install 'dpwitness[sql]'")
+        why = import_problem("duckdb", error, "pip install 'dpwitness[sql]'")
         raise InvalidArgument(f"Query: {why}") from None
 
 
@@ -313,7 +313,7 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
     The dataset is a frame, columns, records, or an array (columns c0, c1, ...).
     """
     try:
-        if library_of(dataset) not in ("", "networkx"):
+        if library_name(dataset) not in ("", "networkx"):
             found: dict[str, Any] = {str(name): values for name, values in values_of(apart(dataset)).items()}
         elif isinstance(dataset, dict):
             found = {str(name): np.asarray(v).tolist() if isinstance(v, np.ndarray) else list(v) for name, v in dataset.items()}
@@ -324,7 +324,7 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
             table = np.asarray(dataset)
             table = table[:, None] if table.ndim == 1 else table
             found = {f"c{i}": column.tolist() for i, column in enumerate(table.T)}
-    except (Unheld, TypeError, ValueError, IndexError) as error:
+    except (UnsupportedData, TypeError, ValueError, IndexError) as error:
         raise MechanismFailed(f"a query needs a table as its dataset, got {shown(dataset)}: {said(error)}") from None
     if len(set(map(len, found.values()))) > 1:
         raise MechanismFailed(f"a query needs columns of one length, got {', '.join(f'{name}: {len(v)}' for name, v in found.items())}")

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 MOST = 512  # most running descendants of a worker
 LOG = 2**26  # bytes of printed output above which the log is emptied
-TICK = 0.2  # seconds between two checks
+CHECK_SECONDS = 0.2  # seconds between two checks
 TOO_MANY = 70  # exit code for too many processes
 _KILL_SECONDS = 8.0  # seconds after which killing is given up
 
@@ -65,7 +65,7 @@ def descendants(root: int) -> list[int]:
     return [pid for pid in found if pid not in ended]
 
 
-def end_all(worker: int) -> None:
+def kill_all(worker: int) -> None:
     """Kill the worker's process group and all descendants. All are stopped first, so that none can start another process."""
     seen: set[int] = set()
     for _ in range(400):
@@ -108,7 +108,7 @@ def _has_children(worker: int) -> bool:
 
 
 @contextlib.contextmanager
-def limited(memory: int) -> Iterator[None]:
+def limited_memory(memory: int) -> Iterator[None]:
     """Set a limit on address space, which processes started in the block inherit."""
     if not memory:
         yield
@@ -143,7 +143,7 @@ def main() -> None:
     os.set_inheritable(life, False)
     environment = dict(os.environ, DPWITNESS_KEEPER=str(os.getpid()))
     try:
-        with limited(memory):  # restore the default action of SIGPIPE
+        with limited_memory(memory):  # restore the default action of SIGPIPE
             worker = os.posix_spawn(command[0], command, environment, setpgroup=0, setsigdef=[signal.SIGPIPE])
     except OSError as error:
         os.write(2, f"cannot be started: {error.strerror}\n".encode())
@@ -153,7 +153,7 @@ def main() -> None:
     os.dup2(nothing, 1)  # only the worker holds the pipes, so they close when the worker ends
     last_check = time.monotonic()
     while _has_children(worker) and "worker" not in _exit_status:
-        ready = select.select([life, wake_read], [], [], TICK)[0]
+        ready = select.select([life, wake_read], [], [], CHECK_SECONDS)[0]
         received = b""
         if wake_read in ready:
             with contextlib.suppress(BlockingIOError):
@@ -166,10 +166,10 @@ def main() -> None:
             last_check = time.monotonic()
             count = len(descendants(os.getpid())) - 1
             if count > MOST:
-                end_all(worker)
+                kill_all(worker)
                 os.write(2, f"the target has started {count} processes that still run, at most {MOST} are allowed\n".encode())
                 os._exit(TOO_MANY)
-    end_all(worker)
+    kill_all(worker)
     status = _exit_status.get("worker", signal.SIGKILL)
     if os.WIFSIGNALED(status):
         signal_number = os.WTERMSIG(status)

@@ -43,19 +43,19 @@ from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.foreign.inside import codec, global_generators
-from dpwitness.mechanisms.foreign.manifest import Described
-from dpwitness.mechanisms.foreign.program import Command, Misspoke, joined, script_of, sent_as, slot_of_command
+from dpwitness.mechanisms.foreign.manifest import DescribedTarget
+from dpwitness.mechanisms.foreign.program import Command, ProtocolViolation, command_script, command_slot, joined, sent_as
 from dpwitness.mechanisms.foreign.python_worker import Interpreter
 from dpwitness.mechanisms.foreign.python_worker import sent_as as packed_as
-from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, loaded, slot_of
-from dpwitness.mechanisms.foreign.worker_process import P, Slot, TookTooLong, WorkerDied, borrow, close_all
+from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, interpreter_slot, loaded
+from dpwitness.mechanisms.foreign.worker_process import P, Slot, WorkerDied, WorkerTimeout, borrowed_worker, close_all
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts
 
 Answer = TypeVar("Answer")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Target(Described):
+class Target(DescribedTarget):
     """Mechanism that runs in a separate interpreter, or is a separate program.
 
     Parameters
@@ -152,7 +152,7 @@ class Target(Described):
     @property
     def __name__(self) -> str:
         if self.command:
-            return (script_of(self.command, self.cwd or "") or Path(self.command[0])).name
+            return (command_script(self.command, self.cwd or "") or Path(self.command[0])).name
         return f"{Path(self.file).stem}:{self.name}"
 
     def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
@@ -218,9 +218,9 @@ class Target(Described):
             "outputs": codec.pack(outputs, sent),
         }
         try:
-            with borrow(self._slot, self.time_limit) as worker:
+            with borrowed_worker(self._slot, self.time_limit) as worker:
                 reply, blobs = worker.ask(request, sent, self.time_limit)
-        except (TookTooLong, WorkerDied) as error:
+        except (WorkerTimeout, WorkerDied) as error:
             raise MechanismFailed(f"features of {len(outputs)} outputs: the worker process {error}") from None
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
@@ -261,7 +261,7 @@ class Target(Described):
     def _describe_program(self) -> Json:
         """Return the program's description of itself. Raise TargetError if the program cannot be started."""
         try:
-            with borrow(self.slot_of_program, self.time_limit) as worker:
+            with borrowed_worker(self.slot_of_program, self.time_limit) as worker:
                 return worker.about
         except WorkerDied as error:
             raise TargetError(f"{self.__name__} {error}") from None
@@ -276,7 +276,7 @@ class Target(Described):
         with loaded(self._slot, self.time_limit) as worker:
             try:
                 reply, _ = worker.ask(request, sent, self.time_limit)
-            except (TookTooLong, WorkerDied) as error:
+            except (WorkerTimeout, WorkerDied) as error:
                 raise TargetError(f"{self.__name__} could not be tried: the worker process {error}") from None
         if "error" in reply:
             raise TargetError(reply["error"], reply["traceback"])
@@ -316,13 +316,13 @@ class Target(Described):
         if self.command:
             raise InvalidArgument(f"{self.__name__} is a program: only Python targets can be inspected")
         if self._state.slot is None:
-            self._state.slot = slot_of(self.file, self.python, self.memory_limit)
+            self._state.slot = interpreter_slot(self.file, self.python, self.memory_limit)
         return self._state.slot
 
     @property
     def slot_of_program(self) -> Command:
         """Worker slot of a target that is a program."""
-        return slot_of_command(self.command, self.cwd or "", self.memory_limit, self.text)
+        return command_slot(self.command, self.cwd or "", self.memory_limit, self.text)
 
     def _run(self, dataset: Any, sizes: list[int], rng: np.random.Generator) -> list[Any]:
         """Return the answers of a program to batches of these sizes: arrays, lists and exceptions."""
@@ -358,7 +358,7 @@ class Target(Described):
         self._state.add(reply["cpu"])
         self._state.warned.update(dict.fromkeys(reply["warned"]))
         if "rng" in reply:
-            rng.bit_generator.state = codec.unworded(reply["rng"])
+            rng.bit_generator.state = codec.state_from_json(reply["rng"])
         return reply, found
 
     def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:
@@ -366,14 +366,14 @@ class Target(Described):
         crash, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
         for attempt in range(2):
             try:
-                with borrow(slot, self.time_limit, fresh=attempt > 0) as worker:
+                with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
                     started = time.perf_counter()
                     found = ask(worker, limit)
                     self._state.took(time.perf_counter() - started, size)
                     return found
-            except TookTooLong as error:
+            except WorkerTimeout as error:
                 raise MechanismFailed(f"a batch of {size} runs {error}") from None
-            except Misspoke as error:
+            except ProtocolViolation as error:
                 raise MechanismFailed(f"{self.__name__} {error} (a batch of {size} runs)") from None
             except WorkerDied as error:
                 crash = str(error)

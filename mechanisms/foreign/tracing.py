@@ -11,7 +11,7 @@ from dpwitness.mechanisms.foreign.inside import codec
 from dpwitness.mechanisms.foreign.python_worker import Worker
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
-from dpwitness.mechanisms.foreign.worker_process import TookTooLong, WorkerDied, borrow
+from dpwitness.mechanisms.foreign.worker_process import WorkerDied, WorkerTimeout, borrowed_worker
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.recording.recorder import Stopped
 from dpwitness.mechanisms.recording.session import Entry
@@ -71,7 +71,7 @@ class ForeignSession:
         request["arguments"] = codec.pack(arguments, blobs)
         try:
             reply, found = self._worker.ask(request, blobs, self._limit + _COMPARISON_SECONDS)
-        except TookTooLong:
+        except WorkerTimeout:
             raise Stopped("time limit") from None
         except WorkerDied as error:
             raise MechanismFailed(f"the worker process {error}") from None
@@ -85,7 +85,7 @@ class ForeignSession:
 @contextmanager
 def foreign_session(target: Target, entries: Iterable[Entry], time_limit: float) -> Iterator[ForeignSession]:
     """Yield a session of a worker that has loaded the target and patched its primitives, for the duration of the block."""
-    with borrow(target._slot, target.time_limit) as worker:
+    with borrowed_worker(target._slot, target.time_limit) as worker:
         if "error" in worker.loaded:
             raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
         session = ForeignSession(target, worker, time_limit)

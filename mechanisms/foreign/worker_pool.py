@@ -17,7 +17,7 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.foreign import environments
 from dpwitness.mechanisms.foreign.python_worker import Interpreter, Worker
-from dpwitness.mechanisms.foreign.worker_process import borrow
+from dpwitness.mechanisms.foreign.worker_process import borrowed_worker
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class MissingLibrary(TargetError):
     """Error of a target whose library, or the environment with this library, is not installed."""
 
 
-def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
+def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
     """Return the worker slot of a target file: interpreter, path, and folders for its imports.
 
     Raises
@@ -89,7 +89,7 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
     """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file cannot be loaded."""
     with ExitStack() as stack:
         try:
-            worker = stack.enter_context(borrow(slot, time_limit))
+            worker = stack.enter_context(borrowed_worker(slot, time_limit))
         except InvalidArgument as error:
             raise TargetError(str(error)) from None
         reply = worker.loaded
@@ -136,9 +136,9 @@ def _remedy(slot: Interpreter, reply: Json) -> str:
     return f"install it there: {slot.python or sys.executable} -m {line}"
 
 
-def targets_in(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> list[str]:
+def target_names(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> list[str]:
     """Return the names of the targets of a file, in order. Raise TargetError as `Target.describe` does."""
-    with loaded(slot_of(file, python, memory_limit), time_limit) as worker:
+    with loaded(interpreter_slot(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
 
 
@@ -150,7 +150,7 @@ def build_domain(found: Any, owner: str) -> domains.Domain:
     cls = kinds.get(found["kind"]) if isinstance(found["kind"], str) else None
     if cls is None:
         raise TargetError(f"{owner}: domain kind must be one of {', '.join(kinds)}, got {found['kind']!r}")
-    known = domains.keys_of(cls)
+    known = domains.field_texts(cls)
     for key in found:
         if key != "kind" and key not in known:
             raise TargetError(f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {key!r}")

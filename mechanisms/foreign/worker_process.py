@@ -32,7 +32,7 @@ class WorkerDied(RuntimeError):
     """Error of a worker process that ended, or had to be ended, before it answered."""
 
 
-class TookTooLong(WorkerDied):
+class WorkerTimeout(WorkerDied):
     """Error of a worker process that was ended because it did not answer in time."""
 
 
@@ -94,11 +94,11 @@ class Process:
         self.kill()
         if code < 0:
             with contextlib.suppress(ValueError):
-                return f"was killed by signal {-code} ({signal.Signals(-code).name}){self.last_lines()}"
-            return f"was killed by signal {-code}{self.last_lines()}"
-        return f"ended with exit code {code}{self.last_lines()}"
+                return f"was killed by signal {-code} ({signal.Signals(-code).name}){self.last_output()}"
+            return f"was killed by signal {-code}{self.last_output()}"
+        return f"ended with exit code {code}{self.last_output()}"
 
-    def last_lines(self) -> str:
+    def last_output(self) -> str:
         """Return the last lines that the process printed, as a suffix for a message."""
         text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(errors="replace")
         lines = [line for line in text.splitlines() if line.strip() and not any(part in line for part in self.noise)][-6:]
@@ -125,7 +125,7 @@ class Process:
 
     def kill(self) -> None:
         """Kill the process and all processes that it has started."""
-        self.let_go()
+        self.close_life_pipe()
         try:
             self._process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:  # the supervisor itself was stopped
@@ -134,7 +134,7 @@ class Process:
             self._process.kill()
             self._process.wait()
 
-    def let_go(self) -> None:
+    def close_life_pipe(self) -> None:
         """Close the pipe that keeps the process alive."""
         with _lock:
             life, self._life = self._life, -1
@@ -226,7 +226,7 @@ _busy: set[Process] = set()
 
 
 @contextlib.contextmanager
-def borrow(slot: Slot[P], time_limit: float, *, fresh: bool = False) -> Iterator[P]:
+def borrowed_worker(slot: Slot[P], time_limit: float, *, fresh: bool = False) -> Iterator[P]:
     """Yield a worker for one batch: an idle one, or a new one if none is idle or `fresh` is true. An exception closes the worker."""
     with _lock:
         found = None if fresh else next((w for w in reversed(_idle) if w.slot == slot), None)
@@ -276,7 +276,7 @@ def _drop_workers() -> None:
     global _SPAWNER, _lock
     _SPAWNER, _lock = _Spawner(), threading.Lock()
     for worker in (*_idle, *_busy):
-        worker.let_go()
+        worker.close_life_pipe()
     _idle.clear()
     _busy.clear()
 

@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
-def minimise_box_dual(
+def minimize_box_dual(
     z: FloatArray, target: FloatArray, low: FloatArray, high: FloatArray, ridge: float
 ) -> tuple[FloatArray, float, float]:
     """Minimize |z^T a|^2 / (2 ridge) - <target, a> over low <= a <= high; return (a, duality gap, primal objective).

@@ -17,7 +17,7 @@ import numpy as np
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
-def evolve(
+def minimize_cma_es(
     objective: Callable[[FloatArray], FloatArray],
     start: FloatArray,
     step: float,
@@ -59,7 +59,7 @@ def evolve(
         cma = _package()
         k = len(start)
         if k == 1:  # cma needs two dimensions: add one that the objective ignores
-            return evolve(
+            return minimize_cma_es(
                 lambda z: objective(z[:, :1]), np.append(start, 0.0), step, seed=seed, evaluations=evaluations, deadline=deadline
             )[:1]
         options = {"seed": seed, "verbose": -9, "maxfevals": evaluations, "tolfun": 1e-10, "tolx": 1e-10, "tolflatfitness": 20}
@@ -83,7 +83,7 @@ def _package() -> Any:
     The import needs docstrings. If Python drops docstrings (-OO), cma is compiled with docstrings
     anyway.
     """
-    with windowless():  # cma imports matplotlib
+    with without_matplotlib_backend():  # cma imports matplotlib
         if sys.flags.optimize < 2 or "cma" in sys.modules:
             return importlib.import_module("cma")
         sys.meta_path.insert(0, _CmaFinder)
@@ -94,7 +94,7 @@ def _package() -> Any:
 
 
 @contextmanager
-def windowless() -> Iterator[None]:
+def without_matplotlib_backend() -> Iterator[None]:
     """Return a context manager that hides the environment variable MPLBACKEND.
 
     No figure here is shown in a window, and a backend that is not installed makes the import of

@@ -48,7 +48,7 @@ def replaced(
     return Pair(build(*first), build(*second), "replace-one", why)
 
 
-def lone_record(records: int, dimension: int, radius: float = 1.0) -> Pair:
+def zero_record_pair(records: int, dimension: int, radius: float = 1.0) -> Pair:
     """Return the pair W3 of the logistic loss: the record radius e1 is replaced by x = 0.
 
     The determinants of the two Hessians differ most at outputs near 0.
@@ -56,7 +56,7 @@ def lone_record(records: int, dimension: int, radius: float = 1.0) -> Pair:
     return replaced(records, (axis(dimension, radius), 1.0), (axis(dimension, 0.0), 1.0), "W3: a record against x = 0")
 
 
-def opposed_records(records: int, dimension: int, rate: float, ridge: float, radius: float = 1.0) -> Pair:
+def opposed_records_pair(records: int, dimension: int, rate: float, ridge: float, radius: float = 1.0) -> Pair:
     """Return the pair W4 of the logistic loss for Gamma-norm noise, or W3 if d = 1 or n is too small.
 
     `rate` is the rate of the noise and `ridge` is n times the weight of |w|^2/2. Both refer to
@@ -67,7 +67,7 @@ def opposed_records(records: int, dimension: int, rate: float, ridge: float, rad
     # K copies of (t, 0) fix the minimizer at (W, 0), against the ridge and against the opposing records.
     position = math.sqrt(max(0.0, (common_records - opposing - 3.6 * opposing * k) / (3.6 * ridge)))
     if dimension == 1 or position <= 2 * k:
-        return lone_record(records, dimension, radius)
+        return zero_record_pair(records, dimension, radius)
     t = 1.278 / position
     copies = round((ridge * position + opposing * (k / position) / (1 + math.exp(-k))) * (1 + math.exp(1.278)) / t)
     grid = np.linspace(0.5, 0.999, 5000)

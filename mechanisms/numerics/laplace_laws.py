@@ -36,7 +36,7 @@ def as_vector(dataset: Any, owner: str, length: int | None = None) -> FloatArray
     return vector
 
 
-def as_whole(dataset: Any, owner: str, length: int | None = None) -> FloatArray:
+def as_integer_vector(dataset: Any, owner: str, length: int | None = None) -> FloatArray:
     """Return `dataset` as `as_vector` does, and raise InvalidArgument unless all entries are integers."""
     vector = as_vector(dataset, owner, length)
     if np.any(vector != np.rint(vector)):
@@ -141,7 +141,7 @@ def geometric_log_cdf(k: FloatArray | float, rate: float) -> FloatArray:
     return np.asarray(np.where(k < 0, lower, np.log1p(-np.exp(lower))))
 
 
-def geometric_reach(rate: float) -> int:
+def geometric_radius(rate: float) -> int:
     """Return the number of steps on each side of the center that contains all but 1e-15 of the mass."""
     return int(np.ceil(36.0 / rate)) + 1
 

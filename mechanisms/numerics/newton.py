@@ -71,7 +71,7 @@ def hessian_at(columns: FloatArray, ridge: float, curvature: FloatArray, scratch
 
 
 @elementwise
-def minimise_rows(
+def minimize_rows(
     columns: FloatArray,
     y: FloatArray,
     m: FloatArray,
@@ -226,7 +226,7 @@ def _bracketed_step(
 
 
 @jit
-def minimise_rows_one_record(
+def minimize_rows_one_record(
     x: FloatArray,
     y: float,
     m: float,

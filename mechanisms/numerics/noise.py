@@ -90,7 +90,7 @@ class SphericalNoise:
 
 
 @jit
-def on_grid(value: float, grid: float) -> float:
+def round_to_grid(value: float, grid: float) -> float:
     """Return the nearest multiple of `grid` if `grid` is positive; otherwise return `value`.
 
     Rounding is post-processing, after which the low bits reveal no more than the rounded value.
@@ -106,7 +106,7 @@ def fill_spherical(kind: int, rate: float, center: FloatArray, grid: float, out:
     for i in range(size):
         if d == 1 and kind != GAUSSIAN:
             # The difference of two exponentials is a Laplace variable and needs no draw for the sign.
-            out[i, 0] = on_grid(center[0] + scale * (rng.standard_exponential() - rng.standard_exponential()), grid)
+            out[i, 0] = round_to_grid(center[0] + scale * (rng.standard_exponential() - rng.standard_exponential()), grid)
             continue
         square = 0.0
         for j in range(d):
@@ -124,4 +124,4 @@ def fill_spherical(kind: int, rate: float, center: FloatArray, grid: float, out:
                 length = rng.standard_gamma(d)
             factor = scale * length / np.sqrt(square)
         for j in range(d):
-            out[i, j] = on_grid(center[j] + factor * out[i, j], grid)
+            out[i, j] = round_to_grid(center[j] + factor * out[i, j], grid)

@@ -15,9 +15,9 @@ import numpy as np
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.numerics.arithmetic import cholesky
-from dpwitness.mechanisms.numerics.box_qp import minimise_box_dual
+from dpwitness.mechanisms.numerics.box_qp import minimize_box_dual
 from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.newton import gradient_at, hessian_at, minimise_rows, minimise_rows_one_record, noise_and_determinant
+from dpwitness.mechanisms.numerics.newton import gradient_at, hessian_at, minimize_rows, minimize_rows_one_record, noise_and_determinant
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 TOLERANCE = 1e-10
@@ -138,7 +138,7 @@ def minimise(problem: Problem) -> Minimum:
     zero = np.zeros(problem.dimension)
     gradient_at_zero, factor, _ = _expand(problem, zero)
     rows = zero[None, :].copy()
-    failed, _ = minimise_rows(*_kernel_arguments(problem), zero, factor, -gradient_at_zero, 1e-14, rows)
+    failed, _ = minimize_rows(*_kernel_arguments(problem), zero, factor, -gradient_at_zero, 1e-14, rows)
     w = rows[0]
     residual = float(np.linalg.norm(_expand(problem, w)[0])) if failed < 0 else math.inf
     goal = (
@@ -153,7 +153,7 @@ def minimise(problem: Problem) -> Minimum:
     return Minimum(w, residual, residual / problem.ridge)
 
 
-def minimise_perturbed(problem: Problem, rows: FloatArray) -> FloatArray:
+def minimize_perturbed_risk(problem: Problem, rows: FloatArray) -> FloatArray:
     """Overwrite each row b with the minimizer of F_b, and return `rows`.
 
     At each minimizer the norm of the gradient is at most 1e-10 |b|, or at most the rounding error
@@ -174,18 +174,18 @@ def minimise_perturbed(problem: Problem, rows: FloatArray) -> FloatArray:
     nonzero = np.any(problem.columns != 0.0, axis=1)
     if not nonzero.all():
         # For a coordinate that is zero in all records only the ridge matters, so that zero features cost no Newton step.
-        solved = minimise_perturbed(replace(problem, columns=problem.columns[nonzero]), np.ascontiguousarray(rows[:, nonzero]))
+        solved = minimize_perturbed_risk(replace(problem, columns=problem.columns[nonzero]), np.ascontiguousarray(rows[:, nonzero]))
         np.multiply(rows, -1.0 / problem.ridge, out=rows)
         rows[:, nonzero] = solved
         return rows
     if len(problem.y) == 1:
         curvature_bound = problem.loss.smoothness / problem.loss.scale
         record = (np.ascontiguousarray(problem.columns[:, 0]), float(problem.y[0]), float(problem.m[0]))
-        failed = minimise_rows_one_record(*record, *problem.arguments[3:], curvature_bound, problem.ridge, TOLERANCE, rows)
+        failed = minimize_rows_one_record(*record, *problem.arguments[3:], curvature_bound, problem.ridge, TOLERANCE, rows)
     else:
         start = minimise(problem).w
         offset, factor, _ = _expand(problem, start)
-        failed, _ = minimise_rows(*_kernel_arguments(problem), start, factor, -offset, TOLERANCE, rows)
+        failed, _ = minimize_rows(*_kernel_arguments(problem), start, factor, -offset, TOLERANCE, rows)
     if failed >= 0:
         raise ConvergenceError(
             f"minimise_perturbed: no convergence (loss {problem.loss.name}, ridge {problem.ridge:g}), first in row {failed}"
@@ -193,14 +193,14 @@ def minimise_perturbed(problem: Problem, rows: FloatArray) -> FloatArray:
     return rows
 
 
-def noise_that_yields(problem: Problem, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
+def noise_for_minimizers(problem: Problem, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the linear term b(w) = -grad F_0(w) whose minimizer is each output w, and log |det db/dw|.
 
     Shapes (size, d) and (size,).
     """
     nonzero = np.any(problem.columns != 0.0, axis=1)
     if not nonzero.all() and nonzero.any():
-        inner, determinant = noise_that_yields(replace(problem, columns=problem.columns[nonzero]), outputs[:, nonzero])
+        inner, determinant = noise_for_minimizers(replace(problem, columns=problem.columns[nonzero]), outputs[:, nonzero])
         b = -problem.ridge * outputs
         b[:, nonzero] = inner
         return b, determinant + int((~nonzero).sum()) * math.log(problem.ridge)
@@ -214,7 +214,7 @@ _Arguments = tuple[FloatArray, FloatArray, FloatArray, int, float, float, float,
 
 
 def _kernel_arguments(problem: Problem) -> _Arguments:
-    """Return the leading arguments of `minimise_rows`."""
+    """Return the leading arguments of `minimize_rows`."""
     bounds = (problem.loss.concordance, float(problem.lengths.max()), problem.slope_total, problem.curvature_total)
     return *problem.arguments, *bounds, problem.ridge
 
@@ -245,7 +245,7 @@ def _solve_dual(rows: FloatArray, problem: Problem) -> tuple[FloatArray, float]:
     """
     hinge = problem.loss.name == "hinge"
     direction, target = (problem.y[:, None] * rows, np.ones(len(rows))) if hinge else (rows, problem.y)
-    alpha, gap, objective = minimise_box_dual(direction, target, np.zeros(len(rows)) if hinge else -problem.m, problem.m, problem.ridge)
+    alpha, gap, objective = minimize_box_dual(direction, target, np.zeros(len(rows)) if hinge else -problem.m, problem.m, problem.ridge)
     # The dual variables of opposing records cancel in w, but their rounding error stays in every prediction.
     rounding = 4e-16 * float(problem.m @ (np.abs(target) + np.abs(direction) @ (np.abs(direction).T @ np.abs(alpha)) / problem.ridge))
     if not gap <= TOLERANCE * objective + rounding:
@@ -255,7 +255,7 @@ def _solve_dual(rows: FloatArray, problem: Problem) -> tuple[FloatArray, float]:
     return alpha, gap
 
 
-def minimise_kernel(gram: FloatArray, y: FloatArray, multiplicity: FloatArray, loss: Loss, ridge: float) -> KernelMinimum:
+def minimize_kernel_risk(gram: FloatArray, y: FloatArray, multiplicity: FloatArray, loss: Loss, ridge: float) -> KernelMinimum:
     """Return the minimizer of kernel empirical risk, w = sum_i c_i phi(x_i), given the Gram matrix K(x_i, x_j).
 
     The problem is solved with the rows of a factor of the Gram matrix as features. At the minimizer

@@ -28,7 +28,7 @@ class Adversary:
     rounds : int
         Total number of queries.
     usual : str
-        Kind of answer (`kind_of`) that keeps the stage. If empty, every answer does.
+        Kind of answer (`answer_kind`) that keeps the stage. If empty, every answer does.
 
     Raises
     ------
@@ -72,7 +72,7 @@ class Adversary:
         for number in range(self.rounds):
             stage_queries = self.stages[stage]
             answer = yield stage_queries[(number - stage_start) % len(stage_queries)]
-            if self.usual and stage + 1 < len(self.stages) and kind_of(answer) != self.usual:
+            if self.usual and stage + 1 < len(self.stages) and answer_kind(answer) != self.usual:
                 stage, stage_start = stage + 1, number + 1
 
     def told(self) -> Dict[str, Any]:
@@ -81,7 +81,7 @@ class Adversary:
         return {"stages": stages, "rounds": int(self.rounds), "usual": self.usual}
 
 
-def adversary_of(given: Any, owner: str = "interactive") -> Any:
+def as_adversary(given: Any, owner: str = "interactive") -> Any:
     """Return the adversary for a list of queries, the JSON object of an `Adversary`, or a function of the answers."""
     if isinstance(given, dict):
         if not {"stages", "rounds"} <= set(given) <= {"stages", "rounds", "usual"}:
@@ -94,7 +94,7 @@ def adversary_of(given: Any, owner: str = "interactive") -> Any:
     return given
 
 
-def kind_of(answer: Any) -> str:
+def answer_kind(answer: Any) -> str:
     """Return the kind of an answer: texts, booleans, small integers and None are each a separate kind, all other numbers are one kind.
 
     Examples
@@ -111,6 +111,6 @@ def kind_of(answer: Any) -> str:
     if isinstance(answer, BaseException):
         return f"raises {type(answer).__name__}"
     if isinstance(answer, (list, tuple)):
-        parts: Tuple[str, ...] = tuple(kind_of(part) for part in answer)
+        parts: Tuple[str, ...] = tuple(answer_kind(part) for part in answer)
         return f"({', '.join(parts)})"
     return answer if isinstance(answer, str) else "None" if answer is None else type(answer).__name__

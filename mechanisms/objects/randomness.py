@@ -108,7 +108,7 @@ def takes_labels(function: Any) -> bool:
     return len(positional) > 1 and positional[1].name in LABELS and positional[1].default is inspect.Parameter.empty
 
 
-def converted(function: Any) -> Callable[[Any], Any]:
+def dataset_converter(function: Any) -> Callable[[Any], Any]:
     """Return a function that converts a dataset to the annotated type of the first parameter: a list, a pandas Series or DataFrame."""
     positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
     note = positional[0].annotation if positional else ""

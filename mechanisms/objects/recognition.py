@@ -18,7 +18,7 @@ from .errors import InvalidArgument, MechanismFailed
 from .estimators import from_estimator
 from .labels import parts
 from .randomness import SEEDS, given, keyword, missing, parameters, takes_labels
-from .single_runs import DECLARED, PerRun, fresh, one_run
+from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, one_run
 
 SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials", "n_samples", "num_samples")
 SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # these names may also mean something else
@@ -58,7 +58,7 @@ def formed(found: Any, kwargs: Dict[str, Any], form: str) -> Any:
         mechanism = from_estimator(found, detail, **kwargs)
     else:
         raise InvalidArgument(f"form must be batch, run, object, object.METHOD or estimator.ATTRIBUTE, got {form!r}")
-    for key in DECLARED:
+    for key in DECLARABLE_ATTRIBUTES:
         value = inspect.getattr_static(found, key, None)
         if value is not None and not isinstance(value, (property, staticmethod, classmethod)) and not callable(value):
             setattr(mechanism, key, value)

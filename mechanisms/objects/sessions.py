@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Protocol
 
 import numpy as np
 
-from .adversaries import Adversary, adversary_of
+from .adversaries import Adversary, as_adversary
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
 from .single_runs import PerRun, made, named
 
@@ -56,7 +56,7 @@ class Interactive(PerRun):
         """
         base = self if self.base is None else self.base
         session = self._rebuilt[1][0]
-        return Interactive(session, adversary_of(adversary), self.queries, self.rounds, base, self._declared)
+        return Interactive(session, as_adversary(adversary), self.queries, self.rounds, base, self._declared)
 
 
 def interactive(
@@ -112,7 +112,7 @@ def interactive(
     if adversary is None:
         query_list = list(queries) if not isinstance(queries, dict) else [corner(queries)]
         adversary = Adversary([query_list], rounds or max(10, len(query_list)))
-    adversary = adversary_of(adversary)
+    adversary = as_adversary(adversary)
     return Interactive(session, adversary, queries, int(rounds if rounds is not None else getattr(adversary, "rounds", 10)), None, declared)
 
 

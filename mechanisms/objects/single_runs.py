@@ -20,10 +20,21 @@ import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
 from .labels import parts
-from .randomness import bound, converted, given, parameters, takes_labels
+from .randomness import bound, dataset_converter, given, parameters, takes_labels
 from .randomness import told as told_seeded
 
-DECLARED = ("claim", "domain", "seeded", "batch", "trials", "expected_failures", "expected_findings", "features", "primitives", "cause")
+DECLARABLE_ATTRIBUTES = (
+    "claim",
+    "domain",
+    "seeded",
+    "batch",
+    "trials",
+    "expected_failures",
+    "expected_findings",
+    "features",
+    "primitives",
+    "cause",
+)
 
 Once = Callable[[Any, Any], Any]  # (dataset, rng) -> output
 
@@ -38,8 +49,8 @@ class PerRun:
         if not isinstance(limit, (int, float)) or isinstance(limit, bool) or not 0 < limit < 1e9:
             raise InvalidArgument(f"{owner}: time_limit must be positive and below 1e9 seconds, got {shown(limit)}")
         for key, value in declared.items():
-            if key not in DECLARED:
-                raise InvalidArgument(f"{owner}: {shown(key)} is not an option; a mechanism may declare {', '.join(DECLARED)}")
+            if key not in DECLARABLE_ATTRIBUTES:
+                raise InvalidArgument(f"{owner}: {shown(key)} is not an option; a mechanism may declare {', '.join(DECLARABLE_ATTRIBUTES)}")
             setattr(self, key, value)
         self._name, self._once, self._rebuilt, self._limit = name, once, rebuilt, float(limit)
         self.notes = (*notes, "runs are single calls, one after the other")
@@ -67,7 +78,7 @@ class PerRun:
         found = getattr(self, "__qualname__", None)
         if found is not None and self.__module__ != "__main__":
             return found  # by reference, as functions are
-        return _rebuild, (*self._rebuilt, {key: getattr(self, key) for key in DECLARED if hasattr(self, key)})
+        return _rebuild, (*self._rebuilt, {key: getattr(self, key) for key in DECLARABLE_ATTRIBUTES if hasattr(self, key)})
 
     def __call__(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         found: List[Any] = []
@@ -130,7 +141,7 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **argumen
     """
     require_callable("one_run", "function", function)
     own_arguments, declared = split("one_run", function, arguments)
-    run = calling("one_run", function, own_arguments)
+    run = single_run_call("one_run", function, own_arguments)
     rebuilt = (one_run, (function,), {"time_limit": time_limit, **own_arguments})
     return PerRun(named(function), run, rebuilt, told(function), time_limit, declared)
 
@@ -179,8 +190,8 @@ def fresh(
     if method is not None and not isinstance(method, str):
         require_callable("fresh", "method", method)
     own_arguments, others = split("fresh", factory, arguments)
-    declared = {key: value for key, value in others.items() if key in DECLARED}
-    method_arguments = {key: value for key, value in others.items() if key not in DECLARED}
+    declared = {key: value for key, value in others.items() if key in DECLARABLE_ATTRIBUTES}
+    method_arguments = {key: value for key, value in others.items() if key not in DECLARABLE_ATTRIBUTES}
     if method_arguments and not isinstance(method, (str, type(None))):
         raise InvalidArgument(f"fresh: {', '.join(method_arguments)} must be arguments of {named(factory)}, which does not take them")
     make = made("fresh", factory, own_arguments)
@@ -193,7 +204,7 @@ def fresh(
             raise MechanismFailed(f"fresh: method must be one of {type(found).__name__}, got {method!r}, which it does not have")
         if method is None and not callable(found):
             raise MechanismFailed(f"fresh: an object of {type(found).__name__} cannot be called: name the method to run, method='...'")
-        return calling("fresh", found if method is None else getattr(found, method), method_arguments)(dataset, rng)
+        return single_run_call("fresh", found if method is None else getattr(found, method), method_arguments)(dataset, rng)
 
     options = {"time_limit": time_limit, **own_arguments, **method_arguments}
     return PerRun(named(factory), once, (fresh, (factory, method), options), told(factory), time_limit, declared)
@@ -204,7 +215,7 @@ def split(owner: str, function: Any, arguments: Dict[str, Any]) -> Tuple[Dict[st
     taken = parameters(unbound(function)) or []
     takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
     own_arguments = {
-        key: value for key, value in arguments.items() if key not in DECLARED and (takes_any or key in [p.name for p in taken])
+        key: value for key, value in arguments.items() if key not in DECLARABLE_ATTRIBUTES and (takes_any or key in [p.name for p in taken])
     }
     return own_arguments, {key: value for key, value in arguments.items() if key not in own_arguments}
 
@@ -228,12 +239,12 @@ def made(owner: str, factory: Callable[..., Any], arguments: Optional[Dict[str, 
     return make
 
 
-def calling(owner: str, function: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None) -> Once:
+def single_run_call(owner: str, function: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None) -> Once:
     """Return ``call(dataset, rng)``, which calls the function with its arguments, its randomness, and labels if it requires them."""
     if _is_module(function):
         return _torch_call(function)
     run = bound(owner, function, arguments or {}, named(function))
-    seeded, fitted = given(run), converted(function)
+    seeded, fitted = given(run), dataset_converter(function)
     if takes_labels(run):
         return lambda dataset, rng: run(*parts(dataset, None, labeled=True), **seeded(rng))
     return lambda dataset, rng: run(fitted(dataset), **seeded(rng))

@@ -20,7 +20,7 @@ from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 
@@ -170,7 +170,7 @@ class MirrorAveraging:
         """Return the weights a_1, ..., a_M for each row of M estimates."""
         return self._shares(self._projected(estimates))
 
-    @offered_when(lambda self: self.ridge.grid == 0 and (self.release == "full" or (self.organisations == 1 and not self.clip)))
+    @available_if(lambda self: self.ridge.grid == 0 and (self.release == "full" or (self.organisations == 1 and not self.clip)))
     def log_density(self, outputs: FloatArray, dataset: Organisations) -> FloatArray:
         """Return the exact log-density of each row for ``release="full"``.
 

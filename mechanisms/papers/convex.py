@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.ball import NotEnclosed
-from dpwitness.mechanisms.balls.erm import ObjectiveBalls
+from dpwitness.mechanisms.balls.ball import EnclosureUnavailable
+from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
@@ -23,7 +23,7 @@ from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import TOLERANCE, ConvergenceError, Problem
-from dpwitness.mechanisms.papers.erm import admissible, objective_log_density, rounded, sample_objective, unrounded
+from dpwitness.mechanisms.papers.erm import objective_log_density, rounded, sample_objective, unrounded, validated_dataset
 from dpwitness.mechanisms.papers.logistic import NOISES, radial_noise
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -80,7 +80,7 @@ class QuadraticPenalty:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class ConvexObjectivePerturbation(ObjectiveBalls):
+class ConvexObjectivePerturbation(ObjectivePerturbationEnclosures):
     """Objective perturbation of a convex problem (Theorem 3).
 
     The noise is b = B u with u uniform on the sphere and B Laplace of standard deviation 2
@@ -196,7 +196,7 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
         """Return the optimization problem and the noise, or raise NotEnclosed for user-defined functions."""
         data = self._data(dataset)
         if not isinstance(self.loss, Loss) or not isinstance(self.penalty, QuadraticPenalty):
-            raise NotEnclosed(f"{type(self).__name__}: balls are available for named losses with quadratic penalties only")
+            raise EnclosureUnavailable(f"{type(self).__name__}: balls are available for named losses with quadratic penalties only")
         return Problem.of(data, self.loss, self.penalty.weight), self._noise(data.dimension)
 
     def _noise(self, dimension: int) -> SphericalNoise:
@@ -206,7 +206,7 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
     def _data(self, dataset: LabelledVectors) -> LabelledVectors:
         """Return the dataset after validation."""
         owner = type(self).__name__
-        data = admissible(dataset, owner, radius=1.0, clip=self.clip, binary=isinstance(self.loss, Loss) and self.loss.binary)
+        data = validated_dataset(dataset, owner, radius=1.0, clip=self.clip, binary=isinstance(self.loss, Loss) and self.loss.binary)
         if isinstance(self.loss, Loss):
             lengths = np.sqrt((data.x**2).sum(axis=1))
             slopes = (

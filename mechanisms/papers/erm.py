@@ -19,7 +19,7 @@ from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_perturbed, noise_that_yields
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_perturbed_risk, noise_for_minimizers
 from dpwitness.mechanisms.privacy import GDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -36,7 +36,7 @@ def logistic_shift() -> float:
     return float(0.5 * (1 / (1 + np.exp(-w[:, 0])) + (v / (1 + np.exp(w * v))).max(axis=1)).max())
 
 
-def admissible(dataset: object, owner: str, *, radius: float, clip: bool, binary: bool) -> LabelledVectors:
+def validated_dataset(dataset: object, owner: str, *, radius: float, clip: bool, binary: bool) -> LabelledVectors:
     """Return the dataset after validation; if `clip` is true, records outside the ball are scaled onto it.
 
     Raises InvalidArgument, naming the first record that violates a rule.
@@ -72,7 +72,7 @@ def sample_objective(problem: Problem, noise: SphericalNoise, size: int, rng: Ge
 
     The minimizers overwrite the array that holds the noise.
     """
-    return rounded(minimise_perturbed(problem, noise.sample(size, rng)), grid)
+    return rounded(minimize_perturbed_risk(problem, noise.sample(size, rng)), grid)
 
 
 def objective_log_density(problem: Problem, noise: SphericalNoise, outputs: FloatArray, grid: float) -> FloatArray:
@@ -80,7 +80,7 @@ def objective_log_density(problem: Problem, noise: SphericalNoise, outputs: Floa
 
     It is that of the noise at b(w) = -grad F(w), plus log det Hess F(w).
     """
-    b, determinant = noise_that_yields(problem, unrounded(outputs, problem.dimension, grid))
+    b, determinant = noise_for_minimizers(problem, unrounded(outputs, problem.dimension, grid))
     return noise.log_density(b) + determinant
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from flint import arb, fmpq
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, NotEnclosed, pick, softmax
+from dpwitness.mechanisms.balls.ball import Ball, Box, EnclosureUnavailable, log_mass_of_index, softmax
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.datasets import LinearCosts
 from dpwitness.mechanisms.data.pairs import Pair
@@ -26,7 +26,7 @@ from dpwitness.mechanisms.numerics.jit import jit_uncached
 from dpwitness.mechanisms.privacy import ApproxDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_index, index_draws, log_softmax, output_rows, sum_of_entries
 
 LambdaRule = Literal["printed", "with_log_p"]
@@ -124,7 +124,7 @@ class PrivateFTRL:
         """Return theta_1, ..., theta_T for oblivious costs: (T, p)."""
         return np.exp(self._log_probabilities(dataset))
 
-    @offered_when(lambda self: self.adversary is None)
+    @available_if(lambda self: self.adversary is None)
     def draws(self, dataset: LinearCosts) -> Draws:
         """Return the output law under oblivious costs as a compiled kernel."""
         return index_draws(self._log_probabilities(dataset))
@@ -150,13 +150,13 @@ class PrivateFTRL:
         result[valid] = self._play(np.ascontiguousarray(rows[valid]), dataset, None)
         return result
 
-    @offered_when(lambda self: self.actions**self.horizon <= _MAX_ROWS)
+    @available_if(lambda self: self.actions**self.horizon <= _MAX_ROWS)
     def support(self, dataset: LinearCosts) -> FloatArray:
         """Return all p^T rows; the method exists only for small T."""
         grid = np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T
         return np.ascontiguousarray(grid, dtype=np.float64)
 
-    @offered_when(lambda self: self.adversary is None)
+    @available_if(lambda self: self.adversary is None)
     def factors(self, d0: LinearCosts, d1: LinearCosts) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
         """Return the T independent draws of the oblivious game; rounds before the first difference have equal logits.
 
@@ -165,14 +165,14 @@ class PrivateFTRL:
         first, second = self._logits(d0), self._logits(d1)
         return [(SoftmaxDraw(self.actions), a, b) for a, b in zip(first, second, strict=True)]
 
-    @offered_when(lambda self: self.adversary is None)
+    @available_if(lambda self: self.adversary is None)
     def draws_ball(self, d1: LinearCosts, d0: LinearCosts) -> list[tuple[list[Ball], list[Ball], int]]:
         """Return the log-probabilities of the independent draws under D1 and D0, each with its number of occurrences.
 
         Rounds with equal total costs have equal leaders and are merged.
         """
         known: dict[tuple[Fraction, ...], list[Ball]] = {}
-        sides = [softmax_rounds(self._validated_costs(d), arb(self.regularization), known) for d in (d1, d0)]
+        sides = [leader_log_probabilities(self._validated_costs(d), arb(self.regularization), known) for d in (d1, d0)]
         rounds_by_totals: dict[tuple[tuple[Fraction, ...], ...], list[int]] = {}
         for t, key in enumerate(zip(*(totals for totals, _ in sides), strict=True)):
             rounds_by_totals.setdefault(key, []).append(t)
@@ -181,9 +181,9 @@ class PrivateFTRL:
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
         """Return enclosures of the log-mass of the actions in each box, for oblivious costs."""
         if self.adversary is not None:
-            raise NotEnclosed("PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only")
-        logs = softmax_rounds(self._validated_costs(dataset), arb(self.regularization), {})[1]
-        return [sum((pick(row, [[s]])[0] for row, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
+            raise EnclosureUnavailable("PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only")
+        logs = leader_log_probabilities(self._validated_costs(dataset), arb(self.regularization), {})[1]
+        return [sum((log_mass_of_index(row, [[s]])[0] for row, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
 
     def regret(self, outputs: FloatArray, dataset: LinearCosts) -> FloatArray:
         """Return the cost of each row's actions minus the cost of the best fixed action in hindsight, for oblivious costs."""
@@ -228,7 +228,7 @@ class PrivateFTRL:
         return log_softmax(self._logits(dataset))
 
 
-def softmax_rounds(
+def leader_log_probabilities(
     costs: FloatArray, regularization: Ball, known: dict[tuple[Fraction, ...], list[Ball]]
 ) -> tuple[list[tuple[Fraction, ...]], list[list[Ball]]]:
     """Return the exact total costs before each round, and enclosures of the log-probabilities of its draw.

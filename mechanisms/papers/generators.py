@@ -11,12 +11,12 @@ from importlib.resources import files
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_nonnegative, unimportable
+from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, require_integer, require_nonnegative
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
-class MissingDependency(ImportError):
+class MissingOptionalDependency(ImportError):
     """Error: an optional dependency is not installed; the message says how to install it."""
 
 
@@ -47,8 +47,8 @@ def breast_cancer() -> LabelledVectors:
     try:
         from sklearn.datasets import load_breast_cancer
     except ImportError as error:
-        reason = unimportable("sklearn", error, "pip install scikit-learn")
-        raise MissingDependency(f"breast_cancer: the data come with scikit-learn: {reason}") from None
+        reason = import_problem("sklearn", error, "pip install scikit-learn")
+        raise MissingOptionalDependency(f"breast_cancer: the data come with scikit-learn: {reason}") from None
     x, y = load_breast_cancer(return_X_y=True)
     return LabelledVectors(_standardize_and_scale(x), np.where(y == 0, 1.0, -1.0))
 

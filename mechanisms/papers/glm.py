@@ -12,18 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.erm import ObjectiveBalls, OutputBalls
+from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.numerics.draws import Draws
-from dpwitness.mechanisms.numerics.labelled_pairs import axis, far_response, lone_record, opposed_records, replaced
+from dpwitness.mechanisms.numerics.labelled_pairs import axis, far_response, opposed_records_pair, replaced, zero_record_pair
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
 from dpwitness.mechanisms.papers.erm import (
-    admissible,
     gaussian_epsilon,
     largest_loss,
     logistic_shift,
@@ -31,6 +30,7 @@ from dpwitness.mechanisms.papers.erm import (
     output_draws,
     output_log_density,
     sample_objective,
+    validated_dataset,
 )
 from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -113,7 +113,7 @@ class _GLM:
     def _data(self, dataset: LabelledVectors) -> LabelledVectors:
         """Return the dataset after validation."""
         owner = type(self).__name__
-        data = admissible(dataset, owner, radius=self.radius, clip=self.clip, binary=self.loss.binary)
+        data = validated_dataset(dataset, owner, radius=self.radius, clip=self.clip, binary=self.loss.binary)
         if self.loss.name == "linear":
             slopes = self.loss.scale * np.abs(data.y)
             if slopes.max() > self.lipschitz * (1 + 1e-12):
@@ -131,7 +131,7 @@ class _GLM:
 
 @one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GLMOutputPerturbation(OutputBalls, _GLM):
+class GLMOutputPerturbation(OutputPerturbationEnclosures, _GLM):
     """Generalized linear model with output perturbation, theta_hat + b (equation (3)).
 
     The fields are those of every model in this file. `noise` is ``gamma``, ``laplace_radius`` or
@@ -208,7 +208,7 @@ class GLMOutputPerturbation(OutputBalls, _GLM):
 
 @one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
+class GLMObjectivePerturbation(ObjectivePerturbationEnclosures, _GLM):
     """Generalized linear model with objective perturbation (equation (4)).
 
     Releases the argmin of the regularized risk plus <b, theta>/n. The other fields are those of
@@ -277,9 +277,9 @@ class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
         rate = self._noise(self.dimension).rate
         if self.loss.binary:
             if self.noise == "gaussian":
-                return lone_record(self.records, self.dimension, self.radius)
+                return zero_record_pair(self.records, self.dimension, self.radius)
             unit = self.loss.scale * self.radius
-            return opposed_records(self.records, self.dimension, rate * unit, self._ridge / (unit * self.radius), self.radius)
+            return opposed_records_pair(self.records, self.dimension, rate * unit, self._ridge / (unit * self.radius), self.radius)
         if self.loss.name == "linear":
             return self._pair(self._labels()[-1], self._labels()[0], "W16: slope +L against -L")
         if self.noise == "gaussian":

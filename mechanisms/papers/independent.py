@@ -30,7 +30,7 @@ from dpwitness.mechanisms.papers.independent_kernels import (
 from dpwitness.mechanisms.papers.learner import LearnerMechanism
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 _RELEASES = ["full", "outputs", "weights"]
@@ -212,7 +212,7 @@ class TestDataIndependentLearner(LearnerMechanism):
         mixture = self.sampler == "mixture"
         return ball_transcripts(predictor.centers[0], self.kappa, self.learner.bound, mixture, *noise, self.rounds, release, size, rng)
 
-    @offered_when(lambda self: self.release == "full")
+    @available_if(lambda self: self.release == "full")
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density of full transcripts.
 
@@ -231,7 +231,7 @@ class TestDataIndependentLearner(LearnerMechanism):
         mixture = self.sampler == "mixture"
         return ball_log_densities(rows, predictor.centers[0], self.kappa, self.learner.bound, mixture, *noise, _NODES, _WEIGHTS)
 
-    @offered_when(lambda self: self.release == "full")
+    @available_if(lambda self: self.release == "full")
     def weights(self, outputs: FloatArray) -> FloatArray:
         """Return w_hat = w_B for each full transcript: the output of `release="weights"`."""
         block = 3 if self.sampler == "net" else self.learner.dimension + 2

@@ -23,7 +23,7 @@ from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts
 from dpwitness.mechanisms.papers.learner import LearnerMechanism, Predictor
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 _CACHE_SIZE = 4096  # number of predictions and kernel values that sessions cache
@@ -182,7 +182,7 @@ class PrivateInteractivePrediction(LearnerMechanism):
             return transcript_log_densities(rows, predictor(self.test_points), gram, *self._noise)
         return self._replay(rows.copy(), predictor.centers, predictor.coefficients, None)
 
-    @offered_when(lambda self: self.rounds == 1)
+    @available_if(lambda self: self.rounds == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:
         """Return the only atom for T = 1: a bottom in the first round is the public prediction, 0."""
         return np.zeros(1)

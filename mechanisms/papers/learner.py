@@ -20,7 +20,7 @@ from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.numerics.kernels import Kernel
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_kernel
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_kernel_risk
 from dpwitness.mechanisms.papers.ridge import check_records
 from dpwitness.mechanisms.privacy import ApproxDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -126,7 +126,7 @@ class KernelLearner:
         if self.kernel.name == "linear":
             return Predictor(self.kernel, minimise(Problem.of(dataset, self.loss, ridge)).w[None, :], np.ones(1))
         merged = dataset.merged()
-        minimum = minimise_kernel(self.kernel.gram(merged.x), merged.y, merged.weights, self.loss, ridge)
+        minimum = minimize_kernel_risk(self.kernel.gram(merged.x), merged.y, merged.weights, self.loss, ridge)
         return Predictor(self.kernel, merged.x, minimum.coefficients)
 
     def check_points(self, points: object, owner: str, name: str) -> FloatArray:

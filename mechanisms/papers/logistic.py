@@ -12,24 +12,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.erm import ObjectiveBalls, OutputBalls
+from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.numerics.draws import Draws
-from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records, replaced
+from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
 from dpwitness.mechanisms.papers.erm import (
     LOGISTIC,
-    admissible,
     largest_loss,
     logistic_shift,
     objective_log_density,
     output_draws,
     output_log_density,
     sample_objective,
+    validated_dataset,
 )
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -77,7 +77,7 @@ class _Logistic:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticOutputPerturbation(OutputBalls, _Logistic):
+class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
     """Logistic regression with output perturbation (Algorithm 1, sensitivity method).
 
     Releases the minimizer of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
@@ -154,14 +154,14 @@ class LogisticOutputPerturbation(OutputBalls, _Logistic):
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
-        data = admissible(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
+        data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         n_lambda = data.n * self.regularization
         return Problem.of(data, LOGISTIC, n_lambda), radial_noise(self.noise, n_lambda * self.epsilon / 2, data.dimension)
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
+class LogisticObjectivePerturbation(ObjectivePerturbationEnclosures, _Logistic):
     """Logistic regression with objective perturbation (Algorithm 2, new method).
 
     Releases argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).
@@ -203,9 +203,9 @@ class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
         return Truth(value, "CM-06: max over s of rate (1 + s) + log(1 + s (1 - s)/(n lambda)), over n at this n lambda", safe)
 
     def worst_pair(self) -> Pair:
-        """Return the worst known neighboring pair: W4, or W3 if `opposed_records` has too few records for W4."""
+        """Return the worst known neighboring pair: W4, or W3 if `opposed_records_pair` has too few records for W4."""
         rate, ridge = self._budget(self.records)
-        return opposed_records(self.records, self.dimension, rate, ridge)
+        return opposed_records_pair(self.records, self.dimension, rate, ridge)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Return `size` independent outputs: (size, d).
@@ -235,6 +235,6 @@ class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
-        data = admissible(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
+        data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)

@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.balls.ball import NotEnclosed
-from dpwitness.mechanisms.balls.erm import ObjectiveBalls
-from dpwitness.mechanisms.balls.law import Clamped, LineLaw
+from dpwitness.mechanisms.balls.ball import EnclosureUnavailable
+from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures
+from dpwitness.mechanisms.balls.law import ClampedLaw, LineLaw
 from dpwitness.mechanisms.balls.risk import RiskLaw
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_one_of
 from dpwitness.mechanisms.data.datasets import LabelledVectors
@@ -24,12 +24,12 @@ from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.noise import SphericalNoise, on_grid
+from dpwitness.mechanisms.numerics.noise import SphericalNoise, round_to_grid
 from dpwitness.mechanisms.numerics.solvers import Problem
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 Form = Literal["printed", "repaired"]
@@ -44,7 +44,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class PrivateRidge(ObjectiveBalls):
+class PrivateRidge(ObjectivePerturbationEnclosures):
     """Private ridge regression by objective perturbation; releases one estimate, a vector of length p.
 
     Parameters
@@ -152,7 +152,7 @@ class PrivateRidge(ObjectiveBalls):
         """Return `size` independent estimates: (size, p)."""
         return self.draws(dataset).sample(size, rng)
 
-    @offered_when(lambda self: self.grid == 0)
+    @available_if(lambda self: self.grid == 0)
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density at each row.
 
@@ -169,16 +169,16 @@ class PrivateRidge(ObjectiveBalls):
         """Return n times the printed objective, and its noise."""
         check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
         if self.form == "repaired" and self.dimension > 1:
-            raise NotEnclosed("PrivateRidge: the mass on the sphere is not enclosed for p >= 2")
+            raise EnclosureUnavailable("PrivateRidge: the mass on the sphere is not enclosed for p >= 2")
         ridge = 2 * (self.records * self.regularization + _CURVATURE / self.epsilon)
         return Problem.of(dataset, Loss("squared"), ridge), SphericalNoise("gamma", self.rate, self.dimension)
 
     def _line_law(self, dataset: LabelledVectors) -> LineLaw:
         """Return the output law in dimension 1."""
         law = RiskLaw.of(*self._risk(dataset))
-        return law if self.form == "printed" else Clamped(law, self.radius)
+        return law if self.form == "printed" else ClampedLaw(law, self.radius)
 
-    @offered_when(lambda self: self.form == "repaired" and self.dimension == 1)
+    @available_if(lambda self: self.form == "repaired" and self.dimension == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:
         """Return the ends of Theta, where the constrained minimum has positive mass."""
         return np.array([-self.radius, self.radius])
@@ -249,7 +249,7 @@ def fill_estimates(
             total = 0.0
             for k in range(p):
                 total += basis[j, k] * solution[k]
-            out[i, j] = on_grid(total, grid)
+            out[i, j] = round_to_grid(total, grid)
 
 
 @jit

@@ -29,7 +29,7 @@ from dpwitness.mechanisms.papers.ridge import check_records
 from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, frequency_draws, log_softmax, output_rows
 
 Draws = Literal["pure", "approximate", "approximate_repaired"]
@@ -202,7 +202,7 @@ class SimplexSampling:
         rows = output_rows(outputs, self.dimension, "SimplexSampling")
         return _multinomial(rows, self.minimiser(dataset).log_theta, self.count)
 
-    @offered_when(lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MAX_ROWS)
+    @available_if(lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MAX_ROWS)
     def support(self, dataset: LabelledVectors) -> FloatArray:
         """Return every vector of counts, divided by m; the method exists only for small m and p."""
         m, p = self.count, self.dimension

@@ -23,7 +23,7 @@ from dpwitness.mechanisms.papers.learner import LearnerMechanism
 from dpwitness.mechanisms.papers.ridge import constrained_solution
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.additive import Laplace
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
@@ -145,7 +145,7 @@ class TestDataDependentLearner(LearnerMechanism):
         rows = output_rows(answers, self.rounds, "TestDataDependentLearner")
         return self._fit(rows, *self._decomposition())
 
-    @offered_when(lambda self: self.grid == 0 and (self.release == "answers" or (self.norm_bound is None and self.independent)))
+    @available_if(lambda self: self.grid == 0 and (self.release == "answers" or (self.norm_bound is None and self.independent)))
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density of each row: for answers, the sum of their Laplace log-densities.
 
@@ -167,7 +167,7 @@ class TestDataDependentLearner(LearnerMechanism):
         answers = ((rows @ left) * singular**2) @ left.T
         return np.asarray(laplace_log_density(answers - truths, self.noise_scale).sum(axis=1) + 2 * np.log(singular).sum())
 
-    @offered_when(lambda self: self.release == "answers" and self.grid == 0)
+    @available_if(lambda self: self.release == "answers" and self.grid == 0)
     def factors(self, d0: LabelledVectors, d1: LabelledVectors) -> list[tuple[Laplace, FloatArray, FloatArray]]:
         """Return the T independent answers, each as a Laplace mechanism around the prediction of w*."""
         noise = Laplace(epsilon=1 / self.noise_scale)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_probability, unimportable
+from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, require, require_integer, require_probability
 from dpwitness.mechanisms.privacy.base import ApproxDP, Claim
 from dpwitness.mechanisms.privacy.tradeoff_curves import Curve, Lines, needed
 
@@ -142,7 +142,7 @@ def _loss_distribution(sampling: float, noise: float, steps: float) -> Any:
     try:
         from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
     except ImportError as error:
-        why = unimportable("dp_accounting", error, "pip install dp-accounting")
+        why = import_problem("dp_accounting", error, "pip install dp-accounting")
         raise InvalidArgument(f"DPSGD: the claim needs dp-accounting: {why}") from None
     step = 1e-4 if _largest_loss(sampling, noise, steps) < 10 else 1e-3
     one = from_gaussian_mechanism(noise, sampling_prob=sampling, value_discretization_interval=step, use_connect_dots=True)

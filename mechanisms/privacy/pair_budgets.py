@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_type, shown
-from dpwitness.mechanisms.data.distances import distance_of, moved_in
+from dpwitness.mechanisms.data.distances import differing_entries, distance_of
 from dpwitness.mechanisms.data.relations import NORMS
 from dpwitness.mechanisms.privacy.base import Claim, FloatArray, PureDP
 
@@ -182,7 +182,7 @@ class CoordinateDP(PairClaim):
     def on(self, pair: Any) -> Claim:
         if pair is None:
             return self.nominal
-        moved = moved_in(pair.d0, pair.d1)
+        moved = differing_entries(pair.d0, pair.d1)
         if moved is None or len(moved) != len(self.epsilons):
             given = "datasets that are not vectors" if moved is None else f"vectors of {len(moved)}"
             raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {given}")

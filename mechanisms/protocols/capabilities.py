@@ -53,10 +53,10 @@ def _is_defined_here(cls: type) -> bool:
     return all(inspect.iscode(code) and Path(code.co_filename).is_relative_to(_PACKAGE_FOLDER) for code in codes)
 
 
-def offers(mechanism: Any, power: Any) -> bool:
+def has_capability(mechanism: Any, power: Any) -> bool:
     """Return whether this instance has a capability.
 
-    Some classes have a capability for some parameters only (`offered_when`), which `isinstance`
+    Some classes have a capability for some parameters only (`available_if`), which `isinstance`
     does not see.
 
     Examples

@@ -24,7 +24,7 @@ class _ConditionalMethod:
         return MethodType(self._method, instance)
 
 
-class offered_when:
+class available_if:
     """Decorator of a method that exists only where `condition(self)` holds; elsewhere its lookup raises AttributeError.
 
     Examples

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .primitives import LOCATION, READ
+from .primitives import LOCATION_LAWS, READ
 from .recorder import Call, Recorder, shift_of
 from .values import difference, leaves
 
@@ -117,8 +117,8 @@ def _append_call(columns: Any, names: dict[str, int], stream: Any, index: int, t
         "alone": input_changed,
         "inner": _inner_draw(then),
         "size": float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
-        "drawn": _drawn_numbers(then) if primitive.law in LOCATION else None,
-        "center": _number(first) if primitive.law in LOCATION else math.nan,
+        "drawn": _drawn_numbers(then) if primitive.law in LOCATION_LAWS else None,
+        "center": _number(first) if primitive.law in LOCATION_LAWS else math.nan,
         "rounding": max(_rounding(first), _rounding(second)),
         "told": _input_text(first, second) if size or not one or input_changed else "",
     }
@@ -196,7 +196,7 @@ def outcome(output: Any) -> dict[str, Any]:
     return {"raised": "", "numbers": numbers, "texts": texts}
 
 
-def outputs_differ(first: Any, second: Any) -> str:
+def output_difference(first: Any, second: Any) -> str:
     """Return how two outputs, or the exceptions raised instead, differ; an empty text if they are equal."""
     if isinstance(first, Raised) and isinstance(second, Raised):
         return "" if first.told() == second.told() else f"raises {first.told()} and {second.told()}"

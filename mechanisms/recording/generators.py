@@ -147,7 +147,7 @@ def traced(value: Any) -> Any:
     return None
 
 
-def equip(names: Any) -> None:
+def add_recording_methods(names: Any) -> None:
     """Add a recording method to the subclasses for each name in the tables."""
     for name in names:
         for prefix, cls, base in ((GENERATOR, TracedGenerator, _Generator), (STATE, TracedState, _RandomState)):
@@ -156,7 +156,7 @@ def equip(names: Any) -> None:
                 setattr(cls, method, _recording_method(prefix, base, method))
 
 
-def originals(names: Any) -> dict[str, Any]:
+def original_methods(names: Any) -> dict[str, Any]:
     """Return the compiled method of each name whose class has one."""
     bases = {GENERATOR: _Generator, STATE: _RandomState}
     found = {}
@@ -167,7 +167,7 @@ def originals(names: Any) -> dict[str, Any]:
     return found
 
 
-def replacements() -> dict[str, Any]:
+def numpy_replacements() -> dict[str, Any]:
     """Return the objects that replace NumPy's while a trace runs, by name."""
     shared = TracedState(_global_state._bit_generator)
     found: dict[str, Any] = {

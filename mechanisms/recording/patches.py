@@ -10,7 +10,7 @@ import threading
 from typing import Any, Iterator
 
 from .primitives import WrongPrimitive
-from .recorder import Made, passed
+from .recorder import BoundPrimitive, passed
 
 lock = threading.RLock()  # held while a session patches
 _MISSING = object()
@@ -20,7 +20,7 @@ _layers: dict[tuple[int, str], list[Patch]] = {}  # patches of each attribute, o
 class Patch:
     """A replacement of one attribute of a module or class, until `undo`."""
 
-    def __init__(self, holder: Any, name: str, new: Any, made: Made | None = None) -> None:
+    def __init__(self, holder: Any, name: str, new: Any, made: BoundPrimitive | None = None) -> None:
         self.holder, self.name, self.new, self.made = holder, name, new, made
         with lock:
             # a class may inherit the replaced attribute; a closure cell has no dict
@@ -108,7 +108,7 @@ def places(found: Any) -> list[tuple[Any, str]]:
     return [(module, name) for module in modules() for name, value in list(vars(module).items()) if value is found]
 
 
-def patch(made: Made, holder: Any, name: str) -> list[Patch]:
+def patch(made: BoundPrimitive, holder: Any, name: str) -> list[Patch]:
     """Replace the primitive by a recording call wherever modules refer to it.
 
     Raises

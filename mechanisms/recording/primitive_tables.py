@@ -24,19 +24,19 @@ def known() -> tuple[Entry, ...]:
     return tuple(found)
 
 
-class Entries(list[Entry]):
+class ValidatedEntries(list[Entry]):
     """A list of validated entries of primitives."""
 
 
-def given(primitives: Any, owner: str, *, required: bool = True) -> Entries:
+def given(primitives: Any, owner: str, *, required: bool = True) -> ValidatedEntries:
     """Return the validated entries of the primitives that a user names; raise InvalidArgument on behalf of `owner` for invalid ones.
 
     Primitives that are not `required` are skipped if they do not exist, and nothing is imported for
     them.
     """
-    if isinstance(primitives, Entries):
+    if isinstance(primitives, ValidatedEntries):
         return primitives
     try:
-        return Entries((name, entry, source, required) for name, entry, source, _ in entries_of(primitives))
+        return ValidatedEntries((name, entry, source, required) for name, entry, source, _ in entries_of(primitives))
     except WrongPrimitive as error:
         raise InvalidArgument(f"{owner}: primitives: {error}") from None

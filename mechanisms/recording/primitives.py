@@ -37,7 +37,7 @@ LAWS = {
     "opaque": "depends on `input`; only `epsilon` for a change of `sensitivity` is known",
     "spend": "an entry in an accountant: `epsilon` and `delta`, or `noise`, `rate` and `steps`",
 }
-LOCATION = ("laplace", "gaussian", "geometric", "discrete_gaussian", "gumbel", "exponential", "one_sided_geometric")
+LOCATION_LAWS = ("laplace", "gaussian", "geometric", "discrete_gaussian", "gumbel", "exponential", "one_sided_geometric")
 READ = ("input", "scale", "sensitivity", "epsilon", "delta", "size", "noise", "rate", "steps", "measure")
 _TEXTS = ("law", "norm", "arguments", "note", "sampling")
 NORMS = ("l1", "l2", "linf")

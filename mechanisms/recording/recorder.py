@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 
-from .primitives import LOCATION, READ, Primitive
+from .primitives import LOCATION_LAWS, READ, Primitive
 from .values import copied, difference, shift
 
 MOST = 1_000_000  # limit of calls in one run
@@ -34,7 +34,7 @@ class Call:
 
     __slots__ = ("args", "inner", "kwargs", "made", "once", "output", "primitive", "raised", "told", "where")
 
-    def __init__(self, made: Made, args: Any, kwargs: Any, told: Any, where: Any) -> None:
+    def __init__(self, made: BoundPrimitive, args: Any, kwargs: Any, told: Any, where: Any) -> None:
         self.made, self.args, self.kwargs, self.told, self.where = made, args, kwargs, told, where
         self.primitive = made.primitive
         self.output: Any = None
@@ -52,7 +52,7 @@ class Call:
         return found
 
 
-class Made:
+class BoundPrimitive:
     """A primitive together with the callable that it names."""
 
     __slots__ = ("defaults", "names", "original", "owner", "place", "primitive", "writes")
@@ -101,10 +101,10 @@ class Recorder:
         self.above: Any = None  # the recorder of an enclosing trace
         self.lock = threading.Lock()
 
-    def call(self, made: Made, args: Any, kwargs: Any) -> Any:
+    def call(self, made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
         """Return the output of a call: drawn and recorded, or replayed."""
         if here.inside is not None:  # only the outermost primitive is recorded as a call
-            if made.primitive.source and made.primitive.law in LOCATION and len(here.inside) < _MAX_INNER_DRAWS:
+            if made.primitive.source and made.primitive.law in LOCATION_LAWS and len(here.inside) < _MAX_INNER_DRAWS:
                 inside, read = here.inside, made.primitive.reads(made.names, made.defaults, args, kwargs)
                 output = made.original(*args, **kwargs)
                 inside.append((made.primitive.law, read[_INPUT], read[_SCALE], copied(output)))
@@ -392,7 +392,7 @@ def _short_path(file: str) -> str:
     return relative if not relative.startswith("..") else "/".join(parts[-2:])
 
 
-def passed(made: Made, args: Any, kwargs: Any) -> Any:
+def passed(made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
     """Return the output of a patched call, recorded if this thread's run belongs to the session that made the patch."""
     recorder = current = here.recorder
     while recorder is not None and recorder.owner is not made.owner:
@@ -421,7 +421,7 @@ def running(recorder: Recorder) -> Iterator[None]:
         here.recorder, here.stream, here.inside = before
 
 
-def in_stream(work: Callable[..., Any], kind: str) -> Callable[..., Any]:
+def as_stream(work: Callable[..., Any], kind: str) -> Callable[..., Any]:
     """Return `work` for another thread, as a separate stream of this run; unchanged if no run is active."""
     recorder = here.recorder
     if recorder is None or here.pooling:

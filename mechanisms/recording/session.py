@@ -17,10 +17,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 import numpy as np
 
 from . import generators
-from .comparison import Raised, differences, outcome, outputs_differ, place_of, table
+from .comparison import Raised, differences, outcome, output_difference, place_of, table
 from .patches import Patch, lock, modules, patch, replace, resolve, unbound
 from .primitives import Primitive, WrongPrimitive, parameters_of
-from .recorder import Made, Recorder, Stopped, here, in_stream, running, varies
+from .recorder import BoundPrimitive, Recorder, Stopped, as_stream, here, running, varies
 from .values import copied, difference, leaves
 
 Entry = Tuple[str, Dict[str, Any], bool, bool]  # name, properties, whether it is a generator's method, whether it must exist
@@ -57,7 +57,7 @@ class Session:
     ) -> None:
         self.run, self.home, self.seed, self.snapshot, self.time_limit = run, home, seed, snapshot, time_limit
         self.primitives = [(Primitive(name, entry, source), required) for name, entry, source, required in entries]
-        self.sources: dict[str, Made] = {}
+        self.sources: dict[str, BoundPrimitive] = {}
         self.patches: list[Patch] = []
         self.patched: set[str] = set()
         self.kept: dict[int, Recorder] = {}
@@ -90,13 +90,13 @@ class Session:
         shared = {
             generators.STATE + name[len(generators.GENERATOR) :]: p for name, p in table.items() if name.startswith(generators.GENERATOR)
         }
-        for name, original in generators.originals({**shared, **table}).items():
+        for name, original in generators.original_methods({**shared, **table}).items():
             primitive = table.get(name) or Primitive(name, shared[name].entry, True)
             names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
-            self.sources[name] = Made(self, primitive, original, names, defaults, _write_to_out)
+            self.sources[name] = BoundPrimitive(self, primitive, original, names, defaults, _write_to_out)
             self.patched.add(name)
-        generators.equip(self.sources)
-        for name, new in generators.replacements().items():
+        generators.add_recording_methods(self.sources)
+        for name, new in generators.numpy_replacements().items():
             self.patches += replace(name, new)
         for module in modules():
             if module.__name__.partition(".")[0] != "numpy":
@@ -123,11 +123,11 @@ class Session:
         submit = pool.submit
 
         def started(thread: threading.Thread) -> None:
-            thread.run = in_stream(thread.run, "thread ")  # type: ignore[method-assign]
+            thread.run = as_stream(thread.run, "thread ")  # type: ignore[method-assign]
             start(thread)
 
         def submitted(executor: Any, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-            work = in_stream(work, "task ")
+            work = as_stream(work, "task ")
             before, here.pooling = here.pooling, True  # the pool's worker threads are not streams of the run
             try:
                 return submit(executor, work, *args, **kwargs)
@@ -163,7 +163,7 @@ class Session:
             original = unbound(raw) if isinstance(raw, (staticmethod, classmethod)) else found
             names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
             primitive.check(names)
-            made = Made(self, primitive, original, names, defaults, _in_place_writer(name))
+            made = BoundPrimitive(self, primitive, original, names, defaults, _in_place_writer(name))
             try:
                 done = patch(made, holder, attribute)
             except WrongPrimitive:
@@ -238,7 +238,7 @@ class Session:
         played = Recorder(self, time.monotonic() + self.time_limit, recorded, moved, left_out)
         recorder, output, seconds = self._run_once(dataset, seed, played)
         recorder.finished()
-        report = outputs_differ(self.outputs[key], output)
+        report = output_difference(self.outputs[key], output)
         found = {
             "seconds": seconds,
             "calls": recorder.count,

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.law import BallsOnLine, GeometricLaw, LaplaceLaw, LineLaw, NormalLaw, RoundedNormalLaw
+from dpwitness.mechanisms.balls.law import GeometricLaw, LaplaceLaw, LineLaw, LineLawEnclosures, NormalLaw, RoundedNormalLaw
 from dpwitness.mechanisms.balls.shift import Shift
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer
 from dpwitness.mechanisms.data.pairs import Pair
@@ -24,20 +24,20 @@ from dpwitness.mechanisms.domains import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (
+    as_integer_vector,
     as_vector,
-    as_whole,
     column,
     geometric_draws,
     geometric_log_cdf,
     geometric_log_mass,
-    geometric_reach,
+    geometric_radius,
     laplace_draws,
     laplace_log_density,
 )
 from dpwitness.mechanisms.privacy import GDP, ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 
 GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary
 
@@ -62,7 +62,7 @@ def _require_grid_multiple(owner: str, sensitivity: float) -> None:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class Laplace(BallsOnLine):
+class Laplace(LineLawEnclosures):
     """The Laplace mechanism on the sum of the records.
 
     Parameters
@@ -124,7 +124,7 @@ class Laplace(BallsOnLine):
     def _center(self, dataset: Any) -> float:
         """Return the sum of the records; in grid and discrete arithmetic as a number of steps."""
         if self.arithmetic == "discrete":
-            return float(as_whole(dataset, "Laplace").sum())
+            return float(as_integer_vector(dataset, "Laplace").sum())
         records = as_vector(dataset, "Laplace")
         return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
 
@@ -156,13 +156,13 @@ class Laplace(BallsOnLine):
         shift = abs(arb(self._center(d1)) - self._center(d0)) / self.scale
         return Shift("Laplace", shift) if self.arithmetic == "float" else None
 
-    @offered_when(lambda self: self.arithmetic != "float")
+    @available_if(lambda self: self.arithmetic != "float")
     def support(self, dataset: Any) -> FloatArray:
         """Return the outputs whose probability is not negligible, of shape (n, 1)."""
-        reach = geometric_reach(self._step / self.scale)
+        reach = geometric_radius(self._step / self.scale)
         return ((self._center(dataset) + np.arange(-reach, reach + 1.0)) * self._step)[:, None]
 
-    @offered_when(lambda self: self.arithmetic == "float")
+    @available_if(lambda self: self.arithmetic == "float")
     def breakpoints(self, dataset: Any) -> FloatArray:
         """Return the point at which the density is not smooth."""
         return np.array([self._center(dataset)])
@@ -170,7 +170,7 @@ class Laplace(BallsOnLine):
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class Geometric(BallsOnLine):
+class Geometric(LineLawEnclosures):
     """The two-sided geometric mechanism on the number of ones among the records.
 
     Ghosh, Roughgarden and Sundararajan (2009), with alpha = e^-epsilon: P(noise = k) = (1 - alpha)
@@ -208,7 +208,7 @@ class Geometric(BallsOnLine):
 
     def _count(self, dataset: Any) -> float:
         """Return the number of ones."""
-        return float(as_whole(dataset, type(self).__name__).sum())
+        return float(as_integer_vector(dataset, type(self).__name__).sum())
 
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the outputs on `dataset`."""
@@ -228,7 +228,7 @@ class Geometric(BallsOnLine):
 
     def support(self, dataset: Any) -> FloatArray:
         """Return the outputs whose probability is not negligible, of shape (n, 1)."""
-        reach = geometric_reach(self.epsilon)
+        reach = geometric_radius(self.epsilon)
         return np.asarray((self._count(dataset) + np.arange(-reach, reach + 1.0))[:, None])
 
 
@@ -356,7 +356,7 @@ def _epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class Gaussian(BallsOnLine):
+class Gaussian(LineLawEnclosures):
     """The Gaussian mechanism on the sum of the records, with the smallest sigma that satisfies the claim.
 
     Balle and Wang (2018), Theorem 8: (epsilon, delta)-DP iff Phi(s / 2 sigma - epsilon sigma / s) -
@@ -447,13 +447,13 @@ class Gaussian(BallsOnLine):
         shift = abs(arb(self._center(d1)) - self._center(d0)) / self.sigma
         return Shift("normal", shift) if self.arithmetic == "float" else None
 
-    @offered_when(lambda self: self.arithmetic == "grid")
+    @available_if(lambda self: self.arithmetic == "grid")
     def support(self, dataset: Any) -> FloatArray:
         """Return the outputs whose probability is not negligible, of shape (n, 1)."""
         reach = math.ceil(8.5 * self.sigma / GRID)  # 2 Phi(-8.5) = 2e-17
         return ((self._center(dataset) + np.arange(-reach, reach + 1.0)) * GRID)[:, None]
 
-    @offered_when(lambda self: self.arithmetic == "float")
+    @available_if(lambda self: self.arithmetic == "float")
     def breakpoints(self, dataset: Any) -> FloatArray:
         """Return the center of the distribution."""
         return np.array([self._center(dataset)])

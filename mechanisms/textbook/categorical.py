@@ -14,7 +14,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick, softmax
+from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index, softmax
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
@@ -167,7 +167,7 @@ def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class SoftmaxDraw(Listed):
+class SoftmaxDraw(FiniteSupport):
     """One index drawn with probability proportional to exp(dataset[j]), a factor of the mechanisms that release several such draws.
 
     Parameters
@@ -200,7 +200,7 @@ class SoftmaxDraw(Listed):
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: FloatArray) -> list[Ball]:
         """Enclose the log-probability of the index in each box."""
-        return pick(softmax([arb(x) for x in np.asarray(dataset, dtype=np.float64).tolist()]), boxes)
+        return log_mass_of_index(softmax([arb(x) for x in np.asarray(dataset, dtype=np.float64).tolist()]), boxes)
 
     def support(self, dataset: FloatArray) -> FloatArray:
         """Return every index, of shape (p, 1)."""

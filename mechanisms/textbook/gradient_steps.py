@@ -21,7 +21,7 @@ from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Rows
 from dpwitness.mechanisms.privacy import ApproxDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, MechanismFailed, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 
 Update = Callable[[FloatArray, Generator], Any]
 
@@ -31,7 +31,7 @@ _GRADIENT_RANGE = 4.0  # half-width of the gradient domain, in clipping norms
 
 
 @lru_cache(maxsize=64)
-def subsampled_gaussian_loss(noise_multiplier: float, sampling_probability: float, steps: float) -> Any:
+def subsampled_gaussian_pld(noise_multiplier: float, sampling_probability: float, steps: float) -> Any:
     """Return the privacy-loss distribution of `steps` subsampled Gaussian steps by dp-accounting, a pessimistic estimate."""
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
@@ -143,7 +143,7 @@ class GradientSteps:
         """Return the claim by privacy accounting: exact for one step, by privacy-loss distributions for several."""
         if self.steps == 1:
             return ApproxDP(step_epsilon(self.noise_multiplier, self.sampling_probability, self.delta), self.delta)
-        loss = subsampled_gaussian_loss(self.noise_multiplier, self.sampling_probability, self.steps)
+        loss = subsampled_gaussian_pld(self.noise_multiplier, self.sampling_probability, self.steps)
         return ApproxDP(float(loss.get_epsilon_for_delta(self.delta)), self.delta)
 
     @property
@@ -163,7 +163,7 @@ class GradientSteps:
         """Return the pair that adds a long gradient to gradients of 0, on which the true parameter is attained."""
         return self._pair_adding_gradient(np.zeros((self.records - 1, self.dimension)), "a long gradient among others of 0")
 
-    def crowded_pair(self) -> Pair:
+    def opposed_pair(self) -> Pair:
         """Return the pair that adds a long gradient to others half as long in the opposite direction.
 
         On this pair an audit detects clipping or sampling that treats the batch as one record.
@@ -203,7 +203,7 @@ class GradientSteps:
         result -= self.dimension * math.log(self._sigma * math.sqrt(2 * math.pi))
         return np.asarray(result.reshape(-1, self.steps).sum(axis=1))
 
-    @offered_when(lambda self: self.steps > 1)
+    @available_if(lambda self: self.steps > 1)
     def factors(self, d0: Any, d1: Any) -> list[tuple[GradientSteps, Any, Any]]:
         """Return the steps as independent mechanisms; they are independent since the gradients are constant."""
         return [(replace(self, steps=1, update=None), d0, d1)] * self.steps

@@ -12,7 +12,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Records
 from dpwitness.mechanisms.numerics.draws import Draws
-from dpwitness.mechanisms.numerics.laplace_laws import as_whole, laplace_draws, laplace_log_density
+from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -81,7 +81,7 @@ class NoisyHistogram:
 
     def _counts(self, dataset: Any) -> FloatArray:
         """Return the exact count of each category; raise InvalidArgument for a record outside of 0 .. bins - 1."""
-        records = as_whole(dataset, "NoisyHistogram")
+        records = as_integer_vector(dataset, "NoisyHistogram")
         if records.size and not (records.min() >= 0 and records.max() < self.bins):
             raise InvalidArgument(f"NoisyHistogram: records must lie between 0 and {self.bins - 1}, got {records.tolist()!r}")
         return np.bincount(records.astype(np.int64), minlength=self.bins).astype(np.float64)

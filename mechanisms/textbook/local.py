@@ -17,13 +17,13 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick
+from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laplace_laws import as_whole, column
+from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, column
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -31,7 +31,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 
 def _record_value(dataset: Any, values: int, owner: str) -> int:
     """Return the single record of the dataset as an int; raise InvalidArgument unless it lies in 0 .. values - 1."""
-    value = as_whole(dataset, owner, 1)[0]
+    value = as_integer_vector(dataset, owner, 1)[0]
     if not 0 <= value < values:
         raise InvalidArgument(f"{owner}: the record must lie between 0 and {values - 1}, got {shown(value)}")
     return int(value)
@@ -48,7 +48,7 @@ def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse(Listed):
+class RandomizedResponse(FiniteSupport):
     """Randomized response: the true category with probability e^epsilon / (e^epsilon + categories - 1), otherwise another one, uniformly.
 
     Parameters
@@ -110,7 +110,7 @@ class RandomizedResponse(Listed):
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the log-probability of the category in each box."""
-        return pick(self._log_masses(dataset), boxes)
+        return log_mass_of_index(self._log_masses(dataset), boxes)
 
     def support(self, dataset: Any) -> FloatArray:
         """Return all categories, of shape (categories, 1)."""
@@ -224,7 +224,7 @@ class _BloomReport(ABC):
         """Enclose the log-probability of the bit vector in each box."""
         bit = RandomizedResponse(self.epsilon / (2 * self.hashes))
         logs = [bit._log_masses(np.array([b])) for b in self._bloom(dataset)]
-        return [sum((pick(log, [[s]])[0] for log, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
+        return [sum((log_mass_of_index(log, [[s]])[0] for log, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
 
     def factors(self, d0: Any, d1: Any) -> list[RapporFactor]:
         """Return the bits as independent randomized responses, each with its two true bits."""

@@ -19,8 +19,8 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, Span, pick, product, softmax
-from dpwitness.mechanisms.balls.maximum import max_between, max_log_density, max_loss, max_mass
+from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, Span, log_mass_of_index, product, softmax
+from dpwitness.mechanisms.balls.maximum import argmax_probability, max_interval_mass, max_log_density, max_loss
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Answers
@@ -38,7 +38,7 @@ from dpwitness.mechanisms.numerics.laplace_laws import (
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 
 
 def _lookup_log_mass(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:
@@ -65,7 +65,7 @@ def fill_by_weight(cumulative: FloatArray, out: FloatArray, rng: Generator) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection(Listed, ABC):
+class _Selection(FiniteSupport, ABC):
     """Base of the selection mechanisms: their parameters, their domain, and the distribution of a released index."""
 
     epsilon: float
@@ -104,7 +104,7 @@ class _Selection(Listed, ABC):
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the log-probability of the index in each box."""
-        return pick(self._log_mass_balls([arb(q) for q in self._answers(dataset).tolist()]), boxes)
+        return log_mass_of_index(self._log_mass_balls([arb(q) for q in self._answers(dataset).tolist()]), boxes)
 
     def support(self, dataset: Any) -> FloatArray:
         """Return all indices, of shape (queries, 1)."""
@@ -365,33 +365,33 @@ class NoisyMax(_Selection):
         return np.where(possible, chosen, -np.inf)
 
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
-        return [max_mass(answers, i, arb(self.scale)).log() for i in range(len(answers))]
+        return [argmax_probability(answers, i, arb(self.scale)).log() for i in range(len(answers))]
 
-    @offered_when(lambda self: self.release != "both")
+    @available_if(lambda self: self.release != "both")
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the log-probability of the index, or the log-density of the value, in each box."""
         if self.release == "index":
             return _Selection.log_density_ball(self, boxes, dataset)
         return max_log_density([arb(q) for q in self._answers(dataset).tolist()], arb(self.scale), boxes)
 
-    @offered_when(lambda self: self.release == "value")
+    @available_if(lambda self: self.release == "value")
     def mass_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the probability that the value lies in each (low, high]: a difference of products of distribution functions."""
         answers = [arb(q) for q in self._answers(dataset).tolist()]
-        return [max_between(answers, arb(self.scale), *box[0]) for box in boxes]
+        return [max_interval_mass(answers, arb(self.scale), *box[0]) for box in boxes]
 
-    @offered_when(lambda self: self.release == "value")
+    @available_if(lambda self: self.release == "value")
     def loss_ball(self, boxes: Sequence[Box], d1: Any, d0: Any) -> list[Span]:
         """Enclose the privacy loss over each (low, high] of the value."""
         first, second = ([arb(q) for q in self._answers(d).tolist()] for d in (d1, d0))
         return [max_loss(first, second, arb(self.scale), *box[0]) for box in boxes]
 
-    @offered_when(lambda self: self.release == "index")
+    @available_if(lambda self: self.release == "index")
     def support(self, dataset: Any) -> FloatArray:
         """Return all indices, of shape (queries, 1)."""
         return np.arange(float(self.queries))[:, None]
 
-    @offered_when(lambda self: self.release == "value")
+    @available_if(lambda self: self.release == "value")
     def breakpoints(self, dataset: Any) -> FloatArray:
         """Return the points at which the density of the value is not smooth."""
         return np.unique(self._answers(dataset))

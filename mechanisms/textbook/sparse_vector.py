@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, Listed
+from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport
 from dpwitness.mechanisms.balls.threshold import pattern_masses
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
@@ -31,13 +31,13 @@ from dpwitness.mechanisms.numerics.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import offered_when
+from dpwitness.mechanisms.protocols.optional_methods import available_if
 
 _MAX_PATTERNS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class _ThresholdTest(Listed):
+class _ThresholdTest(FiniteSupport):
     """Base of the sparse vector mechanisms: common fields and methods. Each subclass sets `noise`."""
 
     epsilon: float
@@ -95,14 +95,14 @@ class _ThresholdTest(Listed):
         """Return the log-probability of each row, of shape (size,); for variant 3 the log-density in its released numbers."""
         return threshold_law.log_density(outputs, self._answers(dataset), self.threshold, self.noise)
 
-    @offered_when(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
+    @available_if(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the log-probability of the answer row in each box."""
         rows = [[low for low, _ in box] for box in boxes]
         masses = pattern_masses(rows, self._answers(dataset).tolist(), self.threshold, self.noise)
         return [arb("-inf") if mass.is_exact() and mass == 0 else mass.log() for mass in masses]
 
-    @offered_when(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
+    @available_if(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
     def support(self, dataset: Any) -> FloatArray:
         """Return all possible output rows."""
         return threshold_law.patterns(self.length, self.noise.cutoff)

@@ -178,6 +178,6 @@ class ClaimFinding(Result):
         return strict(found)  # type: ignore[no-any-return]
 
 
-def as_audit(verdict: ClaimVerdict) -> Verdict:
+def audit_verdict_of(verdict: ClaimVerdict) -> Verdict:
     """Return the verdict of an audit that corresponds to a claim's verdict; NOT_REFUTED if no other corresponds."""
     return _AUDIT_VERDICTS.get(verdict, Verdict.NOT_REFUTED)

@@ -20,7 +20,7 @@ from flint import ctx
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_positive
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Contradiction, Enclosure, SignMap, branch_and_bound
-from dpwitness.proofs_checks.engine.finding import ClaimFinding, ClaimVerdict, Evidence, as_audit
+from dpwitness.proofs_checks.engine.finding import ClaimFinding, ClaimVerdict, Evidence, audit_verdict_of
 from dpwitness.proofs_checks.engine.scope import scope_of, shares
 
 Settings: TypeAlias = Mapping[str, float | tuple[float, float]]
@@ -31,8 +31,8 @@ KINDS = ("certificate", "counterexample", "experiment")
 TIGHT = 1e-6  # a claim is tight if a relative excess above -TIGHT is proved to be attained
 CELLS = 4_000
 _BITS = 53  # precision of the balls; fixed, so that the numbers do not depend on the caller's setting
-STATED = 1e-6  # relative tolerance between the proved ratio and the ratio that an entry states
-ENOUGH = 0.02  # undecided share of the box at which the search stops after it finds a counterexample
+STATED_TOLERANCE = 1e-6  # relative tolerance between the proved ratio and the ratio that an entry states
+UNDECIDED_SHARE = 0.02  # undecided share of the box at which the search stops after it finds a counterexample
 _LEDGER: dict[str, Declaration] = {}
 
 
@@ -306,7 +306,7 @@ def settle(
         evidence = _check_stated_reach(evidence, declared.reach)
     evidence = replace(evidence, scope=scope_of(declared.domain, box, declared.boxed, evidence.signs, evidence.scope))
     elapsed = time.monotonic() - effort.start
-    return ClaimFinding(declared.id, declared, as_audit(evidence.verdict), evidence.verdict, box, evidence, elapsed)
+    return ClaimFinding(declared.id, declared, audit_verdict_of(evidence.verdict), evidence.verdict, box, evidence, elapsed)
 
 
 def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
@@ -315,14 +315,14 @@ def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
         return evidence
     holds = evidence.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT)
     found = 1 + (evidence.reached.upper if holds else evidence.reached.lower)
-    if evidence.verdict is ClaimVerdict.INCONCLUSIVE or abs(found - reach) <= STATED * abs(reach):
+    if evidence.verdict is ClaimVerdict.INCONCLUSIVE or abs(found - reach) <= STATED_TOLERANCE * abs(reach):
         return evidence
     text = f"{found:.5g} of the promise is reached, {reach:g} is stated; {evidence.text}"
     return replace(evidence, verdict=ClaimVerdict.INCONCLUSIVE, text=text)
 
 
 def _check_box(excess: Excess, box: Box, seconds: float, cells: int, name: str) -> Evidence:
-    signs = branch_and_bound(excess, box, seconds=seconds, cells=cells, enough=ENOUGH)
+    signs = branch_and_bound(excess, box, seconds=seconds, cells=cells, enough=UNDECIDED_SHARE)
     verdict, text = _verdict_and_text(signs, name)
     at = {name: low + (high - low) / 2 for name, (low, high) in (signs.counterexample or {}).items()}
     return Evidence(verdict, text, "interval branch and bound", signs.enclosure, at=at, signs=signs, grade="proved")

@@ -30,7 +30,7 @@ from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 
 PACKAGE = "dpwitness.proofs_checks"
 CLAIMS = f"{PACKAGE}.claims."  # the engine, which runs the checks, is not mutated: other tests cover it
-FLIPPED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
+FLIPPED_COMPARISONS = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 SIGNS = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 SWAPPED = {"min": "max", "max": "min"}
 
@@ -205,8 +205,8 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
             yield f"{node.value!s} -> {new}", str(new) if isinstance(node.value, str) else new
     if isinstance(node, ast.Compare):
         for k, op in enumerate(node.ops):
-            if type(op) in FLIPPED:
-                yield f"{SIGNS[type(op)]} -> {SIGNS[FLIPPED[type(op)]]}", k
+            if type(op) in FLIPPED_COMPARISONS:
+                yield f"{SIGNS[type(op)]} -> {SIGNS[FLIPPED_COMPARISONS[type(op)]]}", k
     if isinstance(node, ast.Name) and node.id in SWAPPED and isinstance(node.ctx, ast.Load):
         yield f"{node.id} -> {SWAPPED[node.id]}", SWAPPED[node.id]
     if isinstance(node, ast.Attribute) and node.attr in SWAPPED:
@@ -271,7 +271,7 @@ CONSTANTS = {
 
 
 @contextmanager
-def planted(place: _Definition, number: int, value: Any) -> Iterator[None]:
+def installed_mutant(place: _Definition, number: int, value: Any) -> Iterator[None]:
     """Context manager that replaces a function or constant by its mutant in all modules that hold it, and restores the original."""
     tree = ast.parse(textwrap.dedent(ast.unparse(_mutated_tree(place.tree, number, value))))
     namespace = vars(sys.modules[place.module])
@@ -306,7 +306,7 @@ def _mutated_tree(tree: ast.AST, number: int, value: Any) -> ast.AST:
     if isinstance(node, ast.Constant):
         node.value = value
     elif isinstance(node, ast.Compare):
-        node.ops[value] = FLIPPED[type(node.ops[value])]()
+        node.ops[value] = FLIPPED_COMPARISONS[type(node.ops[value])]()
     elif isinstance(node, ast.Name):
         node.id = value
     elif isinstance(node, ast.Attribute):
@@ -333,7 +333,7 @@ def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant
             found.append(Outcome(mutant, "excused", ""))
         elif only(mutant):
             try:
-                with planted(place, number, value):
+                with installed_mutant(place, number, value):
                     changed = settle(declared, seconds=seconds, cells=cells, quick=True)
                 found.append(Outcome(mutant, _compare(original, changed), changed.headline()[:160]))
             except Exception as error:

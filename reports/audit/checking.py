@@ -1,6 +1,7 @@
 """Validation of a report that is read back: every conclusion must follow from the recorded numbers, or be unchanged since it was written.
 
-Bounds and verdicts are computed again from the counts (`auditors.results.recomputed`). A seal, the hash of all fields except `FREE`,
+Bounds and verdicts are computed again from the counts (`auditors.results.recompute`).
+A seal, the hash of all fields except `UNSEALED_FIELDS`,
 reveals edits of numbers that do not follow from counts, such as `detectable`. The seal is not a signature. A result without counts and
 without a seal is shown as recorded.
 """
@@ -14,18 +15,18 @@ from typing import Any
 
 from dpwitness.auditors.results.audit_result import headline_of
 from dpwitness.auditors.results.enclosure_bounds import SOUND, grade_of
-from dpwitness.auditors.results.recompute import read_part, recompute_bounds, require_error, require_stated, require_verdict
+from dpwitness.auditors.results.recompute import read_part, recompute_bounds, require_allowed_error, require_stated_value, require_verdict
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.results.witness_reader import check_seal, fingerprint
 from dpwitness.auditors.statistics.certified_point import certified_point
 from dpwitness.mechanisms.core.json_reader import Json, shown
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.facts import claim_of
-from dpwitness.reports.phrasing.summary import Family, family, tally_of_verdicts
+from dpwitness.reports.phrasing.summary import Family, count_verdicts, family
 from dpwitness.reports.phrasing.wording import number, verdict
 
 # Fields without conclusions: name, notes, run environment, times, sources, pictures. The seal does not cover these fields.
-FREE = (
+UNSEALED_FIELDS = (
     "name",
     "notes",
     "environment",
@@ -53,12 +54,12 @@ _ROUNDING = 1e-9
 
 
 def sealed(result: Json) -> Json:
-    """Return the result with its seal: ``sha256``, the hash of all fields except `FREE`."""
+    """Return the result with its seal: ``sha256``, the hash of all fields except `UNSEALED_FIELDS`."""
     return {**result, "sha256": _hash(result)}
 
 
 def _hash(result: Json) -> str:
-    return fingerprint({key: _integral_floats_as_int(value) for key, value in result.items() if key not in FREE})
+    return fingerprint({key: _integral_floats_as_int(value) for key, value in result.items() if key not in UNSEALED_FIELDS})
 
 
 def _integral_floats_as_int(value: Any) -> Any:
@@ -70,7 +71,7 @@ def _integral_floats_as_int(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def holm_of(together: Family | None, size: int) -> Json | None:
+def holm_json(together: Family | None, size: int) -> Json | None:
     """Return the Holm correction of a family of audits in the JSON form of a document; None without a family."""
     return {"error": together.error, "adjusted": [together.adjusted.get(i) for i in range(size)]} if together else None
 
@@ -85,11 +86,11 @@ def check_conclusions(document: Json, name: str) -> list[Json]:
         recorded value.
     """
     results = [_checked_result(result, name, f"results[{i}]") for i, result in enumerate(document["results"])]
-    verdict_counts = tally_of_verdicts(results)
+    verdict_counts = count_verdicts(results)
     if "verdicts" in document and document["verdicts"] != verdict_counts:
         raise InvalidArgument(f"verdicts must be the number of results by verdict, {verdict_counts}, got {document['verdicts']}")
     if document.get("holm") is not None:
-        recorded, right = document["holm"], holm_of(family(results), len(results))
+        recorded, right = document["holm"], holm_json(family(results), len(results))
         if not same(recorded, right):
             raise InvalidArgument(f"holm must follow from the p-values of the results, which give {right}, got {recorded}")
     return results
@@ -120,7 +121,7 @@ def _checked_result(result: Json, name: str, at: str) -> Json:
     if not determined and "sha256" not in result and result["verdict"] in (*_DECIDED, "CERTIFIED", "SUPPORTED"):
         note = f"as recorded in {name}: the file does not hold the counts from which this verdict follows"
         found["notes"] = [*(each for each in result.get("notes") or [] if not each.startswith("as recorded in ")), note]
-    return found | told_headline(result)
+    return found | recomputed_headline(result)
 
 
 def _check_result(result: Json) -> bool:
@@ -190,7 +191,7 @@ def _check_tally(result: Json) -> None:
     """
     alpha, counts = float(result["alpha"]), read_part(result["tally"]).tally
     if alpha > 0:
-        require_error(result, alpha, 1 - float(result["confidence"]))
+        require_allowed_error(result, alpha, 1 - float(result["confidence"]))
     if counts.correct + counts.wrong > counts.rounds:
         _raise_damaged(result, "tally", f"at most {counts.rounds} guesses, its rounds", counts.correct + counts.wrong)
     has_guesses = counts.correct + counts.wrong and alpha > 0
@@ -231,7 +232,7 @@ def _check_trace(result: Json) -> bool:
     determined = _check_result(dict(audit)) if audit else False
     for key in ("parameter_lower", "epsilon_lower"):
         if result.get(key) is not None:
-            require_stated(result, key, float((audit or {}).get(key, 0.0)))
+            require_stated_value(result, key, float((audit or {}).get(key, 0.0)))
     confirmed, findings = (audit or {}).get("verdict") == "VIOLATED", bool(result.get("findings"))
     if found == "VIOLATED" and not confirmed:
         _raise_damaged(result, "verdict", "INCONCLUSIVE, as no audit confirms it", found)
@@ -276,7 +277,7 @@ def _check_witness(result: Json) -> None:
             _raise_damaged(result, key, f"{witness[key]}, as in its witness", result[key])
 
 
-def told_headline(result: Json) -> Json:
+def recomputed_headline(result: Json) -> Json:
     """Return ``{"headline": ...}`` computed from a black-box result's numbers; an empty dict for other kinds or missing numbers."""
     numbers = {key: number(result.get(key)) for key in ("parameter_lower", "confidence", "detectable")}
     claim, notes = claim_of(result), result.get("notes") or []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpwitness.auditors.checks.runner import CheckReport
-from dpwitness.reports.audit.document import document_of
+from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.audit.report import check_writable, write_document, write_report
 
 
@@ -31,5 +31,5 @@ def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -
     audits = [finding.result for report in reports for finding in report.findings if finding.result is not None]
     if audits:
         write_report(audits, path, title="Audits behind the checks", command=command)
-    write_document(document_of(reports, title="Checks", command=command), path, stem="checks")
+    write_document(build_document(reports, title="Checks", command=command), path, stem="checks")
     return path / "checks.md"

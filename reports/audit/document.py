@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.parquet_files import has_beside, taken_in
+from dpwitness.auditors.results.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.targets.source_locations import place_of
 from dpwitness.mechanisms.core.json_reader import (
@@ -29,9 +29,9 @@ from dpwitness.mechanisms.core.json_reader import (
     whole,
 )
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.reports.audit.checking import check_conclusions, holm_of, sealed, told_headline
+from dpwitness.reports.audit.checking import check_conclusions, holm_json, recomputed_headline, sealed
 from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.summary import family, tally_of_verdicts
+from dpwitness.reports.phrasing.summary import count_verdicts, family
 from dpwitness.reports.phrasing.wording import slugs
 
 SCHEMA = 1
@@ -63,10 +63,10 @@ def result_json(result: Result | Mapping[str, Any], here: Path | None = None) ->
     return json_result | {"witness": getattr(result, "witness", None), "source": place_of(found, json_result.get("target"), here)}
 
 
-def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
+def build_document(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
     """Return the JSON document of a report over `results`, the content of ``audit.json``."""
     data = [_truncate_texts(strict(dict(result_json(result)))) for result in results]
-    data = [result | told_headline(result) for result in data]
+    data = [result | recomputed_headline(result) for result in data]
     for result, slug in zip(data, slugs(str(result.get("name", "")) for result in data), strict=True):
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
@@ -75,8 +75,8 @@ def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, co
         "title": _truncate(title),
         "command": _truncate(command),
         "environment": strict(environment()),
-        "verdicts": tally_of_verdicts(data),
-        "holm": holm_of(together, len(data)),
+        "verdicts": count_verdicts(data),
+        "holm": holm_json(together, len(data)),
         "results": [sealed(result) for result in data],
     }
 
@@ -181,9 +181,9 @@ def read_document(path: str | Path) -> Json:
         line that names the file and the field.
     """
     name, found = printable(Path(path).name), read_json(path)
-    if has_beside(found):
+    if has_frame_files(found):
         try:
-            found = taken_in(found, Path(path).parent)
+            found = read_frame_files(found, Path(path).parent)
         except InvalidArgument as error:
             raise InvalidArgument(f"{name}: {error}") from None
     return checked_document(found, name)

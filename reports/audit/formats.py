@@ -2,4 +2,4 @@
 
 SUFFIXES = {"md": ".md", "html": ".html", "sarif": ".sarif", "junit": ".junit.xml"}
 FORMATS = tuple(SUFFIXES)
-USUAL = ("md", "html", "sarif")  # default formats, written in addition to the JSON
+DEFAULT_FORMATS = ("md", "html", "sarif")  # default formats, written in addition to the JSON

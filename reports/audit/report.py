@@ -11,20 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.parquet_files import has_beside, put_beside
+from dpwitness.auditors.results.parquet_files import has_frame_files, write_frame_files
 from dpwitness.auditors.results.verdicts import Result
 from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.mechanisms.core.atomic_files import all_together, real_place, write_json, write_text
+from dpwitness.mechanisms.core.atomic_files import atomic_folder, resolve_destination, write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, read_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import sealed
-from dpwitness.reports.audit.document import WITNESS, document_of, entries_of
-from dpwitness.reports.audit.formats import SUFFIXES, USUAL
+from dpwitness.reports.audit.document import WITNESS, build_document, entries_of
+from dpwitness.reports.audit.formats import DEFAULT_FORMATS, SUFFIXES
 from dpwitness.reports.formats.markdown import markdown
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.summary import family
 from dpwitness.reports.phrasing.wording import slugs
-from dpwitness.reports.plots.album import BESIDE, Album, text_of
+from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
 
 _MAIN = re.compile(r"(audit|checks|compare)\.(json|md|html|sarif|junit\.xml)")  # files that commands write into a report folder
 
@@ -64,7 +64,7 @@ def check_writable(folder: Path | str) -> Path:
     for link in links:
         name = os.path.basename(link)
         if _MAIN.fullmatch(name) or WITNESS.fullmatch(name):
-            real_place(link)
+            resolve_destination(link)
     return path
 
 
@@ -107,19 +107,21 @@ def write_report(
     path = check_writable(folder)
     if slugs([stem]) != [stem.lower()]:
         raise InvalidArgument(f"write_report: stem must be letters, digits, dots and dashes, got {stem!r}")
-    write_document(document_of(results, title=title, command=command), path, stem=stem, plots=plots)
+    write_document(build_document(results, title=title, command=command), path, stem=stem, plots=plots)
     return path / f"{stem}.md"
 
 
-def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL, *, stem: str = "audit", plots: bool = True) -> list[Path]:
+def write_document(
+    document: Json, folder: Path, formats: Sequence[str] = DEFAULT_FORMATS, *, stem: str = "audit", plots: bool = True
+) -> list[Path]:
     """Write a document's JSON, formats and witnesses into an existing folder; return the paths of the formats' files."""
     entries = entries_of(document)
     current_files = {entry.witness_file for entry in entries}
     album = Album(empty=not plots)
     stale = _stale_witnesses(folder, stem, current_files)
-    with all_together(folder) as draft:
+    with atomic_folder(folder) as draft:
         found = document | {"results": [sealed(result) for result in document["results"]]}
-        write_json(draft / f"{stem}.json", put_beside(found, draft))
+        write_json(draft / f"{stem}.json", write_frame_files(found, draft))
         for entry in entries:
             if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
                 write_json(draft / entry.witness_file, _with_frame_files(entry.result["witness"], draft))
@@ -132,14 +134,14 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
 
 def _with_frame_files(witness: Json, folder: Path) -> Json:
     """Write a witness's large data frames to separate files, and return the witness with their hashes and a new seal."""
-    found: Json = put_beside(witness, folder)
-    return seal(found) if has_beside(found) and "sha256" in found else found
+    found: Json = write_frame_files(witness, folder)
+    return seal(found) if has_frame_files(found) and "sha256" in found else found
 
 
 def _markdown(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
     entries_with_plots, overview = [], album.overview(document["results"])
     for entry in entries:
-        kinds = album.kinds(entry)[:BESIDE]
+        kinds = album.kinds(entry)[:PLOTS_AS_FILES]
         for kind in kinds:
             write_text(folder / f"{kind}-{entry.slug}.svg", album.svg(entry, kind))
         entries_with_plots.append(replace(entry, plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds)))

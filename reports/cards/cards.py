@@ -23,8 +23,8 @@ from dpwitness.reports.phrasing.facts import (
     relation_fact,
     run_facts,
 )
-from dpwitness.reports.phrasing.summary import acceptance, error_of, violated_in_bits
-from dpwitness.reports.phrasing.wording import beyond, code, count, dataset, figure, item, number, prose, table, verdict
+from dpwitness.reports.phrasing.summary import acceptance_text, error_of, violated_in_bits
+from dpwitness.reports.phrasing.wording import beyond, code, count, dataset, escaped_markdown, figure, item, number, table, verdict
 
 
 def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:
@@ -55,10 +55,10 @@ def card(entry: Entry) -> list[str]:
     result = entry.result
     lines = [f'<a id="{entry.slug}"></a>', f"### {verdict(result.get('verdict'))}: {code(entry.name)}", ""]
     if result.get("headline"):
-        lines += [f"**{prose(result['headline'])}**", ""]
+        lines += [f"**{escaped_markdown(result['headline'])}**", ""]
     lines += [f"What to do: {what_to_do(entry)}", ""]
     if result.get("accepted"):
-        lines += [f"Accepted {prose(acceptance(result))}.", ""]
+        lines += [f"Accepted {escaped_markdown(acceptance_text(result))}.", ""]
     if entry.witness_file:
         counted = result.get("kind") == "canaries"
         lines += [
@@ -74,8 +74,8 @@ def card(entry: Entry) -> list[str]:
                 "The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead.",
                 "",
             ]
-    lines += [*table(("", ""), facts_of(entry)), ""]
-    if below := below_facts(entry):
+    lines += [*table(("", ""), card_facts(entry)), ""]
+    if below := table_below_facts(entry):
         lines += [*below, ""]
     for text, file in entry.plots:
         lines += [f"![{text}]({file})", ""]
@@ -85,13 +85,13 @@ def card(entry: Entry) -> list[str]:
     return lines
 
 
-def facts_of(entry: Entry) -> Facts:
+def card_facts(entry: Entry) -> Facts:
     """Return the facts of an audit as (label, markdown) pairs, without empty facts."""
     found = _CARDS.get(str(entry.result.get("kind")), (_plain_facts, {}))[0](entry)
     return [fact for fact in found if fact[1]]
 
 
-def below_facts(entry: Entry) -> list[str]:
+def table_below_facts(entry: Entry) -> list[str]:
     """Return the table below the facts as lines of markdown: the calls of a trace, or the checks of a target."""
     found = TABLES.get(str(entry.result.get("kind")))
     return found(entry.result) if found else []
@@ -141,7 +141,13 @@ def _plain_facts(entry: Entry) -> Facts:
     for key, value in entry.result.items():
         if key in skipped_keys or value is None or not isinstance(value, bool | int | float | str):
             continue
-        shown = ("yes" if value else "no") if isinstance(value, bool) else figure(value, 6) if isinstance(value, float) else prose(value)
+        shown = (
+            ("yes" if value else "no")
+            if isinstance(value, bool)
+            else figure(value, 6)
+            if isinstance(value, float)
+            else escaped_markdown(value)
+        )
         facts.append((key.replace("_", " "), shown))
     return [*facts, ("environment", _environment(entry.result))]
 
@@ -161,8 +167,8 @@ def _black_box_facts(entry: Entry) -> Facts:
     facts += [
         ("exact privacy loss", _format_enclosure(result)),
         *pair_facts(result),
-        ("event", prose(result.get("description") or "")),
-        ("event chosen by", prose(result.get("method") or "")),
+        ("event", escaped_markdown(result.get("description") or "")),
+        ("event chosen by", escaped_markdown(result.get("method") or "")),
         ("tally", _format_tallies(result)),
         ("low bits", _format_bit_level(result, symbol)),
         ("pairs tried", _format_pairs(result, symbol)),
@@ -175,8 +181,9 @@ def _format_enclosure(result: Json) -> str:
     """Format the white-box enclosure that a suite adds to a black-box result."""
     found = result.get("enclosure")
     if not found or "parameter_lower" not in found:
-        return prose(found["none"]) if found else ""
-    return f"{result.get('parameter', 'epsilon')} in {enclosure(found)}: {prose(found['route'])}; upper end: {prose(found['upper_end'])}"
+        return escaped_markdown(found["none"]) if found else ""
+    route, upper_end = escaped_markdown(found["route"]), escaped_markdown(found["upper_end"])
+    return f"{result.get('parameter', 'epsilon')} in {enclosure(found)}: {route}; upper end: {upper_end}"
 
 
 def _format_certified(result: Json) -> str:
@@ -254,7 +261,7 @@ def _format_bit_level(result: Json, symbol: str) -> str:
     text = f"{verdict(bits['verdict'])} (a verdict apart from the one on values); {found}"
     own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
     pair = f"on another pair: {code(dataset(own['d0']))} and {code(dataset(own['d1']))}" if own else ""
-    return "; ".join(filter(None, [text, pair, prose(bits.get("description") or ""), _format_tally(bits.get("tally"))]))
+    return "; ".join(filter(None, [text, pair, escaped_markdown(bits.get("description") or ""), _format_tally(bits.get("tally"))]))
 
 
 def _format_pairs(result: Json, symbol: str) -> str:
@@ -262,7 +269,9 @@ def _format_pairs(result: Json, symbol: str) -> str:
     if len(pairs) < 2:
         return ""
     ranked = sorted(pairs, key=lambda score: number(score.get("expected")) or 0.0, reverse=True)
-    shown = [f"{prose(s['why'])} ({symbol} {figure(s['expected'])}{', confirmed' if s['confirmed'] else ''})" for s in ranked[:5]]
+    shown = [
+        f"{escaped_markdown(s['why'])} ({symbol} {figure(s['expected'])}{', confirmed' if s['confirmed'] else ''})" for s in ranked[:5]
+    ]
     more = [f"and {len(pairs) - 5} more"] if len(pairs) > 5 else []
     return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
 

@@ -10,8 +10,8 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import Entry, claim_of, enclosure
 from dpwitness.reports.phrasing.scope import cost
-from dpwitness.reports.phrasing.summary import Family, tally_of_verdicts, violated_in_bits
-from dpwitness.reports.phrasing.wording import beyond, code, figure, number, prose, verdict
+from dpwitness.reports.phrasing.summary import Family, count_verdicts, violated_in_bits
+from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, figure, number, verdict
 
 SEVERITY = [
     v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.SUPPORTED, Verdict.CERTIFIED)
@@ -21,7 +21,7 @@ SEVERITY = [
 def answer(entries: Sequence[Entry]) -> list[str]:
     """Return the overall verdict of all audits as sentences of markdown, the decisive sentence first."""
     results = [entry.result for entry in entries]
-    found = tally_of_verdicts(results)
+    found = count_verdicts(results)
     broken = [entry for entry in entries if entry.result.get("verdict") == Verdict.VIOLATED.value]
     if not entries:
         return ["No audit was run."]
@@ -54,7 +54,7 @@ def answer(entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
-def how_sure(entries: Sequence[Entry], together: Family | None) -> str:
+def family_confidence(entries: Sequence[Entry], together: Family | None) -> str:
     """Return the sentences on Holm's correction over the family of audits; an empty text without a family."""
     if together is None:
         return ""
@@ -103,7 +103,7 @@ class Column:
     value: Callable[[Entry], Any] = lambda _: ""
 
 
-def worst_first(entries: Sequence[Entry]) -> list[Entry]:
+def sort_worst_first(entries: Sequence[Entry]) -> list[Entry]:
     """Sort audits by the severity of the verdict, then by the ratio of the bound to the claim, worst first."""
     return sorted(entries, key=lambda entry: (_rank(entry.result.get("verdict")), -(_ratio(entry.result) or 0.0)))
 
@@ -115,8 +115,12 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
         Column("audit", lambda e: f"[{code(e.name)}](#{e.slug})", lambda e: e.name),
         *([Column("test", lambda e: code(e.result.get("test") or "-"))] if any(r.get("test") for r in results) else []),
         Column("claim", lambda e: code(e.result["claim"]) if e.result.get("claim") else "-"),
-        Column("relation", lambda e: prose(e.result.get("relation") or "-")),
-        *([Column("expected", lambda e: prose(e.result.get("expected") or "-"))] if any(r.get("expected") for r in results) else []),
+        Column("relation", lambda e: escaped_markdown(e.result.get("relation") or "-")),
+        *(
+            [Column("expected", lambda e: escaped_markdown(e.result.get("expected") or "-"))]
+            if any(r.get("expected") for r in results)
+            else []
+        ),
         Column("verdict", _format_verdict, lambda e: _rank(e.result.get("verdict"))),
         Column("certified", _format_certified, lambda e: _ratio(e.result)),
     ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import Card, Entry, Facts, enclosure, pair_facts, relation_fact, run_facts
-from dpwitness.reports.phrasing.wording import code, count, figure, number, prose, table
+from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, figure, number, table
 
 
 def _white_box_facts(entry: Entry) -> Facts:
@@ -21,12 +21,12 @@ def _white_box_facts(entry: Entry) -> Facts:
             ends = (figure(result.get(f"epsilon_{end}"), 6) for end in ("lower", "upper"))
             facts.append(("epsilon at delta = 0", f"in [{', '.join(ends)}]"))
         facts += [
-            ("how it was had", prose(result.get("route", ""))),
-            ("evidence", prose(result.get("evidence", ""))),
-            ("what the lower end rests on", prose(result.get("lower_end", ""))),
-            ("what the upper end rests on", prose(result.get("upper_end", ""))),
-            ("density against sampler", prose(result.get("mismatch") or "")),
-            ("event", prose(result.get("description") or "")),
+            ("how it was had", escaped_markdown(result.get("route", ""))),
+            ("evidence", escaped_markdown(result.get("evidence", ""))),
+            ("what the lower end rests on", escaped_markdown(result.get("lower_end", ""))),
+            ("what the upper end rests on", escaped_markdown(result.get("upper_end", ""))),
+            ("density against sampler", escaped_markdown(result.get("mismatch") or "")),
+            ("event", escaped_markdown(result.get("description") or "")),
             ("how sure", f"confidence {figure(result.get('confidence'), 12)} of all that was sampled"),
         ]
     return [*facts, ("budget", f"{count(result.get('trials'))} runs of the mechanism"), *pair_facts(result), *run_facts(result)]
@@ -34,7 +34,7 @@ def _white_box_facts(entry: Entry) -> Facts:
 
 def _sensitivity_facts(entry: Entry) -> Facts:
     result = entry.result
-    facts = [("claimed bound", f"{figure(result.get('bound'), 8)}, norm {prose(result.get('norm', ''))}")]
+    facts = [("claimed bound", f"{figure(result.get('bound'), 8)}, norm {escaped_markdown(result.get('norm', ''))}")]
     if result.get("verdict") != Verdict.ERROR.value:
         ends = (figure(result.get(f"ratio_{end}"), 8) for end in ("lower", "upper"))
         sure = "the solver's error radii" if result.get("rigorous") else "values taken as exact to 1e-9"
@@ -52,7 +52,7 @@ def _utility_facts(entry: Entry) -> Facts:
     if scaling and (result.get("points") or [{}])[0].get("lower") in (None, "nan"):
         sure = "two standard errors either way, not a test at a stated error"
     points = [f"{figure(p['error'])} ± {figure(p['standard_error'], 2)} at {figure(p['value'], 8)}" for p in result.get("points") or []]
-    facts = [("claim", prose(result.get("claim", "")))]
+    facts = [("claim", escaped_markdown(result.get("claim", "")))]
     if result.get("verdict") != Verdict.ERROR.value:
         facts += [
             (what, f"{figure(result.get('estimate'), 6)}, standard error {figure(result.get('standard_error'), 3)}"),
@@ -74,7 +74,7 @@ def _trace_facts(entry: Entry) -> Facts:
         if result.get("charged") != "nan":
             facts.append(("told to accountants", f"epsilon = {figure(result.get('charged'), 6)}"))
         audit = result.get("audit")
-        facts.append(("audit", prose(audit["headline"]) if audit else ""))
+        facts.append(("audit", escaped_markdown(audit["headline"]) if audit else ""))
     return [*facts, ("budget", f"{count(result.get('runs'))} runs for the trace"), *pair_facts(result), *run_facts(result)]
 
 
@@ -92,7 +92,7 @@ def _canary_facts(entry: Entry) -> Facts:
         ("if the curve is Gaussian", f"epsilon > {figure(gaussian, 6)} {at}" if gaussian not in (None, "nan") else ""),
         ("how sure", f"confidence {figure(result.get('confidence'), 12)}; p-value {figure(result.get('p_value'), 3)}"),
         ("guesses", f"{count(result.get('right'))} of {count(result.get('guesses'))} right ({right / guesses:.1%}); {chosen}"),
-        ("theorem", prose(result.get("method", ""))),
+        ("theorem", escaped_markdown(result.get("method", ""))),
         ("would have been found", f"epsilon = {figure(result.get('detectable'))} {at}, with probability 0.9, isolated canaries"),
         (
             "budget",
@@ -104,7 +104,7 @@ def _canary_facts(entry: Entry) -> Facts:
 
 def _format_finding(finding: Json) -> str:
     where = f" at {code(finding['where'])}" if finding.get("where") else ""
-    return f"**{prose(finding['kind'])}**: {prose(finding['told'])}{where}"
+    return f"**{escaped_markdown(finding['kind'])}**: {escaped_markdown(finding['told'])}{where}"
 
 
 def calls_table(result: Json) -> list[str]:
@@ -113,8 +113,8 @@ def calls_table(result: Json) -> list[str]:
     rows = []
     for call in result.get("calls") or []:
         numbers = ["" if call[key] == "nan" else figure(call[key], 6) for key in ("distance", "declared", "scale", "epsilon")]
-        moved = "noise moves" if call.get("aligned") else prose(call["input"])
-        shown = code(call["primitive"]), prose(call["law"]), count(call["times"]), moved, *numbers, code(call["where"] or "-")
+        moved = "noise moves" if call.get("aligned") else escaped_markdown(call["input"])
+        shown = code(call["primitive"]), escaped_markdown(call["law"]), count(call["times"]), moved, *numbers, code(call["where"] or "-")
         rows.append([*shown])
     return table(header, rows) if rows else []
 
@@ -123,12 +123,12 @@ def _check_facts(entry: Entry) -> Facts:
     result = entry.result
     found = Counter(str(finding.get("status")) for finding in result.get("findings") or [])
     description = ", ".join(f"{n} {status}" for status, n in found.items())
-    return [("claim", code(result.get("claim") or "")), ("checks", prose(description)), *run_facts(result)]
+    return [("claim", code(result.get("claim") or "")), ("checks", escaped_markdown(description)), *run_facts(result)]
 
 
 def checks_table(result: Json) -> list[str]:
     """Return the checks of a target as a markdown table, one row per check."""
-    rows = [(code(f["check"]), prose(f["status"]), prose(f["reason"])) for f in result.get("findings") or []]
+    rows = [(code(f["check"]), escaped_markdown(f["status"]), escaped_markdown(f["reason"])) for f in result.get("findings") or []]
     return table(["check", "status", "reason"], rows) if rows else []
 
 

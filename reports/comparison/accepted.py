@@ -86,7 +86,7 @@ class Accepted:
         bound_applies = self.bound is not None and (
             rule != "BITS" or self.rule == "BITS"
         )  # in an entry without a rule, the bound is for values
-        if self.bound is not None and bound_applies and found is not None and found.has_grown(self.bound):
+        if self.bound is not None and bound_applies and found is not None and found.exceeds_bound(self.bound):
             return f"was accepted at {found.symbol} > {figure(self.bound)} and has grown beyond its error to {found}: {self.reason}"
         return ""
 
@@ -96,7 +96,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class AcceptanceResult:
     """Results of a run with a file of accepted findings applied.
 
     Attributes
@@ -153,7 +153,7 @@ def _require_known_fields(found: Mapping[str, Any], names: Sequence[str], at: st
             raise InvalidArgument(f"{at}{name} is not a known field; known fields are {', '.join(names)}")
 
 
-def judge(results: Sequence[Json], entries: Sequence[Accepted], today: datetime.date | None = None) -> Judgement:
+def judge(results: Sequence[Json], entries: Sequence[Accepted], today: datetime.date | None = None) -> AcceptanceResult:
     """Apply the entries of accepted findings to the results of a run; `today` is by default the current date."""
     today = today or datetime.date.today()
     used: set[int] = set()
@@ -176,10 +176,10 @@ def judge(results: Sequence[Json], entries: Sequence[Accepted], today: datetime.
             expires = min(entry.expires for entry in rules.values()).isoformat()
             data["accepted"] = {"reason": reasons, "expires": expires, "rules": list(rules)}
         judged_results.append(data)
-    return Judgement(tuple(judged_results), tuple(entry for i, entry in enumerate(entries) if i not in used))
+    return AcceptanceResult(tuple(judged_results), tuple(entry for i, entry in enumerate(entries) if i not in used))
 
 
-def open_rules(result: Json, *, bits: bool = False) -> list[str]:
+def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:
     """Return the rules that a result breaks and that are not accepted; the rule BITS is included only if `bits` is true."""
     accepted = (result.get("accepted") or {}).get("rules", [])
     return [rule for rule in rules_of(result) if rule not in accepted and (bits or rule != "BITS")]

@@ -28,7 +28,7 @@ _WITHOUT_VERDICT = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class NumberChange:
     """Comparison of one number in both runs.
 
     `change` is ``rose``, ``fell``, ``higher elsewhere``, ``lower elsewhere`` or ``same``.
@@ -75,7 +75,7 @@ class Row:
     old_bits: str | None
     new_bits: str | None
     violations: tuple[Violation, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[NumberChange, ...]
     accepted: Json | None
 
     @property
@@ -260,7 +260,7 @@ def _bits(result: Json | None) -> str | None:
     return ((result or {}).get("bit_level") or {}).get("verdict")
 
 
-def _compare_numbers(old: Json, new: Json) -> Iterator[Move]:
+def _compare_numbers(old: Json, new: Json) -> Iterator[NumberChange]:
     before, now = intervals(old), intervals(new)
     for what, new_interval in now.items():
         if what not in before:
@@ -275,7 +275,7 @@ def _compare_numbers(old: Json, new: Json) -> Iterator[Move]:
         )
         if change != "same" and new_interval.elsewhere(old_interval):
             change = f"{elsewhere} elsewhere"
-        yield Move(
+        yield NumberChange(
             what,
             old_interval,
             new_interval,

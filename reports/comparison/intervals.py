@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, cp_lower, parameter_shown
+from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, clopper_pearson_lower, parameter_from_rates
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.reports.phrasing.facts import claim_of
@@ -58,13 +58,20 @@ class Guesses:
         if guesses_made == 0:
             return 0.0, math.inf
         gamma = 0.0 if self.claim.is_pure else self.error * SHARE_FOR_FREQUENCY
-        theta = cp_lower(c, guesses_made, self.error - gamma), 1.0 - cp_lower(guesses_made - c, guesses_made, self.error - gamma)
+        theta = (
+            clopper_pearson_lower(c, guesses_made, self.error - gamma),
+            1.0 - clopper_pearson_lower(guesses_made - c, guesses_made, self.error - gamma),
+        )
         n, one = self.rounds, np.ones(())
-        share = (one, one) if gamma == 0 else (cp_lower(guesses_made, n, gamma), 1.0 - cp_lower(n - guesses_made, n, gamma))
-        low, high = (float(parameter_shown(self.claim, s, t, self.directions)) for s, t in zip(share, theta, strict=True))
+        share = (
+            (one, one)
+            if gamma == 0
+            else (clopper_pearson_lower(guesses_made, n, gamma), 1.0 - clopper_pearson_lower(n - guesses_made, n, gamma))
+        )
+        low, high = (float(parameter_from_rates(self.claim, s, t, self.directions)) for s, t in zip(share, theta, strict=True))
         return low, high
 
-    def upper_of(self, bound: float) -> float:
+    def upper_limit_for(self, bound: float) -> float:
         """Return the upper limit of a run with as many guesses whose lower limit is `bound`; infinite if no such run exists."""
         guesses_made = self.correct + self.wrong
 
@@ -99,12 +106,12 @@ class Interval:
         """Return whether this interval lies completely above the other interval."""
         return self.low > other.high + _ROUNDING * abs(other.high)
 
-    def has_grown(self, bound: float) -> bool:
+    def exceeds_bound(self, bound: float) -> bool:
         """Return whether this interval lies above the interval of a run of the same size with the lower limit `bound`.
 
         False if the upper limit of that run is infinite.
         """
-        high = self.guesses.upper_of(bound) if self.guesses else bound + (self.high - self.low)
+        high = self.guesses.upper_limit_for(bound) if self.guesses else bound + (self.high - self.low)
         return self.low > high + _ROUNDING * abs(high)
 
     def __str__(self) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dpwitness.mechanisms.core.atomic_files import all_together, write_json, write_text
+from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.comparison.compare import CRITERION, Comparison, Row
 from dpwitness.reports.formats.markdown_page import page
-from dpwitness.reports.phrasing.summary import acceptance
-from dpwitness.reports.phrasing.wording import code, prose, table, verdict
+from dpwitness.reports.phrasing.summary import acceptance_text
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
 
 HEADER = ("change", "audit", "claim", "old", "new", "numbers [what the run shows]")
 
@@ -31,10 +31,10 @@ def terminal(comparison: Comparison, *, explain: bool = False) -> str:
 def markdown(comparison: Comparison) -> str:
     """Return a comparison as a markdown page."""
     rows = changed(comparison)
-    lines = ["# Comparison", "", f"**{prose(comparison.headline())}**", ""]
+    lines = ["# Comparison", "", f"**{escaped_markdown(comparison.headline())}**", ""]
     lines += [f"Old: {code(comparison.old)}. New: {code(comparison.new)}.", "", f"What to do: {_what_to_do(comparison)}.", ""]
     lines += ["## What changed", ""]
-    formatters = (prose, code, code, prose, prose, prose)
+    formatters = (escaped_markdown, code, code, escaped_markdown, escaped_markdown, escaped_markdown)
     lines += (
         table(HEADER, [[formatter(text) for formatter, text in zip(formatters, _cells(row), strict=True)] for row in rows])
         if rows
@@ -57,7 +57,7 @@ WRITERS: dict[str, Callable[[Comparison], str]] = {"md": markdown, "html": html}
 def write(comparison: Comparison, folder: Path | str, formats: Sequence[str] = ("md",)) -> list[Path]:
     """Write ``compare.json`` and the given formats, ``compare.md`` or ``compare.html``; return the paths, the JSON last."""
     path = check_writable(folder)
-    with all_together(path) as draft:
+    with atomic_folder(path) as draft:
         for name in formats:
             write_text(draft / f"compare.{name}", WRITERS[name](comparison))
         write_json(draft / "compare.json", comparison.to_json())
@@ -78,7 +78,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     ]
     notes = [*moves, *([f"test {row.test}"] if row.test else [])]
     if row.accepted:
-        notes.append(f"accepted {acceptance({'accepted': row.accepted})}")
+        notes.append(f"accepted {acceptance_text({'accepted': row.accepted})}")
     rules = [violation.rule for violation in row.violations if not violation.accepted]
     change = ", ".join(f"{each} ({', '.join(rules)})" if each == "new violation" else each for each in row.changes)
     return change, row.name, row.claim or "-", _verdicts(row.old, row.old_bits), _verdicts(row.new, row.new_bits), "; ".join(notes)

@@ -10,17 +10,17 @@ from typing import Any
 from markupsafe import Markup
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.targets.trust import words_for
+from dpwitness.auditors.targets.trust import permissions_for
 from dpwitness.mechanisms.core.atomic_files import json_text
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.reports.cards.cards import below_facts, facts_of, what_to_do
-from dpwitness.reports.cards.overview import SEVERITY, Column, answer, columns, how_sure, legend, worst_first
+from dpwitness.reports.cards.cards import card_facts, table_below_facts, what_to_do
+from dpwitness.reports.cards.overview import SEVERITY, Column, answer, columns, family_confidence, legend, sort_worst_first
 from dpwitness.reports.cards.overview import what_to_do as steps
 from dpwitness.reports.formats.html_frame import block, render
 from dpwitness.reports.phrasing.facts import Entry, again
 from dpwitness.reports.phrasing.pair_diff import differing
 from dpwitness.reports.phrasing.scope import QUESTION, claim_facts, untested
-from dpwitness.reports.phrasing.summary import acceptance, family
+from dpwitness.reports.phrasing.summary import acceptance_text, family
 from dpwitness.reports.phrasing.wording import line
 from dpwitness.reports.plots.album import Album, text_of
 from dpwitness.reports.plots.inline import inline_svg
@@ -38,7 +38,7 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
     Parameters
     ----------
     document : dict
-        Document from `document.document_of`.
+        Document from `document.build_document`.
     entries : sequence of Entry
         Audits of the document.
     album : Album
@@ -53,11 +53,11 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
     str
         The HTML text.
     """
-    ranked, together, results = worst_first(entries), family(document["results"]), document["results"]
+    ranked, together, results = sort_worst_first(entries), family(document["results"]), document["results"]
     shown, overview = columns(entries), album.overview(results)
     chosen, left_out = _choose_pictures(ranked, album)
     room = [WITNESSES]
-    lines = list(filter(None, (*answer(entries), how_sure(entries, together), steps(entries))))
+    lines = list(filter(None, (*answer(entries), family_confidence(entries, together), steps(entries))))
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
     return render(
         "audit.html",
@@ -140,7 +140,7 @@ def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[in
         {"text": PLOTS[kind].text, "svg": Markup(inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry)))}
         for kind in kinds
     ]
-    below = below_facts(entry)
+    below = table_below_facts(entry)
     return {
         "slug": entry.slug,
         "name": _one_line(entry.name),
@@ -148,11 +148,11 @@ def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[in
         "words": _search_words(entry),
         "headline": _one_line(result.get("headline") or ""),
         "todo": what_to_do(entry),
-        "accepted": _one_line(acceptance(result)) if result.get("accepted") else "",
+        "accepted": _one_line(acceptance_text(result)) if result.get("accepted") else "",
         "witness": _witness_json(entry, room),
         "sides": [(name, [(_one_line(text), differs) for text, differs in parts]) for name, parts in differing(pair)] if pair else [],
         "pictures": pictures,
-        "facts": [fact for fact in facts_of(entry) if fact[0] not in _PAIR_FACTS],
+        "facts": [fact for fact in card_facts(entry) if fact[0] not in _PAIR_FACTS],
         "below": block("\n".join(below)) if below else "",
         "notes": [_one_line(note) for note in result.get("notes") or []],
     }
@@ -166,7 +166,7 @@ def _witness_json(entry: Entry, room: list[int]) -> Json | None:
     content = base64.b64encode(json_text(witness).encode()).decode()
     inside = len(content) <= room[0]
     room[0] -= len(content) if inside else 0
-    words = [part for word in words_for(witness.get("target"), witness.get("scores") or ()) for part in ("--allow", word)]
+    words = [part for word in permissions_for(witness.get("target"), witness.get("scores") or ()) for part in ("--allow", word)]
     command = shlex.join(["dpwitness", "replay", entry.witness_file, *words])
     return {
         "file": entry.witness_file,

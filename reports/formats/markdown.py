@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpwitness.reports.cards.cards import card
-from dpwitness.reports.cards.overview import answer, columns, how_sure, legend, what_to_do, worst_first
+from dpwitness.reports.cards.overview import answer, columns, family_confidence, legend, sort_worst_first, what_to_do
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.scope import claim_facts, untested
 from dpwitness.reports.phrasing.summary import Family
-from dpwitness.reports.phrasing.wording import plain, prose, table
+from dpwitness.reports.phrasing.wording import escaped_markdown, plain, table
 
 
 def markdown(
@@ -39,8 +39,8 @@ def markdown(
     """
     results = [entry.result for entry in entries]
     first, *others = answer(entries)
-    lines = [f"# {prose(title)}", "", f"**{first}**", ""]
-    for text in (*others, how_sure(entries, together), what_to_do(entries)):
+    lines = [f"# {escaped_markdown(title)}", "", f"**{first}**", ""]
+    for text in (*others, family_confidence(entries, together), what_to_do(entries)):
         lines += [text, ""] if text else []
     shown = columns(entries)
     lines += ["## Summary", "", *table([column.head for column in shown], _rows(entries)), ""]
@@ -55,12 +55,14 @@ def markdown(
         lines += card(entry)
     lines += ["## Run", ""]
     if command:
-        command_lines = [prose(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
+        command_lines = (
+            [escaped_markdown(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
+        )
         lines += [*command_lines, ""]
-    lines += table(("", ""), [(prose(name), prose(value)) for name, value in environment.items()])
+    lines += table(("", ""), [(escaped_markdown(name), escaped_markdown(value)) for name, value in environment.items()])
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _rows(entries: Sequence[Entry]) -> list[list[str]]:
     shown = columns(entries)
-    return [[column.text(entry) for column in shown] for entry in worst_first(entries)]
+    return [[column.text(entry) for column in shown] for entry in sort_worst_first(entries)]

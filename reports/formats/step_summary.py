@@ -8,8 +8,8 @@ from pathlib import Path
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.formats.suppressions import excused
-from dpwitness.reports.phrasing.summary import tally_of_verdicts, violated_in_bits
-from dpwitness.reports.phrasing.wording import beyond, code, figure, line, number, prose, table, verdict
+from dpwitness.reports.phrasing.summary import count_verdicts, violated_in_bits
+from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, figure, line, number, table, verdict
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _BYTES = 1_000_000  # GitHub drops a summary of more than 2**20 bytes completely
@@ -54,7 +54,7 @@ def summary_file(given: str | None = None) -> str | None:
 
 
 def _answer_sentence(results: list[Json]) -> str:
-    found = tally_of_verdicts(results)
+    found = count_verdicts(results)
     words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
     leaky = sum(violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value for result in results)
     allowed, wrong = sum(bool(excused(result)) for result in results), sum(result.get("right") is False for result in results)
@@ -94,8 +94,8 @@ def _row(result: Json) -> tuple[str, ...]:
         verdict_text,
         code(line(result["name"], 120)),
         code(line(result.get("claim") or "", 80)),
-        prose(bound),
-        prose(f"{symbol} = {figure(detectable)}") if detectable is not None else "",
+        escaped_markdown(bound),
+        escaped_markdown(f"{symbol} = {figure(detectable)}") if detectable is not None else "",
         code(line(f"{source['file']}:{source['line']}", 160)) if source else "",
     )
 
@@ -103,7 +103,7 @@ def _row(result: Json) -> tuple[str, ...]:
 def _escaped(text: object, most: int) -> str:
     """Return a text of at most about `most` characters with all markup and links escaped."""
     return (
-        prose(line(text, most))
+        escaped_markdown(line(text, most))
         .replace("_", "\\_")
         .replace("~", "\\~")
         .replace("](", "] (")

@@ -15,7 +15,7 @@ from dpwitness.auditors.results.verdicts import environment
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.phrasing.wording import code, figure, number, prose, slugs, table
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number, slugs, table
 
 Finding = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ def page(findings: Sequence[Finding]) -> str:
     lines = [
         "# The papers' claims, checked",
         "",
-        f"**{tally(findings)}** {scopes(findings)}",
+        f"**{tally(findings)}** {scope_summary(findings)}",
         "",
         _LEGEND,
         "",
@@ -101,15 +101,15 @@ def checks_page(findings: Sequence[Finding]) -> str:
 def _table_row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     repairs = [f for f in findings if f.get("repairs") == found["id"]]
     repair_links = "; ".join(
-        f"[{code(f['id'])}]({_link(f['id'])}) {_verdict_words(f['verdict'])}: {prose(f['statement'])}" for f in repairs
+        f"[{code(f['id'])}]({_link(f['id'])}) {_verdict_words(f['verdict'])}: {escaped_markdown(f['statement'])}" for f in repairs
     )
     file = found.get("witness_file")
     return (
         f"[{code(found['id'])}]({_link(found['id'])})",
-        prose(found["statement"]),
-        prose(ranges(found)),
-        prose(_finding_text(found)),
-        prose(f"{found['evidence']}, {found['scope']}"),
+        escaped_markdown(found["statement"]),
+        escaped_markdown(ranges(found)),
+        escaped_markdown(_finding_text(found)),
+        escaped_markdown(f"{found['evidence']}, {found['scope']}"),
         repair_links,
         f"[replay]({file})" if file else "",
     )
@@ -134,7 +134,7 @@ def tally(findings: Sequence[Finding]) -> str:
     return f"{len(findings)} claim{'s' * (len(findings) != 1)}: {listed or 'none was checked'}."
 
 
-def scopes(findings: Sequence[Finding]) -> str:
+def scope_summary(findings: Sequence[Finding]) -> str:
     """Return a sentence with the number of settled claims by scope and kind of evidence."""
     settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
     phrases: list[str] = []
@@ -175,17 +175,17 @@ def _card(found: Finding) -> list[str]:
     domain = ", ".join(f"{name} in [{figure(low)}, {figure(high)}]" for name, (low, high) in found["domain"].items())
     reached, undecided = found.get("reached"), (found.get("shares") or {}).get("undecided")
     facts = [
-        ("source", prose(found["source"])),
-        ("claim", prose(found["statement"])),
+        ("source", escaped_markdown(found["source"])),
+        ("claim", escaped_markdown(found["statement"])),
         ("formula", _formula(found["formula"])),
-        ("domain", prose(domain)),
-        ("checked for", prose(ranges(found))),
-        ("scope", prose(found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else ""))),
-        ("how", prose(f"{found['kind']}: {found['method']}")),
-        ("rests on", prose(found["evidence"])),
+        ("domain", escaped_markdown(domain)),
+        ("checked for", escaped_markdown(ranges(found))),
+        ("scope", escaped_markdown(found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else ""))),
+        ("how", escaped_markdown(f"{found['kind']}: {found['method']}")),
+        ("rests on", escaped_markdown(found["evidence"])),
         ("reached / promised", _format_ratio(reached) if reached else ""),
-        ("at", prose(", ".join(f"{k} = {_format_value(v)}" for k, v in found["at"].items()))),
-        ("numbers", prose(", ".join(f"{k} = {_format_value(v)}" for k, v in found["numbers"].items()))),
+        ("at", escaped_markdown(", ".join(f"{k} = {_format_value(v)}" for k, v in found["at"].items()))),
+        ("numbers", escaped_markdown(", ".join(f"{k} = {_format_value(v)}" for k, v in found["numbers"].items()))),
         ("repairs", f"[{code(found['repairs'])}](#{_slug(found['repairs'])})" if found.get("repairs") else ""),
         ("uses", ", ".join(f"[{code(id)}](#{_slug(id)})" for id in found["depends"])),
         ("witness", f"[{found['witness_file']}]({found['witness_file']})" if found.get("witness_file") else ""),
@@ -194,7 +194,7 @@ def _card(found: Finding) -> list[str]:
         f'<a id="{_anchor(found)}"></a>',
         f"#### {code(found['id'])}: {_verdict_words(found['verdict'])}",
         "",
-        prose(found["headline"]),
+        escaped_markdown(found["headline"]),
         "",
     ]
     lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
@@ -248,7 +248,7 @@ def _format_value(value: Any) -> str:
 
 def _format_ratio(reached: Sequence[Any]) -> str:
     low, high = (1 + (number(end) or 0.0) for end in reached)
-    return prose(figure(low, 6) if low == high else f"[{figure(low, 6)}, {figure(high, 6)}]")
+    return escaped_markdown(figure(low, 6) if low == high else f"[{figure(low, 6)}, {figure(high, 6)}]")
 
 
 def _prefix(found: Finding) -> str:

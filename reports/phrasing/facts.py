@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.relations import parse_relation, told_of
+from dpwitness.mechanisms.data.relations import describe_relation, parse_relation
 from dpwitness.mechanisms.privacy import Claim, exact_claim, parse_claim
-from dpwitness.reports.phrasing.wording import code, dataset, differences, figure, number, prose
+from dpwitness.reports.phrasing.wording import code, dataset, differences, escaped_markdown, figure, number
 
 Facts = list[tuple[str, str]]  # (label, markdown)
 
@@ -53,7 +53,7 @@ def run_facts(result: Json) -> Facts:
 def relation_fact(result: Json) -> tuple[str, str]:
     """Return the relation with its meaning as a fact; an unknown relation is printed without a meaning."""
     relation = str(result.get("relation") or "")
-    return "relation", prose(f"{relation}: {told_of(relation)}" if told_of(relation) else relation)
+    return "relation", escaped_markdown(f"{relation}: {describe_relation(relation)}" if describe_relation(relation) else relation)
 
 
 def again(result: Json) -> str:
@@ -69,16 +69,16 @@ def pair_facts(result: Json) -> Facts:
     return [
         ("D0", code(dataset(pair["d0"]))),
         ("D1", code(dataset(pair["d1"]))),
-        ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
-        ("why this pair", f"{prose(pair.get('why', ''))}; {_relation_note(str(pair.get('relation', '')))}"),
+        ("where they differ", escaped_markdown(differences(pair["d0"], pair["d1"]))),
+        ("why this pair", f"{escaped_markdown(pair.get('why', ''))}; {_relation_note(str(pair.get('relation', '')))}"),
     ]
 
 
 def _relation_note(relation: str) -> str:
     """Return the sentence on whether the neighboring relation of the pair was checked or only stated."""
-    if told_of(relation) and not parse_relation(relation).checked:
-        return f"that they are neighbours was stated ({prose(relation)}), and not checked here"
-    return f"checked to be {prose(relation)} neighbours"
+    if describe_relation(relation) and not parse_relation(relation).checked:
+        return f"that they are neighbours was stated ({escaped_markdown(relation)}), and not checked here"
+    return f"checked to be {escaped_markdown(relation)} neighbours"
 
 
 def enclosure(result: Json, digits: int = 6) -> str:
@@ -89,4 +89,4 @@ def enclosure(result: Json, digits: int = 6) -> str:
 
 def _environment(result: Json) -> str:
     """Format the environment of a result, package names and versions, as one line."""
-    return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())
+    return ", ".join(f"{escaped_markdown(name)} {escaped_markdown(version)}" for name, version in (result.get("environment") or {}).items())

@@ -8,8 +8,8 @@ from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.relations import told_of
-from dpwitness.reports.phrasing.wording import code, figure, number, prose
+from dpwitness.mechanisms.data.relations import describe_relation
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number
 
 QUESTION = "Does this implementation keep the privacy promise it makes?"
 
@@ -59,7 +59,7 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     )
     return [
         ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
-        ("neighbouring relation", _join_with_counts(f"{r}: {told_of(r)}" if told_of(r) else r for r in relations)),
+        ("neighbouring relation", _join_with_counts(f"{r}: {describe_relation(r)}" if describe_relation(r) else r for r in relations)),
         ("notion", _join_with_counts(notions)),
         ("parameters claimed", _join_with_counts(claims, quote=True)),
         ("trust model", f"{adversary}; {level}"),
@@ -71,7 +71,7 @@ def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
     """Join the distinct words, most common first, with their counts if there are several distinct words."""
     found = Counter(words)
     shown = [
-        f"{code(word) if quote else prose(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"
+        f"{code(word) if quote else escaped_markdown(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"
         for word, n in found.most_common(_MAX_SHOWN)
     ]
     more = [f"and {len(found) - _MAX_SHOWN} more"] if len(found) > _MAX_SHOWN else []

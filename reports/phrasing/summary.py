@@ -83,7 +83,7 @@ def error_of(confidence: float) -> float:
     return float(f"{1.0 - confidence:.6g}")
 
 
-def tally_of_verdicts(results: Sequence[Json]) -> dict[str, int]:
+def count_verdicts(results: Sequence[Json]) -> dict[str, int]:
     """Return the number of results with each verdict, including zeros."""
     found = Counter(str(r.get("verdict")) for r in results)
     return {v.value: found.get(v.value, 0) for v in Verdict}
@@ -94,7 +94,7 @@ def violated_in_bits(result: Json) -> bool:
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
 
 
-def acceptance(result: Json) -> str:
+def acceptance_text(result: Json) -> str:
     """Return the expiry date, reason and rules of a result's accepted violations; an empty text if none is accepted."""
     found = result.get("accepted")
     return f"until {found['expires']}: {found['reason']} ({', '.join(found['rules'])})" if found else ""

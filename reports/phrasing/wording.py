@@ -85,7 +85,7 @@ def line(text: Any, most: int = 1000) -> str:
     return f"{shown} ... ({len(full_text):,} characters)" if cut else shown
 
 
-def shortened(text: Any, most: int) -> str:
+def truncated_line(text: Any, most: int) -> str:
     """Return a text as one line, truncated to `most` characters, with escapes for characters that are not printable."""
     clean = plain(" ".join(str(text)[: 20 * most].split()))
     return clean if len(clean) <= most else f"{clean[: most - 3]}..."
@@ -94,15 +94,15 @@ def shortened(text: Any, most: int) -> str:
 def code(text: Any) -> str:
     """Return a text as a markdown code span on one line.
 
-    A text with "<" is returned as `prose`, because a code span cannot escape "<" and some renderers would read it as HTML.
+    A text with "<" is returned as `escaped_markdown`, because a code span cannot escape "<" and some renderers would read it as HTML.
     """
-    clean = shortened(text, _LONGEST_PROSE).replace("`", "'")
+    clean = truncated_line(text, _LONGEST_PROSE).replace("`", "'")
     if "<" in clean:
-        return prose(clean)
+        return escaped_markdown(clean)
     return f"`{clean}`" if clean else ""
 
 
-def prose(text: Any) -> str:
+def escaped_markdown(text: Any) -> str:
     """Return an untrusted text as one line of markdown with all markup escaped, truncated if it is very long."""
     clean = plain(" ".join(str(text).split()))
     if len(clean) > _LONGEST_PROSE:
@@ -112,7 +112,7 @@ def prose(text: Any) -> str:
 
 def item(text: Any) -> str:
     """Return an untrusted text as a markdown list item, with an initial heading, quotation or list mark escaped."""
-    return "- " + re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", prose(text))
+    return "- " + re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", escaped_markdown(text))
 
 
 def cell(text: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.plots.bars import draw_overview, overview_height, relative
-from dpwitness.reports.plots.drawing import blank, styled, written
-from dpwitness.reports.plots.registry import PLOTS, new_axes, plots_of
+from dpwitness.reports.plots.drawing import blank, common_style, written
+from dpwitness.reports.plots.registry import PLOTS, available_plots, new_axes
 
-BESIDE = 2  # plots per audit that markdown shows as files; the HTML page shows the others too
+PLOTS_AS_FILES = 2  # plots per audit that markdown shows as files; the HTML page shows the others too
 
 
 class Album:
@@ -22,13 +22,13 @@ class Album:
 
     def kinds(self, entry: Entry) -> list[str]:
         """Return the kinds of plots that an entry has data for; an empty list for an empty album."""
-        return [] if self._empty else plots_of(entry.result)
+        return [] if self._empty else available_plots(entry.result)
 
     def svg(self, entry: Entry, kind: str) -> str:
         """Return the SVG text of an entry's plot of one kind, drawn on the first call."""
         key = entry.slug, kind
         if key not in self._drawn:
-            with styled():
+            with common_style():
                 axes = new_axes(kind, entry.result)
                 PLOTS[kind].draw(axes, entry.result)
                 self._drawn[key] = written(axes)
@@ -40,7 +40,7 @@ class Album:
             return None
         key = "", "summary"
         if key not in self._drawn:
-            with styled():
+            with common_style():
                 axes = blank(6.4, overview_height(results), (1.95, 0.85, 0.15, 0.15))
                 draw_overview(axes, results)
                 self._drawn[key] = written(axes)

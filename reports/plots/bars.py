@@ -11,8 +11,8 @@ import numpy as np
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import claim_of
-from dpwitness.reports.phrasing.wording import number, shortened
-from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, dots, short_name
+from dpwitness.reports.phrasing.wording import number, truncated_line
+from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,9 +64,9 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     axes.axvline(1.0, color=INK, linestyle="--", linewidth=1.2)
     axes.annotate("the claim", (1.0, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -1), textcoords="offset points", fontsize=SMALL)
     kept, open_ = ~broken & enclosed, ~broken & ~enclosed
-    dots(axes, places[open_], heights[open_], label="not refuted", marker="o", markerfacecolor="white", color=INK)
-    dots(axes, places[kept], heights[kept], label="enclosed", marker="s", color=BLUE)
-    dots(axes, places[broken], heights[broken], label="violated", marker="D", color=RED)
+    draw_markers(axes, places[open_], heights[open_], label="not refuted", marker="o", markerfacecolor="white", color=INK)
+    draw_markers(axes, places[kept], heights[kept], label="enclosed", marker="s", color=BLUE)
+    draw_markers(axes, places[broken], heights[broken], label="violated", marker="D", color=RED)
     if not enclosed.all():
         axes.plot([], [], color=GREY, marker="|", label="would have been found, 0.9")
     axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.1), xlabel="certified / claimed parameter")
@@ -75,12 +75,12 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.45 / (overview_height(results) - 1.0)), ncols=2, columnspacing=1.0)
 
 
-def losses_of_calls(result: Json) -> list[tuple[str, float, str]]:
+def call_loss_bars(result: Json) -> list[tuple[str, float, str]]:
     """Return (primitive, length of the bar, label) for a trace's calls with a privacy loss: epsilon, or mu of normal noise."""
     found = []
     for call in result.get("calls") or []:
         epsilon, total, scale = (number(call[key]) for key in ("epsilon", "total", "scale"))
-        short = shortened(".".join(call["primitive"].split(".")[-2:]), 60) + (f" x {call['times']}" if call["times"] > 1 else "")
+        short = truncated_line(".".join(call["primitive"].split(".")[-2:]), 60) + (f" x {call['times']}" if call["times"] > 1 else "")
         if epsilon is not None and 0 < epsilon < math.inf:
             found.append((short, epsilon, f"epsilon = {epsilon:.4g}"))
         elif epsilon == math.inf and total and scale and math.isfinite(total):
@@ -92,7 +92,7 @@ def losses_of_calls(result: Json) -> list[tuple[str, float, str]]:
 
 def draw_calls(axes: Axes, result: Json) -> None:
     """Draw a bar for the privacy loss of each call of a trace, and the claim's limit for all calls together."""
-    rows = losses_of_calls(result)
+    rows = call_loss_bars(result)
     claim = claim_of(result)
     claimed = claim.parameter if claim is not None else 1.0
     longest = max([length for _, length, _ in rows if math.isfinite(length)] + [claimed])

@@ -9,7 +9,7 @@ import numpy as np
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.wording import number
-from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, dots, ticks_between
+from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers, ticks_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,12 +42,12 @@ def draw_scores(axes: Axes, result: Json) -> None:
     axes.text(0.99, 0.99, "filled: guessed in; hatched: guessed out", ha="right", va="top", fontsize=7, transform=axes.transAxes)
 
 
-def has_course(result: Json) -> bool:
+def has_guess_bounds(result: Json) -> bool:
     """Return whether a result has certified bounds by the number of guesses."""
     return has_scores(result) and len(result["picture"].get("course") or []) > 1
 
 
-def draw_course(axes: Axes, result: Json) -> None:
+def draw_guess_bounds(axes: Axes, result: Json) -> None:
     """Draw the bound that each number of guesses would certify alone, and mark the chosen number of guesses."""
     course = np.array([(float(r), number(lower) or 0.0) for r, _, lower in result["picture"]["course"]])
     chosen, certified = float(result["guesses"]), number(result.get("parameter_lower")) or 0.0
@@ -60,7 +60,7 @@ def draw_course(axes: Axes, result: Json) -> None:
         axes.annotate(f"claimed {claim}", (0.01, claim.parameter), fontsize=SMALL, **label_position)
     axes.plot(course[:, 0], course[:, 1], color=BLUE, linewidth=1.4, marker=".")
     broken = claim is not None and certified > claim.parameter
-    dots(axes, [chosen], [certified], marker="D" if broken else "o", color=RED if broken else INK)
+    draw_markers(axes, [chosen], [certified], marker="D" if broken else "o", color=RED if broken else INK)
     axes.text(0.98, 0.04, f"{certified:.4g} certified by {chosen:g} guesses", ha="right", fontsize=SMALL, transform=axes.transAxes)
     axes.set(
         xscale="log", ylim=(0.0, 1.2 * max([*parameters, 0.1])), xlabel="guesses", ylabel=f"certified {result.get('parameter', 'epsilon')}"

@@ -14,8 +14,8 @@ import numpy as np
 
 from dpwitness.mechanisms.core.atomic_files import aside
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.numerics.cma_es import windowless
-from dpwitness.reports.phrasing.wording import shortened
+from dpwitness.mechanisms.numerics.cma_es import without_matplotlib_backend
+from dpwitness.reports.phrasing.wording import truncated_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,9 +47,9 @@ _STYLE: Any = {
 
 
 @contextmanager
-def styled() -> Iterator[None]:
+def common_style() -> Iterator[None]:
     """Context manager that sets the common style, independent of the user's settings, and restores these settings."""
-    with windowless():
+    with without_matplotlib_backend():
         import matplotlib
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -75,7 +75,7 @@ def blank(width: float = WIDTH, height: float = HEIGHT, margins: Margins | None 
 @contextmanager
 def drawing(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Axes]:
     """Context manager that yields axes and saves their figure in the format of the path's suffix; sizes in inches."""
-    with styled():
+    with common_style():
         axes = blank(width, height, None)
         yield axes
         save(axes, path)
@@ -121,10 +121,10 @@ def ticks_between(low: float, high: float) -> list[float]:
 
 def short_name(result: Json, most: int = 36) -> str:
     """Return the name of a result, truncated to `most` characters for a title."""
-    return shortened(result.get("name", ""), most)
+    return truncated_line(result.get("name", ""), most)
 
 
-def dots(axes: Axes, x: Any, y: Any, **style: Any) -> None:
+def draw_markers(axes: Axes, x: Any, y: Any, **style: Any) -> None:
     """Draw markers in front of all other elements, without clipping at the edge."""
     if np.size(x):
         axes.plot(x, y, linestyle="none", zorder=5, clip_on=False, **style)

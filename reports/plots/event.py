@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.reports.phrasing.wording import shortened
+from dpwitness.reports.phrasing.wording import truncated_line
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def draw_event(axes: Axes, result: Json) -> None:
             low, high = max(spans, key=lambda span: span[1] - span[0])
             place = min(max((low + high) / 2, edges[0] + 0.1 * np.ptp(edges)), edges[-1] - 0.1 * np.ptp(edges))
             axes.text(place, 0.99, words, color=color, fontsize=SMALL, ha="center", va="top", transform=axes.get_xaxis_transform())
-    axes.set(xlim=(edges[0], edges[-1]), xlabel=shortened(found["axis"], 60), ylabel="share of runs")
+    axes.set(xlim=(edges[0], edges[-1]), xlabel=truncated_line(found["axis"], 60), ylabel="share of runs")
     axes.legend(handles=_legend_handles(), loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
@@ -76,7 +76,7 @@ def _draw_listed_outputs(axes: Axes, found: Json, shares: list[np.ndarray]) -> N
         axes.barh(row + 0.2, shares[1][i], height=0.36, facecolor="none", edgecolor=color, hatch=hatch)
         for offset, side, share in ((-0.2, "D1", shares[0][i]), (0.2, "D0", shares[1][i])):
             axes.annotate(f"{side} {share:.3g}", (share, row + offset), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
-    names = [f"{shortened(found['names'][i], 24)}\n{_GUESSES.get(found['guesses'][i], ('no guess',))[0]}" for i in shown_outputs]
+    names = [f"{truncated_line(found['names'][i], 24)}\n{_GUESSES.get(found['guesses'][i], ('no guess',))[0]}" for i in shown_outputs]
     axes.set_yticks(range(len(shown_outputs)), names, fontsize=7)
     largest = max((max(shares[0][i], shares[1][i]) for i in shown_outputs), default=1.0)
     axes.set(xlim=(0, 1.3 * largest), ylim=(len(shown_outputs) - 0.4, -0.6), xlabel="share of runs")

@@ -9,8 +9,8 @@ import numpy as np
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import claim_of
-from dpwitness.reports.phrasing.wording import number, shortened
-from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, dots, ticks_between
+from dpwitness.reports.phrasing.wording import number, truncated_line
+from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers, ticks_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def draw_looks(axes: Axes, result: Json) -> None:
         levels.append(limit)
         _draw_level(axes, limit, f"limit {limit:.4g}", color=GREY, linestyle=":")
     axes.step(steps[:, 0], steps[:, 1], where="post", color=BLUE, linewidth=1.6)
-    dots(axes, steps[-1:, 0], steps[-1:, 1], **_end_marker(result))
+    draw_markers(axes, steps[-1:, 0], steps[-1:, 1], **_end_marker(result))
     words = f"{steps[-1, 1]:.4g} certified"
     axes.text(0.98, 0.04, words, ha="right", fontsize=SMALL, transform=axes.transAxes)  # the curve rises, so the lower right corner is free
     low, high = steps[0, 0], steps[-1, 0]
@@ -82,7 +82,7 @@ def draw_pairs(axes: Axes, result: Json) -> None:
         axes.axvline(claim.parameter, color=INK, linestyle="--", linewidth=1.3)
         style = {"xytext": (3, 1), "textcoords": "offset points", "fontsize": 7}
         axes.annotate(f"claimed {claim}", (claim.parameter, 1.0), xycoords=("data", "axes fraction"), **style)
-    axes.set_yticks(range(len(tried)), [shortened(pair["why"], 28) for pair in tried], fontsize=7)
+    axes.set_yticks(range(len(tried)), [truncated_line(pair["why"], 28) for pair in tried], fontsize=7)
     axes.set(xlim=(0, 1.5 * most), ylim=(len(tried) - 0.4, -0.6), xlabel=f"{result.get('parameter', 'epsilon')} expected")
     axes.grid(visible=False, axis="y")
 
@@ -93,7 +93,7 @@ def draw_search(axes: Axes, result: Json) -> None:
     evaluations, ratios = np.append(steps[:, 0], max(result["evaluations"], steps[-1, 0])), np.append(steps[:, 1], steps[-1, 1])
     _draw_level(axes, 1.0, "the claimed bound", color=INK, linestyle="--")
     axes.step(evaluations, ratios, where="post", color=BLUE, linewidth=1.6)
-    dots(axes, evaluations[-1:], ratios[-1:], **_end_marker(result))
+    draw_markers(axes, evaluations[-1:], ratios[-1:], **_end_marker(result))
     words = f"{ratios[-1]:.6g} found"
     axes.annotate(words, (evaluations[-1], ratios[-1]), xytext=(-4, -10), textcoords="offset points", ha="right", va="top", fontsize=SMALL)
     axes.set(xscale="log", ylim=(0, 1.2 * max(1.0, ratios[-1])), xlabel="pairs evaluated", ylabel="attained / claimed")
@@ -111,7 +111,7 @@ def draw_scaling(axes: Axes, result: Json) -> None:
     label = f"fitted: power {slope:.3g} ± {2 * float(result['standard_error']):.2g}"
     axes.plot(grid, float(result["constant"]) * grid**slope, color=BLUE, linewidth=1.4, label=label)
     axes.errorbar(x, y, yerr=2 * spread, color=INK, linestyle="none", marker="o", markerfacecolor="white", capsize=3, label="measured")
-    axes.set(xscale="log", yscale="log", xlabel=shortened(result["regressor"], 40), ylabel="error")
+    axes.set(xscale="log", yscale="log", xlabel=truncated_line(result["regressor"], 40), ylabel="error")
     axes.set_xticks(x, [f"{v:.4g}" for v in x])
     low, high = axes.get_ylim()
     ticks = ticks_between(low, high)

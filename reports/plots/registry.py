@@ -10,10 +10,10 @@ from dpwitness.auditors.results.verdicts import Result, strict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import verdict
-from dpwitness.reports.plots.bars import draw_calls, losses_of_calls
-from dpwitness.reports.plots.canaries import draw_course, draw_scores, has_course, has_scores
+from dpwitness.reports.plots.bars import call_loss_bars, draw_calls
+from dpwitness.reports.plots.canaries import draw_guess_bounds, draw_scores, has_guess_bounds, has_scores
 from dpwitness.reports.plots.curves import draw_profile, draw_tradeoff, has_profile, has_tradeoff
-from dpwitness.reports.plots.drawing import MARGINS, SMALL, Margins, blank, few_ticks, short_name, styled
+from dpwitness.reports.plots.drawing import MARGINS, SMALL, Margins, blank, common_style, few_ticks, short_name
 from dpwitness.reports.plots.event import draw_event, has_event
 from dpwitness.reports.plots.progress import draw_looks, draw_pairs, draw_scaling, draw_search, has_looks, has_pairs
 
@@ -40,13 +40,13 @@ PLOTS = {
     "pairs": Plot("Pairs that were tried", has_pairs, draw_pairs, NAMED),
     "search": Plot("Ratio over the search", lambda r: r.get("kind") == "sensitivity" and bool(r.get("trace")), draw_search),
     "scaling": Plot("Error and its power", lambda r: r.get("kind") == "utility" and len(r.get("points") or []) > 1, draw_scaling),
-    "calls": Plot("Loss by call", lambda r: r.get("kind") == "trace" and bool(losses_of_calls(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)),
+    "calls": Plot("Loss by call", lambda r: r.get("kind") == "trace" and bool(call_loss_bars(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)),
     "canaries": Plot("Scores of canaries", has_scores, draw_scores, (0.72, 0.45, 0.12, 0.3)),
-    "guesses": Plot("Certified against guesses", has_course, draw_course, (0.72, 0.45, 0.12, 0.3)),
+    "guesses": Plot("Certified against guesses", has_guess_bounds, draw_guess_bounds, (0.72, 0.45, 0.12, 0.3)),
 }
 
 
-def plots_of(result: Json) -> list[str]:
+def available_plots(result: Json) -> list[str]:
     """Return the kinds of plots that a result has data for, in the order of the cards."""
     return [name for name, each in PLOTS.items() if each.has(result)]
 
@@ -84,11 +84,11 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
     'runs of the mechanism'
     """
     data: Any = result if isinstance(result, dict) else strict(result.to_json())
-    available = plots_of(data)
+    available = available_plots(data)
     chosen = kind if kind is not None else next(iter(available), None)
     if chosen not in available:
         raise InvalidArgument(f"plot: kind must be one of {', '.join(available) or 'none, as this result has no picture'}, got {kind!r}")
-    with styled():
+    with common_style():
         found = new_axes(chosen, data) if axes is None else axes
         PLOTS[chosen].draw(found, data)
         few_ticks(found)
@@ -98,7 +98,7 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
 
 
 def new_axes(kind: str, result: Json) -> Axes:
-    """Return new axes with the margins for this kind of plot. Call this function inside `styled`."""
+    """Return new axes with the margins for this kind of plot. Call this function inside `common_style`."""
     has_listed_outputs = kind == "event" and not result["picture"]["edges"]
     return blank(margins=NAMED if has_listed_outputs else PLOTS[kind].margins)
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_perturbed
-from dpwitness.mechanisms.papers.generators import MissingDependency, breast_cancer, hypercube, pima, sphere_with_margin
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_perturbed_risk
+from dpwitness.mechanisms.papers.generators import MissingOptionalDependency, breast_cancer, hypercube, pima, sphere_with_margin
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 EPSILON = 0.2
@@ -162,7 +162,7 @@ def release(method: str, data: m.LabelledVectors, epsilon: float, regularization
         noise = length * rng.standard_normal((size, data.dimension))
         if method.startswith("A1"):
             return np.asarray(minimise(problem).w + noise / (data.n * regularization))
-        return minimise_perturbed(problem, noise)
+        return minimize_perturbed_risk(problem, noise)
     return _mechanism(method, epsilon, regularization).sample(data, size, rng)
 
 
@@ -229,6 +229,6 @@ def available(problem: str) -> str | None:
     """Return None if the data of a problem are installed, otherwise the message on what is missing."""
     try:
         problem_data(problem, 0)
-    except MissingDependency as missing:
+    except MissingOptionalDependency as missing:
         return str(missing)
     return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from dpwitness.reports.formats.html_frame import block, render
-from dpwitness.reports.site.sections import SECTIONS, SIGNS, Drawn
+from dpwitness.reports.site.sections import SECTIONS, SIGNS, SectionCharts
 
 _SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it
 _QUESTION = "Does this implementation keep the privacy promise it makes?"
@@ -26,7 +26,7 @@ class Section:
     label: str
     about: str
     text: Markup
-    drawn: Drawn | None
+    drawn: SectionCharts | None
 
 
 def overview(there: Sequence[tuple[str, str, str]], texts: Mapping[str, str], pages: Sequence[tuple[str, str]]) -> str:

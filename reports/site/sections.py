@@ -28,7 +28,7 @@ Key = tuple[str, str]  # (shape of a mark, or sign of a square; meaning)
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SectionCharts:
     """Charts of a section, with the legend of their marks, a caption, and a number with its label for the head of the page."""
 
     figures: Sequence[Figure]
@@ -48,7 +48,7 @@ def times(found: float) -> str:
     return "no bound" if math.isinf(found) else f"{found:#.3g} \u00d7"
 
 
-def zoo(texts: Mapping[str, str]) -> Drawn | None:
+def zoo(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of certified and true privacy loss relative to the claim, for every mechanism of the zoo."""
     required_columns = ("audit", "claim", "expected", "verdict", "certified")
     rows = [row for table in tables(texts["zoo"]) if table.has(*required_columns) for row in table.rows]
@@ -69,7 +69,7 @@ def zoo(texts: Mapping[str, str]) -> Drawn | None:
         if parts[broken]
     ]
     keys = [("violated", "certified, violates the claim"), ("kept", "certified, not refuted"), ("truth", "the true value")]
-    return Drawn(
+    return SectionCharts(
         charts,
         keys,
         "Lower bound over the claim (dashed line: the claim itself), logarithmic.",
@@ -77,7 +77,7 @@ def zoo(texts: Mapping[str, str]) -> Drawn | None:
     )
 
 
-def papers(texts: Mapping[str, str]) -> Drawn | None:
+def papers(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of the papers' claims: one square per claim, colored by verdict, with a link to the claim's check."""
     verdicts = {}
     for line in texts.get("papers-checks", "").splitlines():
@@ -103,12 +103,12 @@ def papers(texts: Mapping[str, str]) -> Drawn | None:
         Cells(f"{title}: {len(cells)}", tuple(sorted(cells, key=lambda cell: order.index(cell.name)))) for title, cells in groups.items()
     ]
     keys = [(name, f"{meaning}: {names.count(name)}") for name, (_, meaning) in SIGNS.items() if name in names]
-    return Drawn(
+    return SectionCharts(
         figures, keys, "One square for each claim. Each opens the check behind the verdict.", (str(len(names)), "claims of papers, checked")
     )
 
 
-def libraries(texts: Mapping[str, str]) -> Drawn | None:
+def libraries(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of third-party libraries: certified / claimed, with a row per violation and a row per release for other calls."""
     found = [
         (text(table.section), row) for table in tables(texts["third-party"]) if table.has("target", "claim", "values") for row in table.rows
@@ -139,10 +139,12 @@ def libraries(texts: Mapping[str, str]) -> Drawn | None:
         "Lower bound over the claim (dashed line: the claim itself), logarithmic. Smaller bounds than 0.01 are drawn at the left edge. "
         "On the left each row names its multiple of the claim, on the right the number of its marks."
     )
-    return Drawn([side for side in sides if side.rows], keys, caption, (str(len(found)), f"calls of {len(others)} library releases"))
+    return SectionCharts(
+        [side for side in sides if side.rows], keys, caption, (str(len(found)), f"calls of {len(others)} library releases")
+    )
 
 
-def figures(texts: Mapping[str, str]) -> Drawn | None:
+def figures(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the chart of reproduced over printed test errors, for each method on each problem."""
     rows = [row for table in tables(texts["reproductions"]) if table.has("problem", "method", "paper") for row in table.rows]
     ours = next((name for name in (rows[0] if rows else ()) if name.startswith("ours")), "")
@@ -174,7 +176,7 @@ def figures(texts: Mapping[str, str]) -> Drawn | None:
     )
     keys = [("other", "noise as printed"), ("kept", "noise that keeps the promise"), ("truth-dot", "without noise")]
     caption = f"{len(marks)} test errors of {len({row['problem'] for row, _, _ in pairs})} problems. On the diagonal both agree."
-    return Drawn(
+    return SectionCharts(
         [plot],
         keys,
         caption,
@@ -183,7 +185,7 @@ def figures(texts: Mapping[str, str]) -> Drawn | None:
     )
 
 
-def power(texts: Mapping[str, str]) -> Drawn | None:
+def power(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the chart of certified / limit for each case, at the two budgets that the page compares with an earlier version."""
     rows = [row for table in tables(texts["power"]) if table.has("case") for row in table.rows]
     budgets = [name.removeprefix("before, ") for name in (rows[0] if rows else ()) if name.startswith("before, ")]
@@ -207,10 +209,10 @@ def power(texts: Mapping[str, str]) -> Drawn | None:
         f"The smallest with {budgets[1]}: {worst}."
     )
     tile = (figure(middle[1], 3), f"of the best possible bound, in the median ({budgets[1]} runs)")
-    return Drawn([plot], [("small", f"{budgets[0]} runs"), ("large", f"{budgets[1]} runs")], caption, tile, broad=False)
+    return SectionCharts([plot], [("small", f"{budgets[0]} runs"), ("large", f"{budgets[1]} runs")], caption, tile, broad=False)
 
 
-def canaries(texts: Mapping[str, str]) -> Drawn | None:
+def canaries(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of certified and true epsilon of ideal canaries, one chart per number of canaries, by kind of claim."""
     rows = [row for table in tables(texts["canaries"]) if table.has("case", "measured", "ceiling") for row in table.rows]
     axis, charts = LogAxis(0.15, 10.0), dict[str, dict[str, list[Mark]]]()
@@ -233,10 +235,10 @@ def canaries(texts: Mapping[str, str]) -> Drawn | None:
     keys = [("large", "certified, by a Gaussian curve"), ("small", "certified, by (epsilon, delta)"), ("truth", "the true epsilon")]
     share, where = max(shares)
     caption = f"Epsilon on a logarithmic axis. The largest share of the true epsilon is {where}."
-    return Drawn(figures, keys, caption, (f"{100 * share:.0f} %", "of the true epsilon, at best, from one training run"))
+    return SectionCharts(figures, keys, caption, (f"{100 * share:.0f} %", "of the true epsilon, at best, from one training run"))
 
 
-def trust(texts: Mapping[str, str]) -> Drawn | None:
+def trust(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of measured error rates with exact intervals, and the stated error rates."""
     found = [(t, row) for t in tables(texts["trust"]) if t.has("counted", "rate", "95 % interval", "stated") for row in t.rows]
     rated = [(t, row, value(row["stated"].rpartition(" ")[2])) for t, row in found]
@@ -256,7 +258,7 @@ def trust(texts: Mapping[str, str]) -> Drawn | None:
     )
     plots = [_rate_plot(title, stated, rows) for (title, stated), rows in groups.items()]
     keys = [("dot", "measured rate"), ("missed", "measured rate that chance does not explain")]
-    return Drawn(plots, keys, caption, (f"{len(met)} of {len(found)}", "error rates as stated"))
+    return SectionCharts(plots, keys, caption, (f"{len(met)} of {len(found)}", "error rates as stated"))
 
 
 def _rate_plot(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Plot:
@@ -278,7 +280,7 @@ def _rate_plot(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Pl
     )
 
 
-SECTIONS: Mapping[str, Callable[[Mapping[str, str]], Drawn | None]] = {
+SECTIONS: Mapping[str, Callable[[Mapping[str, str]], SectionCharts | None]] = {
     "zoo": zoo,
     "papers": papers,
     "third-party": libraries,

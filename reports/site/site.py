@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpwitness.mechanisms.core.atomic_files import all_together, write_json, write_text
+from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
 from dpwitness.reports.audit.report import check_writable
@@ -59,7 +59,7 @@ def build(folder: Path | str) -> list[Path]:
         path = root / file
         return path.read_text(encoding="utf-8") if re.fullmatch(r"[\w.-]+\.svg", file) and path.is_file() else None
 
-    with all_together(root) as draft:
+    with atomic_folder(root) as draft:
         texts = {name: (root / f"{name}.md").read_text(encoding="utf-8") for name, _, _ in present}
         write_text(draft / "index.html", overview(present, texts, pages))
         for name, text in texts.items():

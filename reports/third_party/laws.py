@@ -31,7 +31,7 @@ def response(categories: int, epsilon: float) -> Law:
     return lambda pair: finite([truthful, lie, rest], [lie, truthful, rest])
 
 
-def bits_of_one_item(p: float, q: float) -> Law:
+def unary_encoding_law(p: float, q: float) -> Law:
     """Return the law of unary encoding: the item's bit is 1 with probability p, every other bit with q.
 
     Only two bits have different probabilities for two items.

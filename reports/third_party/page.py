@@ -15,7 +15,7 @@ from typing import Any
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.reports.phrasing.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
+from dpwitness.reports.phrasing.wording import code, count, dataset, escaped_markdown, figure, number, slugs, table, verdict
 
 Found = Json
 
@@ -143,7 +143,7 @@ def _table_row(row: Found, witnesses: str) -> list[str]:
         f"{name}{code(row['target'])}{'' if row['seeded'] else '*'}",
         code(row["claim"]),
         str(row["relation"] or "-"),
-        verdict(row["verdict"]).lower() + (f": {prose(row['error'])}" if row["error"] else ""),
+        verdict(row["verdict"]).lower() + (f": {escaped_markdown(row['error'])}" if row["error"] else ""),
         f"{row['parameter']} > {figure(row['parameter_lower'])}",
         figure(row["limit"]),
         bits,
@@ -186,7 +186,8 @@ def _trace_list(group: Sequence[Found]) -> list[str]:
                 )
             )
             lines.append(
-                f"- {code(row['target'])}, {finding['kind']}: {prose(finding['told'])}{where}; pair: {prose(found['pair'])}; {confirmed}."
+                f"- {code(row['target'])}, {finding['kind']}: {escaped_markdown(finding['told'])}{where}; "
+                f"pair: {escaped_markdown(found['pair'])}; {confirmed}."
             )
     return ["Traces:", "\n".join(lines)] if lines else []
 
@@ -220,8 +221,9 @@ def _cause_paragraph(row: Found) -> str:
     bound = f"{row['parameter']} > {figure(row['parameter_lower'])}" if at_values else f"epsilon > {figure(row['bit_epsilon_lower'])}"
     pair = row["pair"]
     level = "" if at_values else ", by float bits"
-    seen = f"Pair: {prose(pair['why'])} (D0 {code(pair['d0'])}, D1 {code(pair['d1'])}). Event: {prose(event)}."
-    return f"**{code(row['target'])}** ({bound} against {code(row['claim'])}{level}). {prose(row['doc'])} {prose(row['cause'])} {seen}"
+    seen = f"Pair: {escaped_markdown(pair['why'])} (D0 {code(pair['d0'])}, D1 {code(pair['d1'])}). Event: {escaped_markdown(event)}."
+    known = f"{escaped_markdown(row['doc'])} {escaped_markdown(row['cause'])}"
+    return f"**{code(row['target'])}** ({bound} against {code(row['claim'])}{level}). {known} {seen}"
 
 
 def publish(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str], folder: Path) -> None:

@@ -96,7 +96,7 @@ def _bins_replaced(pair: Pair) -> Any:
 
 
 def _unary(p: float, q: float) -> law.Law:
-    return law.bits_of_one_item(p, q)
+    return law.unary_encoding_law(p, q)
 
 
 def _logistic(x: float) -> float:

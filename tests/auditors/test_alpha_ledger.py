@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from dpwitness.auditors.statistics import combination
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.auditors.statistics.combination import Part, combined_bound
 from dpwitness.mechanisms.privacy import PureDP
 
 ACTIONS = 6
@@ -47,8 +47,8 @@ class Life:
 
     def _accuses(self, parts, alpha):
         if len(parts) == 1:
-            return combined(self.claim, parts, alpha) > self.claim.epsilon
-        return combination._excess(self.claim, parts, self.claim.epsilon, alpha) > 0  # the decision of `combined`, without its limit
+            return combined_bound(self.claim, parts, alpha) > self.claim.epsilon
+        return combination._excess(self.claim, parts, self.claim.epsilon, alpha) > 0  # the decision of `combined_bound`, without its limit
 
     def _masses(self, rounds):
         return list(enumerate(binom.pmf(range(rounds + 1), rounds, self.right).tolist()))

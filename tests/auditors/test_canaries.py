@@ -11,8 +11,8 @@ from scipy.stats import binom
 
 import dpwitness as dpw
 from dpwitness.auditors.canaries import bounds, guess_counts, recursion, steinke
-from dpwitness.auditors.canaries.curves import epsilon_at, gaussian_with, lines_of
-from dpwitness.auditors.canaries.files import read_file
+from dpwitness.auditors.canaries.curves import curve_lines, epsilon_at, gaussian_with
+from dpwitness.auditors.canaries.files import read_score_file
 from dpwitness.auditors.canaries.guesses import ordered
 from dpwitness.cli import main
 from dpwitness.mechanisms import DPSGD
@@ -104,7 +104,7 @@ def test_the_recursion_holds_for_a_gaussian_on_three_bins():
     for guesses in (2, 4):
         law = enumerated(likelihood, 4, guesses)
         for v in range(1, guesses + 1):
-            assert not recursion.refutes(v, guesses, 4, *lines_of(dpw.GDP(mu)), law[v:].sum() * (1 - 1e-9))
+            assert not recursion.refutes(v, guesses, 4, *curve_lines(dpw.GDP(mu)), law[v:].sum() * (1 - 1e-9))
 
 
 def test_one_guess_is_the_lemma_itself():
@@ -113,8 +113,8 @@ def test_one_guess_is_the_lemma_itself():
 
     for mu in (0.5, 1.0, 2.0):
         edge = float(ndtr(mu / 2))  # P(right) of the best guess
-        assert recursion.refutes(1, 1, 1, *lines_of(dpw.GDP(mu)), edge * 1.001)
-        assert not recursion.refutes(1, 1, 1, *lines_of(dpw.GDP(mu)), edge * 0.999)
+        assert recursion.refutes(1, 1, 1, *curve_lines(dpw.GDP(mu)), edge * 1.001)
+        assert not recursion.refutes(1, 1, 1, *curve_lines(dpw.GDP(mu)), edge * 0.999)
 
 
 def test_bounds_are_monotone():
@@ -299,13 +299,13 @@ def test_the_limit_of_a_pure_claim_is_that_of_randomized_response():
 
 def test_curves():
     assert epsilon_at(DPSGD(1.0, 1.0, 1), 1e-5) == pytest.approx(epsilon_at(dpw.GDP(1.0), 1e-5), rel=1e-3)
-    epsilons, deltas = lines_of(DPSGD(1.0, 1.0, 1))
+    epsilons, deltas = curve_lines(DPSGD(1.0, 1.0, 1))
     assert np.all(deltas >= dpw.GDP(1.0).delta(epsilons) - 1e-9) and np.max(deltas - dpw.GDP(1.0).delta(epsilons)) < 2e-3
     curve = dpw.TradeoffCurve([0, 1 / (1 + math.e), 1], [1, 1 / (1 + math.e), 0])
-    assert lines_of(curve)[0] == pytest.approx([1.0, -1.0]) and lines_of(curve)[1] == pytest.approx([0.0, 1 - 1 / math.e])
+    assert curve_lines(curve)[0] == pytest.approx([1.0, -1.0]) and curve_lines(curve)[1] == pytest.approx([0.0, 1 - 1 / math.e])
     q = np.linspace(0, 1, 50)
     for each in (curve, curve.with_parameter(1.7), DPSGD(0.1, 1.5, 10)):
-        epsilons, deltas = lines_of(each)
+        epsilons, deltas = curve_lines(each)
         assert np.minimum(1, (np.exp(epsilons) * q[:, None] + deltas).min(axis=1)) == pytest.approx(each.tradeoff(q), abs=1e-9)
 
 
@@ -400,13 +400,13 @@ def test_names_and_groups_of_a_file_are_used(tmp_path):
     groups = np.random.default_rng(0).integers(0, 20, 400)
     np.savez(tmp_path / "g.npz", **sides, groups=groups, ids_in=np.arange(inside.size), ids_out=np.arange(outside.size) + inside.size)
     (tmp_path / "g.npz").rename(tmp_path / "g.NPZ")
-    assert any("share 20 groups" in note for note in dpw.audit_canaries(**read_file(tmp_path / "g.NPZ"), claim="gdp:1").notes)
+    assert any("share 20 groups" in note for note in dpw.audit_canaries(**read_score_file(tmp_path / "g.NPZ"), claim="gdp:1").notes)
     np.savez(tmp_path / "twice.npz", **sides, ids_in=np.arange(inside.size), ids_out=np.arange(outside.size))
     with pytest.raises(dpw.InvalidArgument, match="each canary once, on one side, got 0 again"):
-        dpw.audit_canaries(**read_file(tmp_path / "twice.npz"), claim="gdp:1")
+        dpw.audit_canaries(**read_score_file(tmp_path / "twice.npz"), claim="gdp:1")
     np.savez(tmp_path / "odd.npz", **sides, group=groups)
     with pytest.raises(dpw.InvalidArgument, match="or none of these, got group"):
-        read_file(tmp_path / "odd.npz")
+        read_score_file(tmp_path / "odd.npz")
 
 
 def test_few_canaries_are_held_against_steep_and_weak_curves():

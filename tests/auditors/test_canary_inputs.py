@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries.files import read_file
+from dpwitness.auditors.canaries.files import read_score_file
 from dpwitness.auditors.canaries.inputs import read
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
@@ -176,10 +176,10 @@ def test_a_small_run_that_equals_its_coins_by_chance_is_accepted():
 def test_columns_of_a_file_that_are_exchanged_or_misnamed(tmp_path):
     np.savez(tmp_path / "a.npz", score=INCLUDED, included=SCORES)
     with pytest.raises(InvalidArgument, match="exchange the two columns"):
-        read_file(tmp_path / "a.npz")
+        read_score_file(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", scores=SCORES, mask=INCLUDED)
     with pytest.raises(InvalidArgument, match="rename scores to score and mask to included"):
-        read_file(tmp_path / "b.npz")
+        read_score_file(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", score=INCLUDED, included=INCLUDED)
     with pytest.raises(InvalidArgument, match="scores must not be the coins"):
-        dpw.audit_canaries(**read_file(tmp_path / "c.npz"), claim="gdp:1")
+        dpw.audit_canaries(**read_score_file(tmp_path / "c.npz"), claim="gdp:1")

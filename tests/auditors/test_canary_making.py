@@ -11,7 +11,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.auditors.canaries.training_bound import _noise_at
 from dpwitness.mechanisms import GradientSteps
-from dpwitness.mechanisms.textbook.gradient_steps import step_delta, step_epsilon, subsampled_gaussian_loss
+from dpwitness.mechanisms.textbook.gradient_steps import step_delta, step_epsilon, subsampled_gaussian_pld
 
 CLIP, NOISE, RATE = 1.0, 1.0, 0.3
 
@@ -47,7 +47,7 @@ def step(delta=1e-3, **fault):
 @pytest.mark.parametrize(("noise", "rate"), [(1.0, 1.0), (1.0, 0.1), (0.6, 0.4), (3.0, 0.01)])
 def test_the_step_is_dp_accountings_in_both_orders(noise, rate):
     epsilons = np.array([0.0, 0.03, 0.3, 1.0, 2.0])
-    expected = subsampled_gaussian_loss(noise, rate, 1).get_delta_for_epsilon(epsilons)
+    expected = subsampled_gaussian_pld(noise, rate, 1).get_delta_for_epsilon(epsilons)
     assert [step_delta(noise, rate, e) for e in epsilons] == pytest.approx(expected.tolist(), rel=1e-6, abs=1e-12)
     assert step_delta(noise, rate, step_epsilon(noise, rate, 1e-4)) == pytest.approx(1e-4, rel=1e-6) or step_epsilon(noise, rate, 1e-4) == 0
 
@@ -87,11 +87,11 @@ def test_the_white_box_certifies_the_step_and_knows_its_claim():
 def test_the_white_box_sees_every_fault():
     """The density is held against the sampler at a false-alarm rate below 1e-6."""
     right = step()
-    for pair in (right.worst_pair(), right.crowded_pair()):
+    for pair in (right.worst_pair(), right.opposed_pair()):
         assert dpw.certify(right, pair, trials=10_000, density_runs=0).verdict is not dpw.Verdict.ERROR
     for name, fault in BROKEN.items():
         broken = step(**fault)
-        pair = broken.crowded_pair() if name == "clipped by the batch" else broken.worst_pair()
+        pair = broken.opposed_pair() if name == "clipped by the batch" else broken.worst_pair()
         assert dpw.certify(broken, pair, trials=10_000).verdict is dpw.Verdict.ERROR, name
 
 
@@ -110,7 +110,7 @@ def test_the_black_box_lets_the_right_step_pass():
 
 def test_clipping_by_the_batch_moves_twice_as_far_where_all_are_drawn():
     broken = GradientSteps(noise_multiplier=NOISE, delta=1e-2, records=2, update=functools.partial(update, clip=together, rate=1.0))
-    assert dpw.audit(broken, pair=broken.crowded_pair(), trials=20_000, bits=False).verdict is dpw.Verdict.VIOLATED
+    assert dpw.audit(broken, pair=broken.opposed_pair(), trials=20_000, bits=False).verdict is dpw.Verdict.VIOLATED
 
 
 STEPS = 20
@@ -130,7 +130,7 @@ def epoch(gradients, rng, shuffled):
 def test_shuffled_batches_are_found_in_one_epoch(shuffled):
     numbers = {"noise_multiplier": 0.8, "sampling_probability": 1 / STEPS, "steps": STEPS, "delta": 1e-2, "records": STEPS}
     mechanism = GradientSteps(**numbers, update=functools.partial(epoch, shuffled=shuffled))
-    found = dpw.audit(mechanism, pair=mechanism.crowded_pair(), trials=20_000, bits=False, confidence=0.999)
+    found = dpw.audit(mechanism, pair=mechanism.opposed_pair(), trials=20_000, bits=False, confidence=0.999)
     assert (found.verdict is dpw.Verdict.VIOLATED) == shuffled
 
 

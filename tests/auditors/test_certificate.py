@@ -8,7 +8,7 @@ from scipy.special import bdtrc, gammaln
 from scipy.stats import binom
 
 from dpwitness import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, PureDP
-from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, two_batches
+from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, split_batches
 
 CLAIMS = [PureDP(1.0), ApproxDP(1.0, 0.05), ApproxDP(0.2, 1e-3), GDP(1.0), ZCDP(0.5), RDP(2.0, 0.5)]
 
@@ -58,11 +58,11 @@ def test_simulated_error_is_at_most_alpha_and_not_idle(claim):
 
 def test_the_published_formula_for_approximate_dp():
     """ln((1 - d/s)/(1 - theta) - 1) with d = delta k/2, at the limits that the certificate uses."""
-    from dpwitness.auditors.statistics.certificate import cp_lower
+    from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 
     correct, wrong, rounds, delta, alpha = 900, 100, 50_000, 1e-3, 0.05
-    theta = cp_lower(correct, correct + wrong, alpha * 49 / 50)
-    share = cp_lower(correct + wrong, rounds, alpha / 50)
+    theta = clopper_pearson_lower(correct, correct + wrong, alpha * 49 / 50)
+    share = clopper_pearson_lower(correct + wrong, rounds, alpha / 50)
     for k in (1, 2):
         expected = np.log((1 - delta * k / 2 / share) / (1 - theta) - 1)
         assert certified(ApproxDP(1.0, delta), correct, wrong, rounds, alpha, k) == pytest.approx(expected, abs=1e-12)
@@ -90,7 +90,7 @@ def test_two_batches_never_asks_for_more_rows_than_there_are():
     """N' and the split of 1e4 draws."""
     rng = np.random.default_rng(3)
     for runs in (100, 5_000):
-        splits = np.array([two_batches(runs, rng) for _ in range(5_000)])
+        splits = np.array([split_batches(runs, rng) for _ in range(5_000)])
         assert (splits[:, 1:] <= runs).all() and (splits[:, 1] + splits[:, 2] == splits[:, 0]).all()
         assert splits[0, 0] == int(2 * runs - 12 * np.sqrt(runs / 2))
         spread = splits[:, 1].std() / np.sqrt(splits[0, 0] / 4)

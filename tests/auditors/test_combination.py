@@ -13,7 +13,7 @@ from dpwitness.auditors.statistics.certificate import Tally, certified, p_value
 from dpwitness.auditors.statistics.combination import (
     Part,
     _excess,
-    combined,
+    combined_bound,
     combined_p_value,
     extension_share,
     reweight_for_extension,
@@ -26,7 +26,7 @@ from dpwitness.mechanisms.privacy import GDP
 @pytest.mark.parametrize("claim", [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)], ids=str)
 def test_one_stage_is_the_certificate(claim):
     part = Part(Tally(3_000, 1_000, 10_000), lost=7)
-    assert combined(claim, [part], 0.05) == float(certified(claim, 3_000, 1_000, 10_000, 0.05, 2, 7))
+    assert combined_bound(claim, [part], 0.05) == float(certified(claim, 3_000, 1_000, 10_000, 0.05, 2, 7))
     assert combined_p_value(claim, [part]) == float(p_value(claim, 3_000, 1_000, 10_000, 2, 7))
 
 
@@ -34,9 +34,9 @@ def test_one_stage_is_the_certificate(claim):
 def test_two_equal_halves_say_about_what_the_whole_says(claim):
     halves = [Part(Tally(1_500, 500, 5_000), weight=0.5**0.5), Part(Tally(1_500, 500, 5_000))]
     whole, alone = (float(certified(claim, 1_500 * k, 500 * k, 5_000 * k, 0.05)) for k in (2, 1))
-    both = combined(claim, halves, 0.05)
+    both = combined_bound(claim, halves, 0.05)
     assert alone < both <= whole * 1.005 and both > whole - 0.3 * (whole - alone)
-    assert combined(claim, halves, 0.01) < both
+    assert combined_bound(claim, halves, 0.01) < both
     assert combined_p_value(claim.with_parameter(both), halves) == pytest.approx(0.05, rel=0.01)
 
 
@@ -58,13 +58,13 @@ def test_the_error_holds_where_the_second_event_depends_on_the_first_ones_luck()
 
 def test_a_stage_gone_wrong_does_not_silence_the_other():
     good, bad = Tally(900, 100, 2_000), Tally(0, 300, 600)
-    alone = combined(PureDP(1.0), [Part(good)], 0.05)
-    assert 0.3 * alone < combined(PureDP(1.0), [Part(bad, weight=0.2**0.5), Part(good)], 0.05) < alone
+    alone = combined_bound(PureDP(1.0), [Part(good)], 0.05)
+    assert 0.3 * alone < combined_bound(PureDP(1.0), [Part(bad, weight=0.2**0.5), Part(good)], 0.05) < alone
 
 
 def test_nothing_counted_says_nothing():
     nothing = Part(Tally(0, 0, 500), weight=0.5**0.5)
-    assert combined(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))], 0.05) == 0
+    assert combined_bound(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))], 0.05) == 0
     assert combined_p_value(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))]) == 1
 
 
@@ -79,7 +79,7 @@ def test_an_audit_of_few_rounds_tests_two_events():
     first, last = result.stages
     assert result.verdict is dpw.Verdict.VIOLATED and result.tally == last.tally
     assert first.weight**2 == pytest.approx(first.tally.rounds / (first.tally.rounds + last.tally.rounds), rel=1e-9)
-    assert result.epsilon_lower == combined(PureDP(1.0), result.stages, result.alpha)
+    assert result.epsilon_lower == combined_bound(PureDP(1.0), result.stages, result.alpha)
     witness = json.loads(json.dumps(result.witness))
     assert dpw.replay(witness, mechanism=weak, trials=20_000, seed=8).verdict is dpw.Verdict.VIOLATED
     witness["counts"]["stages"][0]["correct"] += 1
@@ -114,7 +114,7 @@ def least_refuting(refutes, most):
 def error_of_one_extension(alpha, lengths, refutes):
     """Exact error of the plan and of one extension, over alpha: for each count of the plan, the length that helps the accuser most."""
     claim, total = PureDP(1.0), 0.0
-    least = least_refuting(lambda right: combined(claim, [Part(Tally(right, PLAN - right, PLAN))], alpha) > 1.0, PLAN)
+    least = least_refuting(lambda right: combined_bound(claim, [Part(Tally(right, PLAN - right, PLAN))], alpha) > 1.0, PLAN)
     spread = np.sqrt(PLAN * THETA * (1 - THETA))
     for right in range(int(PLAN * THETA - 2 * spread), least):
         chance = max(
@@ -131,7 +131,7 @@ def stages_refute(right, more, *, length, alpha):
 
 def pool_refutes(right, more, *, length, alpha):
     rounds = PLAN + length
-    return combined(PureDP(1.0), [Part(Tally(right + more, rounds - right - more, rounds))], alpha) > 1.0
+    return combined_bound(PureDP(1.0), [Part(Tally(right + more, rounds - right - more, rounds))], alpha) > 1.0
 
 
 @pytest.mark.parametrize("alpha", [0.01, 1e-9])

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import RDP, ZCDP, Pair, Verdict, audit
-from dpwitness.auditors.events.divergence import Binned, _mean_lower_limit, binned_bound
+from dpwitness.auditors.events.divergence import Binned, _mean_lower_limit, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Intervals
 
@@ -33,8 +33,8 @@ def test_exact_counts_give_the_divergence_of_the_binned_law():
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
     rule = Binned((), np.log(p / q), 2.0, True, np.array([1e-5, 1e-5]))
     truth = np.log(np.sum(p**2 / q))
-    assert binned_bound(RDP(2.0, 0.1), rule, np.array([p, q]) * 1e13, 0.05) == pytest.approx(truth, abs=1e-3)
-    assert binned_bound(RDP(2.0, 0.1), rule, np.array([p, q]) * 1e13, 0.05) <= truth
+    assert renyi_lower_bound(RDP(2.0, 0.1), rule, np.array([p, q]) * 1e13, 0.05) == pytest.approx(truth, abs=1e-3)
+    assert renyi_lower_bound(RDP(2.0, 0.1), rule, np.array([p, q]) * 1e13, 0.05) <= truth
 
 
 def test_gaussian_zcdp_is_certified_beyond_what_one_event_shows():

@@ -179,7 +179,7 @@ SETTINGS = settings(max_examples=12, deadline=None, derandomize=True, suppress_h
 def test_pairs_of_tables_are_members_and_neighbors(kind, data):
     domain = data.draw(tables(kind))
     for pair in every_pair(domain, data.draw(st.integers(0, 99))):
-        assert domain.why_not(pair.d0) == domain.why_not(pair.d1) == ""
+        assert domain.membership_problem(pair.d0) == domain.membership_problem(pair.d1) == ""
         is_table(domain, pair.d0)
         is_table(domain, pair.d1)
         are_neighbors(domain, pair.d0, pair.d1)
@@ -294,19 +294,19 @@ def frame_of(user=(1, 2), x=(0.5, 1.0), n=(0, 3), c=(1, 2), **more):
 )
 def test_a_table_names_why_a_dataset_is_none_of_it(change, told):
     domain = table("dict", per_user=1, size=2)
-    assert domain.why_not(frame_of()) == ""
-    assert domain.why_not(frame_of(**change)) != "" and not domain.contains(frame_of(**change))
-    assert re.search(told, domain.why_not(frame_of(**change)))
+    assert domain.membership_problem(frame_of()) == ""
+    assert domain.membership_problem(frame_of(**change)) != "" and not domain.contains(frame_of(**change))
+    assert re.search(told, domain.membership_problem(frame_of(**change)))
 
 
 def test_rows_are_numbered_in_order_and_an_index_that_holds_data_is_no_part():
     events = Events({"x": (0, 9)}, size=4)
     assert events.contains([{"time": 0, "x": 1}, {"time": 2, "x": 1}])
     for times in ((1, 0), (1, 1)):
-        assert "must number the rows in increasing order" in events.why_not([{"time": t, "x": 1} for t in times])
+        assert "must number the rows in increasing order" in events.membership_problem([{"time": t, "x": 1} for t in times])
     frame = pd.DataFrame(frame_of())
     assert table().contains(frame)
-    assert "call reset_index()" in table().why_not(frame.set_index(pd.Index(["p", "q"])))
+    assert "call reset_index()" in table().membership_problem(frame.set_index(pd.Index(["p", "q"])))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.checks.data_checks import special_pairs
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.search import explore, search
-from dpwitness.auditors.pairs.simplify import simplified
+from dpwitness.auditors.pairs.simplify import simplify_pair
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms import (
     Answers,
@@ -163,7 +163,7 @@ def test_every_source_of_pairs_stays_in_the_domain(kind, data):
             good(domain, candidate)
             return rng.random()
 
-        good(domain, simplified(domain, pair, score, 0.5, seconds=0.02))
+        good(domain, simplify_pair(domain, pair, score, 0.5, seconds=0.02))
     if isinstance(catalogue[0].d0, np.ndarray) and catalogue[0].d0.dtype.kind == "f":
         for pair in special_pairs(domain, catalogue[0]):
             good(domain, pair)

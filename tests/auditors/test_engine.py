@@ -148,7 +148,7 @@ def test_what_takes_no_seed_is_never_run_twice():
 
 
 def test_two_answers_must_agree():
-    from dpwitness.auditors.running.engine import require_agreement
+    from dpwitness.auditors.running.engine import require_equal_runs
 
     span = run_span(stage_of(), [EVENT], 200, False, 0, 3)
     other, wrong = run_span(stage_of(), [EVENT], 200, False, 0, 3), 0
@@ -165,11 +165,11 @@ def test_two_answers_must_agree():
         future = Future()
         future.set_result(again)
         if again.agrees(other):  # the first: nothing was changed
-            require_agreement(future, span)
+            require_equal_runs(future, span)
             continue
         wrong += 1
         with pytest.raises(Unfit, match="chunks 0 to 2 gave different counts in two runs: the mechanism is not a function of its"):
-            require_agreement(future, span)
+            require_equal_runs(future, span)
     assert span.agrees(other) and wrong == 5
 
 
@@ -215,7 +215,7 @@ def test_streams_of_a_key_are_independent_and_can_spawn():
 
 def test_a_task_that_was_left_behind_holds_up_nobody():
     """A chunk that hangs is given up; when it wakes, the later chunks of its task keep to the turns that it began with."""
-    from dpwitness.auditors.running.generator_locks import renew, turns
+    from dpwitness.auditors.running.generator_locks import reset_generator_lock, turns
 
     calls, wake, end = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
@@ -229,7 +229,7 @@ def test_a_task_that_was_left_behind_holds_up_nobody():
     future = executor.submit(run_span, stage_of(hangs), [EVENT], 0, False, 0, 3)
     calls.acquire()
     left = turns()
-    renew()  # what `collect` and `counts` do once a task took too long
+    reset_generator_lock()  # what `collect` and `counts` do once a task took too long
     wake.release(2)
     for _ in range(2):  # the other side, and the first side of the next chunk
         calls.acquire()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, trace
-from dpwitness.auditors.black_box.environment_errors import named_so, of_environment
+from dpwitness.auditors.black_box.environment_errors import is_environment_fault, names_environment_fault
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -99,4 +99,4 @@ def test_given_outputs_and_traces():
     ],
 )
 def test_the_rule(kind, text, expected):
-    assert named_so(kind, text) is expected and not of_environment(AssertionError("a record is missing"))
+    assert names_environment_fault(kind, text) is expected and not is_environment_fault(AssertionError("a record is missing"))

@@ -8,12 +8,22 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.events.bits import learn_lattice
+from dpwitness.auditors.events.bits import learn_float_bits
 from dpwitness.auditors.events.features import Levels, Ramps
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import WrongShape, concatenate, encode, row_keys
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, lattice, lowest_bits
+from dpwitness.auditors.events.rules import (
+    Atoms,
+    Ball,
+    Intervals,
+    Lattice,
+    LowBits,
+    Threshold,
+    WeightedScore,
+    lattice,
+    lowest_bit_exponents,
+)
 from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP, Records
 
 
@@ -129,10 +139,10 @@ def test_learning_prefers_rare_events_where_delta_allows_no_others():
 def test_lattice_event_is_silent_on_a_grid():
     rng = np.random.default_rng(3)
     sides = [encode(np.rint(1024 * (shift + rng.laplace(0, 1, 20_000))) / 1024, 20_000) for shift in (1.0, 0.0)]
-    found = learn_lattice(*sides, PureDP(1.0), alpha=0.01, rounds=40_000)
+    found = learn_float_bits(*sides, PureDP(1.0), alpha=0.01, rounds=40_000)
     assert found is None or found[0] < 1.1
     naive = [encode(shift + rng.laplace(0, 1, 20_000), 20_000) for shift in (1.0, 0.0)]
-    assert learn_lattice(*naive, PureDP(1.0), alpha=0.01, rounds=40_000)[0] > 4
+    assert learn_float_bits(*naive, PureDP(1.0), alpha=0.01, rounds=40_000)[0] > 4
 
 
 @pytest.mark.parametrize("claim", [PureDP(1.0), ApproxDP(1.0, 0.01)])
@@ -141,7 +151,7 @@ def test_more_training_of_one_side_is_no_leak_of_bits(claim, ones):
     """Of an event that names everything, or nothing that tells, no more than chance is promised, whichever side trained more."""
     rng = np.random.default_rng(4)
     sides = [encode(rng.laplace(0, 1, size), size) for size in (ones, 2000 - ones)]
-    found = learn_lattice(*sides, claim, alpha=0.001, rounds=10_000)
+    found = learn_float_bits(*sides, claim, alpha=0.001, rounds=10_000)
     assert found is None or found[0] < 1.5
 
 
@@ -199,7 +209,7 @@ def test_a_ball_is_learned_around_a_given_output():
 
 def test_low_bits_are_those_of_the_float():
     values = np.array([1.0, 1.0 + 2.0**-52, 3.0, 0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 0.25 + 2.0**-54])
-    assert lowest_bits(lattice(values)).tolist() == [0.0, -52.0, 0.0, *[np.inf] * 6, -54.0]
+    assert lowest_bit_exponents(lattice(values)).tolist() == [0.0, -52.0, 0.0, *[np.inf] * 6, -54.0]
     event = LowBits(0, -53.0, -1)
     assert event.guess(encode(values, len(values))).tolist() == [0] * 9 + [-1]
     again = read_event(event.to_json())

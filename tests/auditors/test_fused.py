@@ -17,9 +17,9 @@ from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.features import Affine, Distances, Levels, Places, Products, Ramps, SignedLog, Sorted, Trees
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode, row_keys
-from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, kernel_of, lattice
+from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, cached_kernel, lattice
 from dpwitness.auditors.running.fused_counts import counter
-from dpwitness.auditors.running.rounds import batch, of_this_project
+from dpwitness.auditors.running.rounds import batch, is_own_mechanism
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -130,7 +130,7 @@ def test_atoms(seed, width, listed, exact):
     only = None
     if exact:
         only = np.column_stack([rng.integers(1, width + 1, 5), rng.choice([-0.0, 1.0, np.inf, 2.0, 7.0], 5)])
-        rows = np.unique(rules.only_exact(rows, only), axis=0)
+        rows = np.unique(rules.mask_other_values(rows, only), axis=0)
     event = Atoms(rows, rng.choice([-1.0, 1.0], len(rows)), exact=only)
     check(event, np.column_stack([values, rng.normal(size=400)]))
 
@@ -215,9 +215,9 @@ def test_many_outputs_are_counted_by_the_kernel(monkeypatch):
     event = Atoms(np.array([[NO_STRUCTURE, 1.0]]), np.array([1.0]))
     monkeypatch.setattr(Atoms, "kernel", lambda self, width, code: called.append((width, code)))
     one, mixed = (rules.Outputs(np.ones((4, 1)), np.array([NO_STRUCTURE, NO_STRUCTURE, NO_STRUCTURE, last])) for last in (3.0, 4.0))
-    for outputs, rounds in ((one, 0), (one, rules.WORTH - 1), (mixed, rules.WORTH)):
+    for outputs, rounds in ((one, 0), (one, rules.MIN_KERNEL_ROUNDS - 1), (mixed, rules.MIN_KERNEL_ROUNDS)):
         assert event.count(outputs, rounds) == (4 - (outputs is mixed), 0) and not called
-    assert event.tabulate(one, rules.WORTH).tolist() == [0, 4, 0] and called == [(1, NO_STRUCTURE)]
+    assert event.tabulate(one, rules.MIN_KERNEL_ROUNDS).tolist() == [0, 4, 0] and called == [(1, NO_STRUCTURE)]
 
 
 def test_keys_that_share_a_slot_are_told_apart():
@@ -298,7 +298,7 @@ HALVES = Intervals(0, np.array([0.0]), np.array([-1.0, 1.0]))
 
 def test_a_users_own_kernel_is_counted():
     run = Mine().sample
-    assert not of_this_project(run)
+    assert not is_own_mechanism(run)
     found, stored = both_ways(run, [0.25], HALVES, 1_000)
     assert found == stored and min(found[1:]) > 300
 
@@ -312,7 +312,7 @@ def test_only_what_samples_by_its_draws_is_counted():
     game = m.Laplace(1.0)
     assert counter(game.draws, np.zeros(1), HALVES) is None and counter(game.sample, "x", HALVES) is None
     wide = Intervals(1, np.array([0.0]), np.array([-1.0, 1.0]))
-    assert counter(game.sample, np.zeros(1), wide) is None and kernel_of(wide, 1, 0.0) is None
+    assert counter(game.sample, np.zeros(1), wide) is None and cached_kernel(wide, 1, 0.0) is None
     cells = Binned((HALVES,), np.array([-0.1, 0.1]), 2.0, True, np.array([0.1, 0.1]))
     assert counter(game.sample, np.zeros(1), cells) is None and counter(game.sample, np.zeros(1), HALVES) is not None
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.events.divergence import binned_bound, oracle_binned, oracle_rule
+from dpwitness.auditors.events.divergence import best_expected_renyi_bound, best_renyi_rule, renyi_lower_bound
 from dpwitness.auditors.privacy_loss.limit import limit, limit_of_law
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
@@ -84,7 +84,7 @@ def test_no_pair_of_thresholds_does_better(name, claim):
                         best = max(best, float(certified(claim, right, wrong, trials, alpha, directions)))
     found = limit_of_law(law, claim, trials, alpha)
     if isinstance(claim, RDP | ZCDP):  # the binned form may do better
-        best = max(best, oracle_binned(claim, law.p, law.q, trials, alpha)) if len(law.p) <= 60 else min(best, found)
+        best = max(best, best_expected_renyi_bound(claim, law.p, law.q, trials, alpha)) if len(law.p) <= 60 else min(best, found)
     assert found == pytest.approx(best, rel=1e-6)
 
 
@@ -109,8 +109,8 @@ def test_half_of_the_oracle_audits_by_cells_reach_it(claim):
     assert 0.6 * claim.parameter < found < by_event**2 * claim.parameter
     starts = np.unique(np.searchsorted(np.cumsum(law.p + law.q) / 2, np.linspace(0, 1, 41)[:-1]))
     p, q = (np.add.reduceat(side, starts) / side.sum() for side in (law.p, law.q))
-    rule, rng = oracle_rule(claim, p, q, trials, 0.05), np.random.default_rng(4)
-    bounds = [binned_bound(claim, rule, np.array([rng.multinomial(trials // 2, side) for side in (p, q)]), 0.05) for _ in range(400)]
+    rule, rng = best_renyi_rule(claim, p, q, trials, 0.05), np.random.default_rng(4)
+    bounds = [renyi_lower_bound(claim, rule, np.array([rng.multinomial(trials // 2, side) for side in (p, q)]), 0.05) for _ in range(400)]
     assert 0.35 <= np.mean(np.array(bounds) >= found) <= 0.65
 
 

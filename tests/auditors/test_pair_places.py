@@ -8,7 +8,7 @@ from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.search import RESTARTS, STEPS, explore, search
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
 from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.domains.pair_patterns import PLACES, changed_place, matching
+from dpwitness.mechanisms.domains.pair_patterns import PLACES, changed_row_index, matching
 
 DOMAINS = [
     Rows(9, ((0, 1), (-2, 2)), (0, 1)),
@@ -35,7 +35,7 @@ def table(dataset):
 
 def place_of(pair):
     shorter, longer = sorted((table(pair.d0), table(pair.d1)), key=len)
-    return changed_place(longer, shorter), longer
+    return changed_row_index(longer, shorter), longer
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit, parse_claim, plan
-from dpwitness.auditors.planning.power import budget_of
-from dpwitness.auditors.privacy_loss.reference_laws import law_with, parameter_of
+from dpwitness.auditors.planning.power import split_budget
+from dpwitness.auditors.privacy_loss.reference_laws import law_with_parameter, parameter_of
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.mechanisms import Gaussian, Laplace, RandomizedResponse
 
@@ -32,7 +32,7 @@ def laplace(law):
 def test_planned_runs_find_the_violation_and_a_quarter_mostly_does_not(text, shape, find, make, seeds):
     """If planned audits find with 0.85 and those of a quarter with 0.4, each bound fails with probability at most 5e-7."""
     claim = parse_claim(text)
-    law = law_with(shape, claim, find)
+    law = law_with_parameter(shape, claim, find)
     needed = plan(claim, find=find, shape=shape).needed
     assert needed >= 2000
 
@@ -52,17 +52,17 @@ def test_laws_have_the_parameter_that_was_asked_for(text, shape):
     claim = parse_claim(text)
     if claim.is_pure and shape == "gaussian":
         with pytest.raises(InvalidArgument, match="shape must not be 'gaussian' for pure:1"):
-            law_with(shape, claim, 1.3)
+            law_with_parameter(shape, claim, 1.3)
         return
     for find in (1.01 * claim.parameter, 3 * claim.parameter):
-        law = law_with(shape, claim, find)
+        law = law_with_parameter(shape, claim, find)
         assert parameter_of(claim, law) == pytest.approx(find, rel=2e-3)
         assert law.p.sum() == pytest.approx(1) and law.q.sum() == pytest.approx(1)
 
 
 def test_laws_are_those_of_the_mechanisms():
     for shape, mechanism in (("laplace", Laplace(1.3)), ("gaussian", Gaussian(1.3, 1e-3)), ("coin", RandomizedResponse(1.3))):
-        law, own = law_with(shape, mechanism.claim, 1.3), loss_law(mechanism, mechanism.worst_pair())
+        law, own = law_with_parameter(shape, mechanism.claim, 1.3), loss_law(mechanism, mechanism.worst_pair())
         assert law.hockey_stick([0.2, 0.7, 1.1]) == pytest.approx(own.hockey_stick([0.2, 0.7, 1.1]), abs=2e-4)
 
 
@@ -81,17 +81,17 @@ def test_more_is_asked_more_runs_are_needed():
     base = plan("pure:1", find=1.1).needed
     assert plan("pure:1", find=1.1, power=0.99).needed > base < plan("pure:1", find=1.1, confidence=0.9999).needed
     assert plan("pure:1", find=1.1, shape="laplace").needed > base > plan("pure:1", find=1.2).needed
-    assert budget_of(100_000, 1, True)[1] < budget_of(100_000, 1, False)[1] > budget_of(100_000, 4, False)[1]
+    assert split_budget(100_000, 1, True)[1] < split_budget(100_000, 1, False)[1] > split_budget(100_000, 4, False)[1]
 
 
 @pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-3", "gdp:1"])
 def test_rounds_of_an_audit_are_those_that_were_planned(claim):
     """The plan's share of test rounds against an audit's, where nothing is left out; nothing here is random but the outputs."""
     for trials, run in ((5_000, coin), (200_000, coin), (20_000, laplace)):
-        law = law_with("coin" if run is coin else "laplace", parse_claim("pure:1"), 1.0)
+        law = law_with_parameter("coin" if run is coin else "laplace", parse_claim("pure:1"), 1.0)
         result = audit(run(law), claim=claim, pair=PAIR, trials=trials, stop="never")
         tested = sum(part.tally.rounds for part in result.stages) or result.tally.rounds
-        assert tested == pytest.approx(budget_of(trials, 1, run is laplace)[1], abs=150)
+        assert tested == pytest.approx(split_budget(trials, 1, run is laplace)[1], abs=150)
 
 
 def test_what_no_audit_finds_is_said():

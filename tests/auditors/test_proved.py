@@ -9,7 +9,7 @@ import pytest
 from flint import arb, ctx
 
 from dpwitness.auditors.privacy_loss.density_check import BadOracle
-from dpwitness.auditors.proved.bounds import proved_ends
+from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.auditors.proved.space import cells_of
 from dpwitness.mechanisms import (
     ExponentialMechanism,
@@ -59,7 +59,7 @@ def test_cells_enclose_balle_and_wang(epsilon, delta):
         mu, root = 1 / arb(gaussian.sigma), arb(2).sqrt()
         exact = ((epsilon / mu - mu / 2) / root).erfc() / 2 - arb(epsilon).exp() * ((epsilon / mu + mu / 2) / root).erfc() / 2
     assert arb(low) <= exact and exact <= arb(high) and high <= low * WIDTH
-    closed = proved_ends(gaussian, pair, parse_claim(f"approx:{epsilon},{delta}"))
+    closed = proved_bounds(gaussian, pair, parse_claim(f"approx:{epsilon},{delta}"))
     assert closed.parameter_lower <= gaussian.truth.parameter * (1 + 1e-9) and closed.parameter_upper >= gaussian.truth.parameter * (
         1 - 1e-9
     )
@@ -87,14 +87,14 @@ def test_cells_enclose_balle_and_wang(epsilon, delta):
     ids=lambda m: f"{type(m).__name__}-{getattr(m, 'arithmetic', getattr(m, 'release', ''))}",
 )
 def test_the_supremum_of_the_loss_is_the_truth_to_1e_6(mechanism):
-    found = proved_ends(mechanism, mechanism.worst_pair(), parse_claim(f"pure:{mechanism.epsilon}"))
+    found = proved_bounds(mechanism, mechanism.worst_pair(), parse_claim(f"pure:{mechanism.epsilon}"))
     truth = mechanism.truth.parameter
     assert found.parameter_lower <= truth * (1 + 1e-12) and truth * (1 - 1e-12) <= found.parameter_upper
     assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
 
 
 def test_the_profile_at_zero_is_the_total_variation():
-    found = proved_ends(RandomizedResponse(1.0, 3), RandomizedResponse(1.0, 3).worst_pair(), parse_claim("approx:0.5,0.1"))
+    found = proved_bounds(RandomizedResponse(1.0, 3), RandomizedResponse(1.0, 3).worst_pair(), parse_claim("approx:0.5,0.1"))
     exact = (math.e - 1) / (math.e + 2)
     assert found.delta_lower[0] <= exact <= found.delta_upper[0] <= found.delta_lower[0] * (1 + 1e-12)
 
@@ -102,11 +102,11 @@ def test_the_profile_at_zero_is_the_total_variation():
 @pytest.mark.parametrize("order", [1.5, 3.0, 40.0])
 def test_renyi_divergences(order):
     gaussian = Gaussian(1.0, 1e-5)
-    found = proved_ends(gaussian, gaussian.worst_pair(), parse_claim(f"rdp:{order},1"))
+    found = proved_bounds(gaussian, gaussian.worst_pair(), parse_claim(f"rdp:{order},1"))
     exact = order / (2 * gaussian.sigma**2)
     assert found.parameter_lower <= exact * (1 + 1e-14) and exact * (1 - 1e-14) <= found.parameter_upper
     coin = RandomizedResponse(0.9)
-    found = proved_ends(coin, coin.worst_pair(), parse_claim(f"rdp:{order},1"))
+    found = proved_bounds(coin, coin.worst_pair(), parse_claim(f"rdp:{order},1"))
     with ctx.workprec(300):
         e = arb(0.9).exp()
         p, q = e / (1 + e), 1 / (1 + e)
@@ -120,9 +120,9 @@ def test_renyi_divergences(order):
 
 def test_gdp_of_gaussian_noise_is_shift_over_sigma():
     gaussian = Gaussian(1.0, 1e-5, sensitivity=2.0)
-    found = proved_ends(gaussian, gaussian.worst_pair(), parse_claim("gdp:1"))
+    found = proved_bounds(gaussian, gaussian.worst_pair(), parse_claim("gdp:1"))
     assert found.parameter_lower <= 2.0 / gaussian.sigma <= found.parameter_upper <= found.parameter_lower * (1 + 1e-15)
-    assert proved_ends(Laplace(1.0), Laplace(1.0).worst_pair(), parse_claim("gdp:1")) is None
+    assert proved_bounds(Laplace(1.0), Laplace(1.0).worst_pair(), parse_claim("gdp:1")) is None
 
 
 def test_random_boxes_hold_the_float_log_density_at_their_points():
@@ -176,7 +176,7 @@ def test_a_wrong_constant_turns_the_verdict():
     for arithmetic in ("float", "grid"):
         for factor, kept in ((1.0, True), (0.999, False), (1.001, True)):
             it = Wrong(1.0, arithmetic=arithmetic, factor=factor)
-            found = proved_ends(it, it.worst_pair(), parse_claim("pure:1"))
+            found = proved_bounds(it, it.worst_pair(), parse_claim("pure:1"))
             assert (found.parameter_upper <= 1 + 1e-9) is kept
             assert (found.parameter_lower > 1 + 1e-9) is not kept
 
@@ -199,7 +199,7 @@ class Contradicts(Laplace):
 def test_balls_that_leave_out_the_float_log_density_are_refused():
     it = Contradicts(1.0)
     with pytest.raises(BadOracle, match="outside of its own ball"):
-        proved_ends(it, it.worst_pair(), parse_claim("pure:1"))
+        proved_bounds(it, it.worst_pair(), parse_claim("pure:1"))
 
 
 def test_masses_that_do_not_add_to_one_are_refused():
@@ -211,7 +211,7 @@ def test_masses_that_do_not_add_to_one_are_refused():
             return [log - 1 for log in RandomizedResponse.log_density_ball(self, boxes, dataset)]
 
     with pytest.raises(BadOracle, match="add to"):
-        proved_ends(Half(1.0), Half(1.0).worst_pair(), parse_claim("pure:1"))
+        proved_bounds(Half(1.0), Half(1.0).worst_pair(), parse_claim("pure:1"))
 
 
 def test_what_a_support_leaves_out_may_have_any_loss():
@@ -227,6 +227,6 @@ def test_what_a_support_leaves_out_may_have_any_loss():
             return np.arange(-8.0, 9.0)[:, None]
 
     it = Cut(0.5)
-    assert proved_ends(it, it.worst_pair(), parse_claim("pure:0.5")).parameter_upper == math.inf
-    found = proved_ends(it, it.worst_pair(), parse_claim("approx:0.5,0.1"))
+    assert proved_bounds(it, it.worst_pair(), parse_claim("pure:0.5")).parameter_upper == math.inf
+    found = proved_bounds(it, it.worst_pair(), parse_claim("approx:0.5,0.1"))
     assert found.delta_upper[-1] >= 0.01  # the mass beyond -8 and 8

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dpwitness.auditors.proved.bounds import proved_ends
+from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.mechanisms import (
     AboveThreshold,
     BrokenSparseVector,
@@ -23,7 +23,7 @@ from dpwitness.mechanisms.balls.ball import PRECISION, span
 
 
 def ends_of(mechanism, claim=None, pair=None):
-    return proved_ends(mechanism, pair or mechanism.worst_pair(), parse_claim(claim) if claim else mechanism.claim)
+    return proved_bounds(mechanism, pair or mechanism.worst_pair(), parse_claim(claim) if claim else mechanism.claim)
 
 
 @pytest.mark.parametrize("variant", [1, 2, 4, 5, 6])

@@ -7,7 +7,7 @@ import pytest
 from flint import ctx
 
 from dpwitness.auditors.proved import plane_minimizer as proved_plane
-from dpwitness.auditors.proved.bounds import proved_ends
+from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.mechanisms import GLMObjectivePerturbation, LabelledVectors, LogisticObjectivePerturbation, Loss, Pair, parse_claim
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
@@ -52,7 +52,7 @@ def test_pairs_on_no_axis_are_enclosed(monkeypatch):
     pair = pair_of(rng, True)
     mechanism = LogisticObjectivePerturbation(0.5, 0.2, dimension=2, records=3)
     monkeypatch.setattr(proved_plane, "_CELLS", 3000)
-    found = proved_ends(mechanism, pair, parse_claim("pure:0.5"), 200.0)
+    found = proved_bounds(mechanism, pair, parse_claim("pure:0.5"), 200.0)
     w = np.concatenate([rng.normal(0, scale, (40_000, 2)) for scale in (0.3, 2, 10, 60, 1000)])
     loss = np.abs(mechanism.log_density(w, pair.d1) - mechanism.log_density(w, pair.d0)).max()
     assert loss <= found.parameter_upper * (1 + 1e-9)
@@ -66,12 +66,12 @@ def test_w4_is_proved_and_its_repair_certified(monkeypatch):
     monkeypatch.setattr(proved_plane, "_CELLS", 3000)
     zoo = paper_zoo()
     printed, repaired = (zoo[f"glm-objective-logistic-gamma-{form}"] for form in ("printed", "repaired"))
-    found = proved_ends(printed.mechanism, printed.pairs[0], parse_claim("pure:1"), 200.0)
+    found = proved_bounds(printed.mechanism, printed.pairs[0], parse_claim("pure:1"), 200.0)
     assert 1.0 < found.parameter_lower <= printed.mechanism.truth.parameter
-    found = proved_ends(repaired.mechanism, repaired.pairs[0], parse_claim("pure:1"), 200.0)
+    found = proved_bounds(repaired.mechanism, repaired.pairs[0], parse_claim("pure:1"), 200.0)
     assert found.parameter_upper <= 1.0
 
 
 def test_noise_of_unbounded_density_has_no_epsilon():
     mechanism = LogisticObjectivePerturbation(1.0, 0.5, "laplace_radius_std", dimension=2)
-    assert proved_ends(mechanism, mechanism.worst_pair(), parse_claim("pure:1")).parameter_lower == math.inf
+    assert proved_bounds(mechanism, mechanism.worst_pair(), parse_claim("pure:1")).parameter_lower == math.inf

@@ -7,7 +7,7 @@ import pytest
 from flint import arb, ctx
 
 from dpwitness.auditors.privacy_loss.routes import enclosed_law
-from dpwitness.auditors.proved.bounds import proved_ends
+from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.auditors.proved.space import cells_of
 from dpwitness.mechanisms import (
     ConvexObjectivePerturbation,
@@ -29,7 +29,7 @@ SMOOTH = ("logistic", "squared", "huber", "smoothed-huber", "log-cosh", "linear"
 
 
 def ends_of(mechanism, claim=None, pair=None):
-    return proved_ends(mechanism, pair or mechanism.worst_pair(), parse_claim(claim) if claim else mechanism.claim)
+    return proved_bounds(mechanism, pair or mechanism.worst_pair(), parse_claim(claim) if claim else mechanism.claim)
 
 
 def random_data(rng, dimension, binary, rows=3):

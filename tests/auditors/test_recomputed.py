@@ -9,7 +9,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.black_box import stages
-from dpwitness.auditors.black_box.state import UnderTest
+from dpwitness.auditors.black_box.state import PairTest
 from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
 from dpwitness.auditors.canaries.replay import recompute_canaries
 from dpwitness.auditors.events.rules import Intervals
@@ -74,7 +74,7 @@ def test_an_edited_number_is_refused(audited, edit):
 def test_a_bound_of_an_earlier_look_has_its_counts():
     """The event guesses well at first and badly later, so that the first look certifies the most."""
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
-    tested = UnderTest(PAIR, 0.01, 2_000, event, "given", parts=[Part(Tally(900, 100, 1_000))])
+    tested = PairTest(PAIR, 0.01, 2_000, event, "given", parts=[Part(Tally(900, 100, 1_000))])
     asked = SimpleNamespace(claim=dpw.PureDP(1.0), alpha=0.01, stop="never")
     state = SimpleNamespace(asked=asked, done=0, looked=lambda symbol, bound: None)
     stages._interim_look(state, tested, 0.005)

@@ -6,7 +6,7 @@ import pytest
 from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, replay
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.scores import Score
-from dpwitness.auditors.running.scored_outputs import Scored
+from dpwitness.auditors.running.scored_outputs import ScoredMechanism
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -167,7 +167,7 @@ def test_columns_of_scores_stand_first_whatever_is_raised_or_ragged():
         raise OSError("gone")
 
     scores = (Score("length", length), Score("fails", fails_on_two))
-    found = encode(Scored(ragged, scores)(None, 3, np.random.default_rng(1)), 3)
+    found = encode(ScoredMechanism(ragged, scores)(None, 3, np.random.default_rng(1)), 3)
     np.testing.assert_array_equal(found.values[:, :3], [[1, 7, 1], [2, np.nan, 1], [3, 7, 1]])
-    single = encode(Scored(always, scores)(None, 1, np.random.default_rng(1)), 1)
+    single = encode(ScoredMechanism(always, scores)(None, 1, np.random.default_rng(1)), 1)
     assert np.isnan(single.values[:, :2]).all() and next(iter(single.names.values())).startswith("raises OSError")

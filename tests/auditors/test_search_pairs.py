@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.pairs.search import search
-from dpwitness.auditors.pairs.simplify import simplified
+from dpwitness.auditors.pairs.simplify import simplify_pair
 from dpwitness.auditors.privacy_loss.search import worst_output
 from dpwitness.bench.white_box import searched
 from dpwitness.mechanisms import (
@@ -241,6 +241,6 @@ def test_witness_is_made_simple():
     """Common records that do nothing go, digits that do nothing too."""
     rows = [[0.987654321, 0.123], [0.3, 0.3], [0.0, 0.0]]
     d0, d1 = (LabelledVectors([[first, 0.123], *rows[1:]], [1, 1, 1], [1, 37, 62]) for first in (0.987654321, -0.3))
-    pair = simplified(LabelledBall(2, 100), Pair(d0, d1), lambda p: float(np.abs(p.d0.x).max()), 0.85, seconds=10.0)
+    pair = simplify_pair(LabelledBall(2, 100), Pair(d0, d1), lambda p: float(np.abs(p.d0.x).max()), 0.85, seconds=10.0)
     assert pair.d0 == LabelledVectors([[0.9, 0.0], [0.0, 0.0]], [1, 1], [1, 99]) or np.abs(pair.d0.x).max() in (0.9, 1.0)
     assert len(pair.d0.merged()) == 2

@@ -16,7 +16,7 @@ import pytest
 from dpwitness import Pair, Target, Verdict, audit
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.engine import Inline, Phase, Stage, outputs, stream
-from dpwitness.auditors.running.repeated_outputs import Repeats, mark
+from dpwitness.auditors.running.repeated_outputs import RepeatDetector, mark
 from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.foreign.target import Isolated
@@ -200,7 +200,7 @@ def test_marks_are_of_sequences_that_chance_does_not_repeat():
     assert mark(encode(bits, 300)) is not None and mark(encode(bits[:200], 200)) is None
     for dull in (np.zeros(300), np.full(300, np.nan), (np.arange(300) == 7).astype(float), [None] * 300):
         assert mark(encode(dull, 300)) is None
-    seen = Repeats()
+    seen = RepeatDetector()
     assert not any(seen.add((int(value),)) for value in range(100_000))  # memory stays: 2^15 marks at most
     assert seen.add((99_968,))  # a multiple of the step
 

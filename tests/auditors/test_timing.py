@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
-from dpwitness.auditors.black_box.timing import Costs, Price, told_in_time
+from dpwitness.auditors.black_box.timing import Costs, RunCost, format_duration
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 HASTE = {"claim": "pure:1", "pair": PAIR, "bits": False, "stop": "never"}
@@ -54,7 +54,7 @@ def test_a_budget_that_is_none_is_refused(options, message):
 
 
 def test_a_time_comes_to_as_many_runs_as_fit_with_what_is_learned():
-    price = Price(run=1e-3, ranking=0.02, learning=0.2, rows=1000, runs=100, seconds=0.5)
+    price = RunCost(run=1e-3, ranking=0.02, learning=0.2, rows=1000, runs=100, seconds=0.5)
     for seconds, pairs in [(5.0, 1), (60.0, 1), (60.0, 40)]:
         trials = price.trials(seconds, pairs)
         assert 0.97 * (seconds - 0.5) < price.time(trials, pairs) <= seconds - 0.5
@@ -93,4 +93,4 @@ def test_costs_that_do_not_grow_are_not_told():
 
 
 def test_times_for_a_person():
-    assert [told_in_time(s) for s in (2e-8, 0.0123, 65.0, 3600.0, 90_000.0)] == ["20 ns", "12.3 ms", "65 s", "1 h 0 min", "25 h 0 min"]
+    assert [format_duration(s) for s in (2e-8, 0.0123, 65.0, 3600.0, 90_000.0)] == ["20 ns", "12.3 ms", "65 s", "1 h 0 min", "25 h 0 min"]

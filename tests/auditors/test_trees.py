@@ -14,7 +14,7 @@ from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Threshold
-from dpwitness.auditors.events.trees import LEAST_ROWS
+from dpwitness.auditors.events.trees import MIN_TREE_ROWS
 from dpwitness.mechanisms import InvalidArgument
 
 
@@ -79,7 +79,7 @@ def test_odd_numbers_go_one_way(event):
 
 
 def test_few_outputs_grow_none():
-    assert learn(*sides(boxed, LEAST_ROWS // 4), dpw.PureDP(1.0), alpha=0.05, rounds=20_000).method != "trees"
+    assert learn(*sides(boxed, MIN_TREE_ROWS // 4), dpw.PureDP(1.0), alpha=0.05, rounds=20_000).method != "trees"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dpwitness import ApproxDP, InvalidArgument, Pair, PureDP, Verdict, audit, a
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.results.witness_reader import read_witness, seal
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.auditors.statistics.combination import Part, combined_bound
 from dpwitness.auditors.targets.loading import describe_target, load_target
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
@@ -56,7 +56,7 @@ def test_the_author_does_not_choose_the_confidence(witness):
     """Counts of a private mechanism refute it at confidence .01; a replay needs .99 unless its user asks for less."""
     sound, tally = Laplace(1.0, arithmetic="grid"), Tally(4600, 1700, 10_000, witness["counts"]["directions"])
     alpha = 0.99
-    bound = combined(read_witness(witness).claim, [Part(tally)], alpha)
+    bound = combined_bound(read_witness(witness).claim, [Part(tally)], alpha)
     counts = {"correct": 4600, "wrong": 1700, "rounds": 10_000, "directions": tally.directions, "alpha": alpha}
     assert bound > 1
     target = describe_target(sound)

@@ -8,8 +8,8 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument, unimportable
-from dpwitness.mechanisms.foreign.inside.introspection import Unfit, attributes_of, check_keys
+from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem
+from dpwitness.mechanisms.foreign.inside.introspection import Unfit, attributes_of, check_attribute_names
 from dpwitness.mechanisms.foreign.manifest import require_attributes
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
@@ -132,7 +132,7 @@ def test_the_api_checks_functions_in_this_process_too():
 
 
 def test_an_attribute_that_is_not_read_is_noted_with_the_name_that_is():
-    assert check_keys(function(domian=3, helper=4), "f", plain=False) == ["f.domian is not read; did you mean domain?"]
+    assert check_attribute_names(function(domian=3, helper=4), "f", plain=False) == ["f.domian is not read; did you mean domain?"]
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_the_remedy_names_the_distribution(tmp_path):
 
 def test_a_broken_library_is_not_called_missing():
     gone = ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
-    assert unimportable("duckdb", gone, "pip install duckdb") == "duckdb is not installed: pip install duckdb"
+    assert import_problem("duckdb", gone, "pip install duckdb") == "duckdb is not installed: pip install duckdb"
     within = ModuleNotFoundError("No module named 'adbc'", name="adbc")
-    assert "installed but cannot be imported: ModuleNotFoundError: No module named 'adbc'" in unimportable("duckdb", within, "")
+    assert "installed but cannot be imported: ModuleNotFoundError: No module named 'adbc'" in import_problem("duckdb", within, "")
 
 
 def test_about_reads_attributes_without_dpwitness(tmp_path):

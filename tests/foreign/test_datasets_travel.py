@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.results.parquet_files import ENTRIES, has_beside
+from dpwitness.auditors.results.parquet_files import ENTRIES, has_frame_files
 from dpwitness.auditors.results.witness_reader import load_json
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.foreign import python_worker
@@ -131,7 +131,7 @@ def test_large_frames_lie_beside_their_witness(tmp_path):
     files = sorted(tmp_path.glob("frame-*.parquet"))
     assert len(files) == 2
     held = json.loads((tmp_path / "witness-count.json").read_text())
-    assert has_beside(held) and (tmp_path / "witness-count.json").stat().st_size < 10_000
+    assert has_frame_files(held) and (tmp_path / "witness-count.json").stat().st_size < 10_000
     raw, _ = load_json(tmp_path / "witness-count.json")
     pd.testing.assert_frame_equal(from_jsonable(raw["pair"]["d0"]), frame)
     again = dpw.replay(tmp_path / "witness-count.json", mechanism=count, trials=2000, seed=8)

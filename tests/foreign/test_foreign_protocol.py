@@ -102,9 +102,9 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
         for i, dataset in enumerate(data):
             assert target.sample(dataset, 1, np.random.default_rng(0))[0] == 10_000.0 * i
     from dpwitness.mechanisms.foreign.python_worker import sent_as
-    from dpwitness.mechanisms.foreign.worker_process import borrow
+    from dpwitness.mechanisms.foreign.worker_process import borrowed_worker
 
-    with borrow(target._slot, 10.0) as worker:
+    with borrowed_worker(target._slot, 10.0) as worker:
         part, sent = worker.dataset(sent_as(data[-1]))
         assert set(part) == {"key"} and sent == []
 

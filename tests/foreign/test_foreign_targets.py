@@ -19,7 +19,7 @@ from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, r
 from dpwitness.auditors.running.engine import MechanismFailed, stream
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.foreign.environments import PROGRAMS, environments
-from dpwitness.mechanisms.foreign.worker_pool import TargetError, build_domain, targets_in
+from dpwitness.mechanisms.foreign.worker_pool import TargetError, build_domain, target_names
 from dpwitness.mechanisms.foreign.worker_process import _busy, _idle
 
 ONE = np.array([1.0])
@@ -69,7 +69,7 @@ def test_what_the_file_says(file, foreign):
     assert target.describe()["doc"] == "Noise scaled by 0.9: epsilon = 1.11 where 1 is claimed."
     assert target.__name__ == "peculiar:leaky" and target.seeded and target.notes == ()
     assert Target(file, "accounted").claim == ApproxDP(0.1 + 0.2, 1e-5)
-    assert {"leaky", "grid", "promises_nothing"} <= set(targets_in(file)) and "kinds" not in targets_in(file)
+    assert {"leaky", "grid", "promises_nothing"} <= set(target_names(file)) and "kinds" not in target_names(file)
 
 
 def test_a_target_is_its_fields(file):

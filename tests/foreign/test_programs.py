@@ -24,10 +24,10 @@ from dpwitness.auditors.running.rounds import run_side
 from dpwitness.commands.protocol import LANGUAGES
 from dpwitness.executors import dask_worker
 from dpwitness.executors.factory import executor
-from dpwitness.executors.file_upload import own_files
+from dpwitness.executors.file_upload import defining_files
 from dpwitness.mechanisms.foreign import conformance
 from dpwitness.mechanisms.foreign.conformance import check_protocol
-from dpwitness.mechanisms.foreign.program import hello_of
+from dpwitness.mechanisms.foreign.program import parse_hello
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
 from dpwitness.mechanisms.foreign.worker_process import _idle
 from dpwitness.mechanisms.privacy import parse_claim
@@ -316,16 +316,16 @@ def test_the_files_of_a_program_go_along_and_a_missing_one_is_named(program, tmp
     (tmp_path / "tool").chmod(0o755)
     target = Target(command=["./tool", "data.txt", "--fast"], cwd=str(tmp_path))
     (tmp_path / "data.txt").write_text("1")
-    assert own_files([target, None]) == [str(tmp_path / name) for name in ("tool", "data.txt")]
+    assert defining_files([target, None]) == [str(tmp_path / name) for name in ("tool", "data.txt")]
     plain = program()
-    assert own_files([plain]) == [plain.command[-1]]  # not the interpreter, which is installed
+    assert defining_files([plain]) == [plain.command[-1]]  # not the interpreter, which is installed
     expected = target.sample(np.zeros(1), 3, rng()).tolist()
-    sent = pickle.dumps((0, tuple((file, Path(file).read_bytes()) for file in own_files([target]))))
+    sent = pickle.dumps((0, tuple((file, Path(file).read_bytes()) for file in defining_files([target]))))
     parts = [pickle.dumps(part) for part in (sample_of, target)]
     target.close()
     shutil.rmtree(tmp_path)  # as on another machine
     assert dask_worker.call(dask_worker.builds(), sent, *parts) == expected
-    assert Path(dask_worker.laid_out(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
+    assert Path(dask_worker.write_sent_files(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
     tmp_path.mkdir()
     with pytest.raises(InvalidArgument, match=r"must name a program that is there, got '\./tool'; send it with --ship FILE"):
         dask_worker.call(dask_worker.builds(), pickle.dumps((0, ())), *parts)
@@ -469,7 +469,7 @@ def test_a_right_and_a_wrong_mechanism(shim):
 def test_the_conversation_of_the_page_is_that_of_the_vectors():
     page = (Path(conformance.__file__).parents[2] / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
     hello, *told = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines()
-    assert hello_of(hello[2:].encode())["domain"]["kind"] == "Records"
+    assert parse_hello(hello[2:].encode())["domain"]["kind"] == "Records"
     for side, mark in (("asked", ">"), ("answered", "<")):
         shown = [line[2:] for line in told if line[0] == mark]
         known = [part.rstrip() if isinstance(part, str) else part["hex"] for part in VECTORS["conversation"][side]]

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from dpwitness.cli import COMMANDS, main
-from dpwitness.colors import CODES, NO_CODES, verdict_marked, wanted
+from dpwitness.colors import CODES, NO_CODES, mark_verdict, wanted
 from dpwitness.exit_codes import Stream, show
-from dpwitness.reports.audit.document import document_of
+from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.phrasing.wording import plain
 
 MARKS = "".join(map(chr, CODES))
@@ -114,18 +114,18 @@ def test_plain_takes_marks_out_and_only_show_reads_them(capsys):
     assert plain(MARKS).isascii()
     stream = Stream(sys.stdout)
     stream.colored = True
-    stream.write(verdict_marked("VIOLATED\n"))
+    stream.write(mark_verdict("VIOLATED\n"))
     assert CODE.search(capsys.readouterr().out) is None
-    show(verdict_marked(f"VIOLATED {HOSTILE[:5]}"), stream)
+    show(mark_verdict(f"VIOLATED {HOSTILE[:5]}"), stream)
     assert capsys.readouterr().out == "\x1b[1;31mVIOLATED\x1b[0m \\x1b[31m\n"
-    show(verdict_marked("CERTIFIED for"))  # no stream of ours
+    show(mark_verdict("CERTIFIED for"))  # no stream of ours
     assert capsys.readouterr().out == "CERTIFIED for\n"
 
 
 def test_a_verdict_is_marked_where_it_stands_alone():
-    assert verdict_marked("VIOLATEDLY") == "VIOLATEDLY" and verdict_marked("not VIOLATED") == "not VIOLATED"
-    assert verdict_marked("ab NOT REFUTED", at=3).translate(CODES) == "ab \x1b[1mNOT REFUTED\x1b[0m"
-    assert verdict_marked("ab NOT REFUTED", at=3).translate(NO_CODES) == "ab NOT REFUTED"
+    assert mark_verdict("VIOLATEDLY") == "VIOLATEDLY" and mark_verdict("not VIOLATED") == "not VIOLATED"
+    assert mark_verdict("ab NOT REFUTED", at=3).translate(CODES) == "ab \x1b[1mNOT REFUTED\x1b[0m"
+    assert mark_verdict("ab NOT REFUTED", at=3).translate(NO_CODES) == "ab NOT REFUTED"
 
 
 def test_every_command_takes_the_option(capsys):
@@ -156,7 +156,7 @@ RESULTS = [
 @pytest.fixture
 def report(tmp_path):
     file = tmp_path / "audit.json"
-    file.write_text(json.dumps(document_of(RESULTS, title="Three")))
+    file.write_text(json.dumps(build_document(RESULTS, title="Three")))
     return file
 
 
@@ -187,7 +187,7 @@ def test_the_table_fits_the_terminal_and_loses_nothing(ran, report, monkeypatch,
 
 
 def test_a_report_of_nothing_has_no_table(ran, tmp_path):
-    (tmp_path / "none.json").write_text(json.dumps(document_of([], title="None")))
+    (tmp_path / "none.json").write_text(json.dumps(build_document([], title="None")))
     assert ran("report", "none.json", "--show")[1] == "No audit was run.\n"
 
 

@@ -13,8 +13,15 @@ from scipy.optimize import minimize
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, Kernel, LabelledVectors, LogisticObjectivePerturbation, Loss
 from dpwitness.mechanisms.numerics.arithmetic import exponential
 from dpwitness.mechanisms.numerics.losses import LOSSES, loss_terms
-from dpwitness.mechanisms.numerics.newton import minimise_rows
-from dpwitness.mechanisms.numerics.solvers import Problem, _expand, minimise, minimise_kernel, minimise_perturbed, noise_that_yields
+from dpwitness.mechanisms.numerics.newton import minimize_rows
+from dpwitness.mechanisms.numerics.solvers import (
+    Problem,
+    _expand,
+    minimise,
+    minimize_kernel_risk,
+    minimize_perturbed_risk,
+    noise_for_minimizers,
+)
 
 SMOOTH = [name for name in LOSSES if Loss(name).smooth]
 
@@ -94,8 +101,8 @@ def test_perturbed_minimisers_and_the_way_back(case, exponent, seed):
     """Every row's gradient, recomputed with numpy, is at most 1e-10 |b| plus rounding; b(w) inverts the solve."""
     data, loss, ridge = case
     b = np.random.default_rng(seed).standard_normal((20, data.dimension)) * 10.0**exponent
-    w = minimise_perturbed(Problem.of(data, loss, ridge), b.copy())
-    back, determinant = noise_that_yields(Problem.of(data, loss, ridge), w)
+    w = minimize_perturbed_risk(Problem.of(data, loss, ridge), b.copy())
+    back, determinant = noise_for_minimizers(Problem.of(data, loss, ridge), w)
     for i in range(len(b)):
         size = np.linalg.norm(w[i])
         reach = size + np.abs(data.y).max()
@@ -132,7 +139,7 @@ def test_against_scikit_learn():
         assert ours.residual < 1e-11 and ours.radius == ours.residual / ridge
     part = LabelledVectors(data.x[:80], data.y[:80])
     ours = minimise(Problem.of(part, Loss("hinge"), 2.0))
-    kernel = minimise_kernel(part.x @ part.x.T, part.y, part.weights, Loss("hinge"), 2.0)
+    kernel = minimize_kernel_risk(part.x @ part.x.T, part.y, part.weights, Loss("hinge"), 2.0)
     machine = svm.LinearSVC(C=0.5, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=10_000_000).fit(part.x, part.y)
     np.testing.assert_allclose(ours.w, machine.coef_[0], atol=1e-6)
     np.testing.assert_allclose(part.x.T @ kernel.coefficients, ours.w, atol=1e-7)
@@ -148,7 +155,7 @@ def test_kernel_minimisers(kernel, name):
     y = rng.choice([-1.0, 1.0], 15)
     m = rng.choice([1.0, 5.0], 15)
     loss, gram = Loss(name), kernel.gram(x)
-    found = minimise_kernel(gram, y, m, loss, 0.7)
+    found = minimize_kernel_risk(gram, y, m, loss, 0.7)
     u = gram @ found.coefficients
     if loss.smooth:
         excess = 0.7 * found.coefficients + m * loss.derivative(u, y)
@@ -186,9 +193,9 @@ def test_a_row_that_does_not_converge_is_an_error():
     data = LabelledVectors([[1.0], [0.5]], [1, 1])
     problem = Problem.of(data, Loss("logistic"), 1.0)
     with pytest.raises(ConvergenceError, match=r"minimise_perturbed: no convergence \(loss logistic, ridge 1\), first in row 1"):
-        minimise_perturbed(problem, np.array([[1.0], [np.nan], [2.0]]))
+        minimize_perturbed_risk(problem, np.array([[1.0], [np.nan], [2.0]]))
     with pytest.raises(InvalidArgument, match="minimise_perturbed: loss must be differentiable, got 'hinge'"):
-        minimise_perturbed(Problem.of(data, Loss("hinge"), 1.0), np.ones((1, 1)))
+        minimize_perturbed_risk(Problem.of(data, Loss("hinge"), 1.0), np.ones((1, 1)))
 
 
 def test_few_gradients_a_solve():
@@ -201,7 +208,7 @@ def test_few_gradients_a_solve():
     offset, factor, _ = _expand(problem, start)
     rows = rng.standard_normal((2000, 5)) * 4
     bounds = (1.0, float(problem.lengths.max()), problem.slope_total, problem.curvature_total)
-    failed, gradients = minimise_rows(*problem.arguments, *bounds, 1.0, start, factor, -offset, 1e-10, rows)
+    failed, gradients = minimize_rows(*problem.arguments, *bounds, 1.0, start, factor, -offset, 1e-10, rows)
     assert failed == -1 and gradients < 4 * len(rows)
 
 

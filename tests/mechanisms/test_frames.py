@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.pairs.simplify import simplified
+from dpwitness.auditors.pairs.simplify import simplify_pair
 from dpwitness.mechanisms import Events, Graph, InvalidArgument, Pair, Relation, Table, Texts
 from dpwitness.mechanisms.core.dataframe_backends import apart, fix, fixed, whole
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
@@ -257,7 +257,7 @@ def test_pairs_of_tables_become_simple(relation, user, given, simple):
     pair = Pair(*(records(*side) for side in given), domain.relation)
     assert domain.holds(pair)
     least = 8.0 if user is None else 18.0
-    found = simplified(domain, pair, lambda p: sum(r["x"] for r in p.d1) - sum(r["x"] for r in p.d0), least, seconds=60)
+    found = simplify_pair(domain, pair, lambda p: sum(r["x"] for r in p.d1) - sum(r["x"] for r in p.d0), least, seconds=60)
     assert (found.d0, found.d1) == tuple(records(*side) for side in simple)
 
 
@@ -284,9 +284,9 @@ def test_what_is_no_table_is_refused(arguments, told):
 
 def test_a_frame_with_other_columns_is_refused_in_one_line():
     domain = Table({"x": (0, 9)}, user="user")
-    assert domain.why_not(pd.DataFrame({"y": [1]})) == "it has the columns y; the domain names user, x"
-    assert domain.why_not(pl.DataFrame({"x": [1]})) == "it is a frame of polars, the domain expects pandas"
-    assert "column x holds 99, which the domain does not allow" in domain.why_not(pd.DataFrame({"user": [1], "x": [99]}))
+    assert domain.membership_problem(pd.DataFrame({"y": [1]})) == "it has the columns y; the domain names user, x"
+    assert domain.membership_problem(pl.DataFrame({"x": [1]})) == "it is a frame of polars, the domain expects pandas"
+    assert "column x holds 99, which the domain does not allow" in domain.membership_problem(pd.DataFrame({"user": [1], "x": [99]}))
 
 
 @pytest.mark.parametrize("relation", ["edge", "replace-edge", "node", "replace-node"])

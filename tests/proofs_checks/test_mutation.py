@@ -13,7 +13,7 @@ from dpwitness.proofs_checks.claims import logistic_claims
 from dpwitness.proofs_checks.engine.enclosures import Contradiction, free, interval, twice
 from dpwitness.proofs_checks.engine.evidence import unsatisfiable
 from dpwitness.proofs_checks.engine.ledger import _LEDGER, Effort
-from dpwitness.proofs_checks.engine.mutation import mutants, planted, run
+from dpwitness.proofs_checks.engine.mutation import installed_mutant, mutants, run
 from dpwitness.proofs_checks.engine.mutation_score import LEAST, campaign, markdown, proofs, sample, score
 
 NAMED = ("CM-06-repair", "CM-04", "JT-10", "JT-11", "MN-02", "MN-06-price", "JT-16-repair")
@@ -57,7 +57,7 @@ def test_a_mutant_is_planted_and_taken_away():
     assert check("CM-02", epsilon=1.0).evidence.reached == before and check("CM-02").claim_verdict is ClaimVerdict.FAILS
     mutant, place, number, value = next(found for found in mutants(declared) if found[0].change == "2 -> 4")
     assert "sqrt" in mutant.text
-    with planted(place, number, value):
+    with installed_mutant(place, number, value):
         assert check("CM-02", epsilon=1.0).evidence.reached.lower == pytest.approx(1.0)  # S / b for a scale of S / (2 epsilon)
 
 
@@ -65,7 +65,7 @@ def test_a_constant_of_a_module_is_a_mutant_for_all_who_use_it():
     places = {found[0].where for found in mutants(declarations()["JT-06-logistic"])}
     assert {"logistic_claims.CURVATURE", "logistic_claims.objective_loss", "glm_claims.logistic_loss"} <= places
     mutant = next(found for found in mutants(declarations()["JT-06-logistic"]) if found[0].where.endswith("CURVATURE"))
-    with planted(*mutant[1:]):
+    with installed_mutant(*mutant[1:]):
         assert float(logistic_claims.CURVATURE) == 0.125
         assert check("JT-06-logistic").claim_verdict is ClaimVerdict.INCONCLUSIVE
     assert float(logistic_claims.CURVATURE) == 0.25

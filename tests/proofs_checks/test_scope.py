@@ -13,7 +13,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
-from dpwitness.reports.papers.claims_page import page, ranges, scopes
+from dpwitness.reports.papers.claims_page import page, ranges, scope_summary
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"
 
@@ -93,10 +93,10 @@ def test_an_audit_of_a_pair_never_makes_a_claim_hold(verdict, word, grade):
 
 def test_the_page_counts_what_was_proved_where():
     findings = [check(id).to_json() for id in ("CM-02", "CM-03", "ZOO-SVT-no-threshold-noise-cost", "CM-06-W4", "JT-13", "JK-17-slack")]
-    assert scopes(findings) == (
+    assert scope_summary(findings) == (
         "2 are settled by a proof over their whole domain; 1 by a proof over a part of a box; 2 by a proof at one point."
     )
-    assert scopes([]) == "None is settled."
+    assert scope_summary([]) == "None is settled."
     text = page([f | {"witness_file": None} for f in findings])
     held, _, measured = text.partition("### What was measured and not refuted")
     assert "JK-17-slack" not in held.partition("### What holds")[2] and "NOT REFUTED: delta(epsilon')" in measured

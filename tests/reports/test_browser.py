@@ -22,7 +22,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.bounds.utility_claims import FailureBound
 from dpwitness.cli import main
 from dpwitness.mechanisms.domains import Records
-from dpwitness.reports.audit.document import document_of, result_json
+from dpwitness.reports.audit.document import build_document, result_json
 from dpwitness.reports.audit.report import write_document
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -84,7 +84,7 @@ def written(folder, document):
 
 @pytest.fixture(scope="module")
 def small(results, tmp_path_factory):
-    return written(tmp_path_factory.mktemp("small"), document_of(results, title="Every kind", command="dpwitness audit x"))
+    return written(tmp_path_factory.mktemp("small"), build_document(results, title="Every kind", command="dpwitness audit x"))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def report(results, tmp_path_factory):
         | {"name": f"copy {i}", "parameter_lower": (i + 1) / 7, "limit": 20.0, "detectable": 100.0 / (i + 1), "trials": 1000 * (i + 1)}
         for i in range(COPIES)
     ]
-    return written(tmp_path_factory.mktemp("report"), document_of([*results, *copies], title="Everything", command="dpwitness audit x"))
+    return written(tmp_path_factory.mktemp("report"), build_document([*results, *copies], title="Everything", command="dpwitness audit x"))
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ def test_narrow_screens_do_not_scroll_sideways(opened, report, script):
 @pytest.fixture(scope="module")
 def hostile(results, tmp_path_factory):
     """A report whose every text from outside is an attack, or 10 MB long."""
-    document = copy.deepcopy(document_of(results, title=EVIL, command=EVIL))
+    document = copy.deepcopy(build_document(results, title=EVIL, command=EVIL))
     document["environment"] = {EVIL: EVIL}
     for result in document["results"]:
         result |= {"headline": EVIL, "notes": [EVIL, LONG], "relation": EVIL}
@@ -430,7 +430,7 @@ def test_a_hundred_audits_are_rendered_fast(results, tmp_path):
     """In under 5 s."""
     from time import perf_counter
 
-    document = document_of([replace(results[0], name=f"audit {i}") for i in range(COPIES)], title="A hundred")
+    document = build_document([replace(results[0], name=f"audit {i}") for i in range(COPIES)], title="A hundred")
     started = perf_counter()
     page = written(tmp_path, document)
     took = perf_counter() - started

@@ -20,9 +20,9 @@ from dpwitness.auditors.bounds.utility_claims import MeanBound
 from dpwitness.cli import main
 from dpwitness.commands.suite import _is_accepted
 from dpwitness.mechanisms import Gaussian, Laplace, Records, TruncatedGeometric
-from dpwitness.reports.audit.document import document_of
+from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.comparison import intervals as limits
-from dpwitness.reports.comparison.accepted import judge, open_rules, read_accepted
+from dpwitness.reports.comparison.accepted import judge, read_accepted, unaccepted_rules
 from dpwitness.reports.comparison.intervals import BITS, VALUE, Guesses, intervals
 from dpwitness.reports.comparison.page import html, markdown, page, terminal
 from dpwitness.reports.phrasing.fingerprint import fingerprint, rules_of
@@ -42,7 +42,7 @@ def row(name="m", verdict="NOT_REFUTED", *, tally=TALLY, bits=None, **more):
 
 
 def report(*results):
-    return document_of(results, title="t")
+    return build_document(results, title="t")
 
 
 def changes(old, new):
@@ -57,7 +57,7 @@ def test_each_end_misses_as_often_as_it_says(claim):
     """3000 runs of one event, ends at error 0.05 each: misses beyond the bounds below have probability below 1e-7 (binomial)."""
     claim, rng, error, runs = dpw.parse_claim(claim), np.random.default_rng(3), 0.05, 3000
     s, theta, rounds = 0.4, 0.7, 4_000
-    truth = float(limits.parameter_shown(claim, np.array(s), np.array(theta), 2))
+    truth = float(limits.parameter_from_rates(claim, np.array(s), np.array(theta), 2))
     misses = np.zeros(2)
     for made in rng.binomial(rounds, s, runs):
         correct = int(rng.binomial(made, theta))
@@ -289,20 +289,20 @@ def accepted(tmp_path, **fields):
 def test_an_entry_accepts_what_it_names(fields, fits, tmp_path):
     entries = accepted(tmp_path, **fields)
     found = judge([row(verdict="VIOLATED", target={"target": "a.py:f"}), row("kept")], entries, TODAY)
-    assert open_rules(found.results[0]) == ([] if fits else ["VALUE"]) and len(found.stale) == (not fits)
+    assert unaccepted_rules(found.results[0]) == ([] if fits else ["VALUE"]) and len(found.stale) == (not fits)
     assert found.results[0].get("accepted") == ({"reason": "known", "expires": "2026-06-30", "rules": ["VALUE"]} if fits else None)
     assert "accepted" not in found.results[1]
 
 
 def test_an_entry_expires_after_its_day_and_says_so(tmp_path):
     found = judge([row(verdict="VIOLATED", notes=["n"])], accepted(tmp_path), TODAY + datetime.timedelta(days=1))
-    assert open_rules(found.results[0]) == ["VALUE"] and "accepted" not in found.results[0] and found.stale == ()
+    assert unaccepted_rules(found.results[0]) == ["VALUE"] and "accepted" not in found.results[0] and found.stale == ()
     assert found.results[0]["notes"] == ["n", "VALUE was accepted until 2026-06-30 and counts again: known"]
 
 
 def test_one_rule_accepted_does_not_accept_another(tmp_path):
     found = judge([row(verdict="VIOLATED", bits="VIOLATED")], accepted(tmp_path, rule='"BITS"'), TODAY).results[0]
-    assert open_rules(found) == ["VALUE"] and found["accepted"]["rules"] == ["BITS"]
+    assert unaccepted_rules(found) == ["VALUE"] and found["accepted"]["rules"] == ["BITS"]
 
 
 def test_what_has_grown_is_accepted_no_more(tmp_path, runs):
@@ -310,20 +310,20 @@ def test_what_has_grown_is_accepted_no_more(tmp_path, runs):
     data = [run.to_json() | {"verdict": "VIOLATED"} for run in runs]
     for bound in (data[0]["parameter_lower"], min(each["parameter_lower"] for each in data)):
         entries = accepted(tmp_path, name='"geometric"', bound=bound)
-        assert all(open_rules(each) == [] for each in judge(data, entries, TODAY).results)
+        assert all(unaccepted_rules(each) == [] for each in judge(data, entries, TODAY).results)
     grown = dpw.audit(TruncatedGeometric(2.0), claim="pure:1", trials=4_000, confidence=0.99, seed=1, name="geometric").to_json()
     (found,) = judge([grown], entries, TODAY).results
-    assert open_rules(found) == ["VALUE"] and "has grown beyond its error" in found["notes"][-1]
+    assert unaccepted_rules(found) == ["VALUE"] and "has grown beyond its error" in found["notes"][-1]
 
 
 def test_a_bound_for_every_kind():
     interval = intervals(row())[VALUE]
-    assert not interval.has_grown(interval.low) and interval.has_grown(0.5 * interval.low) and interval.has_grown(0.0)
-    assert interval.guesses.upper_of(interval.low) == pytest.approx(interval.high, rel=1e-6)
+    assert not interval.exceeds_bound(interval.low) and interval.exceeds_bound(0.5 * interval.low) and interval.exceeds_bound(0.0)
+    assert interval.guesses.upper_limit_for(interval.low) == pytest.approx(interval.high, rel=1e-6)
     sure = intervals(row(tally={"correct": 500, "wrong": 0, "rounds": 1000, "directions": 1}))[VALUE]
-    assert math.isinf(sure.high) and sure.has_grown(1.0) and not sure.has_grown(sure.low + 0.1)
+    assert math.isinf(sure.high) and sure.exceeds_bound(1.0) and not sure.exceeds_bound(sure.low + 0.1)
     exact = intervals(dpw.certify(Gaussian(1.0, 1e-5), name="g").to_json())[VALUE]
-    assert not exact.has_grown(exact.low) and exact.has_grown(0.99 * exact.low)
+    assert not exact.exceeds_bound(exact.low) and exact.exceeds_bound(0.99 * exact.low)
 
 
 @pytest.mark.parametrize(

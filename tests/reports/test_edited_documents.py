@@ -12,8 +12,8 @@ from dpwitness.auditors.bounds.utility_claims import MeanBound
 from dpwitness.cli import main
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.reports.audit.checking import FREE
-from dpwitness.reports.audit.document import checked_document, document_of
+from dpwitness.reports.audit.checking import UNSEALED_FIELDS
+from dpwitness.reports.audit.document import build_document, checked_document
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "zoo.json"
@@ -40,7 +40,7 @@ def fresh():
         dpw.audit_utility(lambda size, rng: rng.random(size), MeanBound(0.6, high=1.0), runs=300, seed=1),
         dpw.check_mechanism(Laplace(1.0), trials=1000, checks=["check_dataset_is_left_alone"]),
     ]
-    return json.loads(json.dumps(document_of(results, title="t")))
+    return json.loads(json.dumps(build_document(results, title="t")))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def alone(document, i, edit=None):
 def test_a_changed_field_is_refused_or_carries_no_conclusion(fresh, i):
     assert not refused(fresh) and not refused(alone(fresh, i))
     for key, value in fresh["results"][i].items():
-        if key not in FREE:
+        if key not in UNSEALED_FIELDS:
             assert refused(alone(fresh, i, lambda r, key=key, value=value: r.update({key: changed(value)}))), key
             assert refused(alone(fresh, i, lambda r, key=key: r.pop(key))), key
     assert refused(alone(fresh, i, lambda r: r.update(sha256="0" * 64)))

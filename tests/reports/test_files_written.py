@@ -8,7 +8,7 @@ import pytest
 
 from dpwitness.cli import main
 from dpwitness.mechanisms.core import atomic_files
-from dpwitness.mechanisms.core.atomic_files import all_together, write_text
+from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_text
 from dpwitness.reports import write_report
 from dpwitness.reports.audit import report as report_module
 
@@ -53,7 +53,7 @@ def test_a_link_that_appears_later_is_refused_and_no_file_is_replaced(tmp_path):
     goal, folder = secret(tmp_path), tmp_path / "out"
     written(folder)
     before = (folder / "audit.json").read_bytes()
-    with pytest.raises(ValueError, match=r"z\.svg' is a symbolic link"), all_together(folder) as draft:  # noqa: PT012
+    with pytest.raises(ValueError, match=r"z\.svg' is a symbolic link"), atomic_folder(folder) as draft:  # noqa: PT012
         write_text(draft / "audit.json", "new")
         write_text(draft / "z.svg", "new")
         (folder / "z.svg").symlink_to(goal)
@@ -112,7 +112,7 @@ def test_a_full_disk_keeps_the_verdict_and_the_old_report(tmp_path, monkeypatch,
 
 
 def test_a_full_disk_leaves_no_half_of_a_summary(tmp_path, monkeypatch):
-    from dpwitness.reports.audit.document import document_of
+    from dpwitness.reports.audit.document import build_document
     from dpwitness.reports.formats.step_summary import append_summary
 
     page = tmp_path / "summary.md"
@@ -137,7 +137,7 @@ def test_a_full_disk_leaves_no_half_of_a_summary(tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(page), "open", half)
     with pytest.raises(OSError, match="No space"):
-        append_summary(document_of([RESULT], title="t"), page)
+        append_summary(build_document([RESULT], title="t"), page)
     monkeypatch.undo()
     assert page.read_text() == "before\n"
 
@@ -175,7 +175,7 @@ def test_an_interrupt_between_two_files_waits_for_the_last(tmp_path, monkeypatch
             raise KeyboardInterrupt
 
     monkeypatch.setattr(atomic_files.os, "replace", interrupting)
-    with pytest.raises(KeyboardInterrupt), all_together(folder) as draft:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), atomic_folder(folder) as draft:  # noqa: PT012
         write_text(draft / "a", "new")
         write_text(draft / "b", "new")
     assert sorted(os.listdir(folder)) == ["a", "b"]

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from dpwitness.console import summary
 from dpwitness.exit_codes import Stream
-from dpwitness.reports.audit.document import document_of, entries_of
+from dpwitness.reports.audit.document import build_document, entries_of
 from dpwitness.reports.formats.html import html
 from dpwitness.reports.formats.junit import junit
 from dpwitness.reports.formats.markdown import markdown
@@ -63,7 +63,7 @@ def check_markdown(text):
 @settings(max_examples=25, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(evil=texts, kind=st.sampled_from(["black box", "white box", "trace", "canaries", "checks", "utility", "another"]))
 def test_no_format_obeys_a_text(evil, kind):
-    document = document_of([result(evil, kind, verdict) for verdict in ("VIOLATED", "ERROR")], title=evil, command=evil)
+    document = build_document([result(evil, kind, verdict) for verdict in ("VIOLATED", "ERROR")], title=evil, command=evil)
     entries = entries_of(document)
     check_markdown(markdown(entries, **head(document), together=None, overview=None))
     check_markdown(step_summary(document))
@@ -79,7 +79,7 @@ def test_no_format_obeys_a_text(evil, kind):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_alone(part):
-    document = document_of([result(part, "black box", "VIOLATED")], title=part, command=f"dpwitness audit {part}")
+    document = build_document([result(part, "black box", "VIOLATED")], title=part, command=f"dpwitness audit {part}")
     check_markdown(markdown(entries_of(document), **head(document), together=None, overview=None))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import dpwitness as dpw
-from dpwitness.reports.papers.claims_page import scopes, tally
+from dpwitness.reports.papers.claims_page import scope_summary, tally
 from dpwitness.reports.site.charts import LogAxis
 from dpwitness.reports.site.markdown_tables import tables, value
 from dpwitness.reports.site.overview import first_paragraph
@@ -121,7 +121,7 @@ def test_sentences_that_count_are_grammatical():
     )
     assert tally([]) == "0 claims: none was checked."
     one = {"verdict": "HOLDS", "scope": "point", "evidence": "proved"}
-    assert scopes([one]) == "1 is settled by a proof at one point."
+    assert scope_summary([one]) == "1 is settled by a proof at one point."
     found = published("third-party.json")
     shown = third_party_page(found | {"rows": [row | {"right": i > 0} for i, row in enumerate(found["rows"][:2])]})
     assert "2 targets of " in shown and "1 verdict agrees, 1 does not." in shown

@@ -16,7 +16,7 @@ import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.mechanisms.core import atomic_files
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.reports.audit.document import document_of, entries_of, read_document
+from dpwitness.reports.audit.document import build_document, entries_of, read_document
 from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.formats.html import PICTURES, html
 from dpwitness.reports.formats.html_frame import inline
@@ -44,7 +44,7 @@ def found():
 
 
 def made(results, **options):
-    document = document_of(results, title="t", command="dpwitness audit")
+    document = build_document(results, title="t", command="dpwitness audit")
     return html(document, entries_of(document), Album(**options))
 
 
@@ -128,7 +128,7 @@ def test_hostile_texts_in_every_place_and_format(tmp_path, evil):
 
 
 def test_many_audits_leave_pictures_out_and_say_so(found):
-    data = [document_of([each], title="t")["results"][0] | {"name": f"{each.name[:20]} {i}"} for i in range(34) for each in found]
+    data = [build_document([each], title="t")["results"][0] | {"name": f"{each.name[:20]} {i}"} for i in range(34) for each in found]
     text = made(data)
     assert len(text.encode()) < 2_000_000
     assert text.count("<figure>") == PICTURES + 1 and "pictures are left out" in text
@@ -151,7 +151,7 @@ def test_markdown_in_the_page_is_text_and_no_markup():
 
 def test_a_picture_in_a_page_has_no_style_and_its_own_ids():
     result = dpw.audit(leaky, claim="pure:1", pair=NEAR, trials=4000)
-    document = document_of([result], title="t")
+    document = build_document([result], title="t")
     entry, album = entries_of(document)[0], Album()
     for kind in album.kinds(entry):
         first, second = (inline_svg(album.svg(entry, kind), name, 'it "is"') for name in ("a", "b"))

@@ -25,7 +25,7 @@ from dpwitness.auditors.white_box.certify import certify
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.reports.audit.document import document_of, read_document, result_json
+from dpwitness.reports.audit.document import build_document, read_document, result_json
 from dpwitness.reports.formats.junit import junit
 from dpwitness.reports.formats.sarif import MOST, sarif
 from dpwitness.reports.formats.step_summary import append_summary, step_summary
@@ -114,7 +114,7 @@ def found():
 
 @pytest.fixture
 def document(found):
-    return copy.deepcopy(document_of(list(found.values()), title="Audit of all", command="dpwitness audit all"))
+    return copy.deepcopy(build_document(list(found.values()), title="Audit of all", command="dpwitness audit all"))
 
 
 def test_sarif_has_an_alert_for_what_was_refuted_and_for_nothing_else(document, found):
@@ -168,7 +168,7 @@ def test_a_result_without_a_source_is_valid_and_says_so(document):
 
 def test_a_second_run_gives_the_same_fingerprints_and_another_claim_others(found):
     def marks(result, **changed):
-        log = valid_sarif(document_of([result_json(result) | changed], title="t"))
+        log = valid_sarif(build_document([result_json(result) | changed], title="t"))
         return [each["partialFingerprints"]["primaryLocationLineHash"] for each in results_of(log) if each["ruleId"] == "VALUE"]
 
     options = {"pair": NEAR, "trials": 20_000, "bits": False}
@@ -177,7 +177,7 @@ def test_a_second_run_gives_the_same_fingerprints_and_another_claim_others(found
     assert marks(first) == marks(first, source={"file": "moved.py", "line": 99})
     assert marks(audit(leaky, claim="pure:1.5", seed=1, **options)) != marks(first)
     assert marks(first, relation="add-remove") != marks(first)
-    twice = results_of(valid_sarif(document_of([first, again], title="t")))
+    twice = results_of(valid_sarif(build_document([first, again], title="t")))
     assert [each["partialFingerprints"]["primaryLocationLineHash"][-2:] for each in twice] == [":1", ":2"]
 
 

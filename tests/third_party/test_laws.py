@@ -35,8 +35,8 @@ def test_discrete_laplace():
 def test_responses():
     assert law.response(4, 1.0)(None).loss[-1] == pytest.approx(1.0)
     p, q = 1 / (1 + math.exp(-0.25)), 1 / (1 + math.exp(0.25))
-    assert law.bits_of_one_item(p, q)(None).loss[-1] == pytest.approx(0.5)
-    assert law.bits_of_one_item(1 - (1 - p) * (1 - q), q)(None).loss[-1] == pytest.approx(1.3694, abs=1e-4)  # as in release 1.1.2
+    assert law.unary_encoding_law(p, q)(None).loss[-1] == pytest.approx(0.5)
+    assert law.unary_encoding_law(1 - (1 - p) * (1 - q), q)(None).loss[-1] == pytest.approx(1.3694, abs=1e-4)  # as in release 1.1.2
 
 
 def test_tree():

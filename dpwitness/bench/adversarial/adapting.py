@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import Verdict, audit
-from dpwitness.bench.adversarial.attack import PAIR, Attack, false_alarm, response, seed_of, verdict_among
+from dpwitness.bench.adversarial.attack import PAIR, Attack, failure_unless_verdict, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 
 Mechanism = Callable[[Any, int, Generator], Any]
@@ -96,7 +96,7 @@ def leak_that_hides(rng: Generator) -> str:
     result = audit(mechanism, claim=PureDP(claim), name="attack", **settings)
     allowed = (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE)
     description = f"{'leaks first' if first_leaks else 'leaks later'}, changes after {limit} of {total} {'outputs' if outputs else 'calls'}"
-    return verdict_among(result, allowed, description)
+    return failure_unless_verdict(result, allowed, description)
 
 
 def leak_by_batch(rng: Generator) -> str:
@@ -108,7 +108,9 @@ def leak_by_batch(rng: Generator) -> str:
         return (leaks if size >= smallest_batch else sound)(dataset, size, draws)
 
     result = audit(run, claim=PureDP(claim), **_settings(rng, 0.01))
-    return verdict_among(result, (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE), f"leaks in batches of {smallest_batch} or more")
+    return failure_unless_verdict(
+        result, (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE), f"leaks in batches of {smallest_batch} or more"
+    )
 
 
 ATTACKS = (

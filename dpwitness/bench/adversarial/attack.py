@@ -113,7 +113,7 @@ def refusal(call: Callable[[], Any], what: str) -> str:
     return f"accepted {what}: {getattr(found, 'verdict', found)!s:.60}"
 
 
-def verdict_among(found: Any, allowed: Iterable[Verdict], what: str) -> str:
+def failure_unless_verdict(found: Any, allowed: Iterable[Verdict], what: str) -> str:
     """Return "" if the verdict of a result is allowed, else a failure message."""
     return "" if found.verdict in tuple(allowed) else f"{found.verdict.value}: {what}"
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import Verdict, audit
-from dpwitness.bench.adversarial.attack import PAIR, Attack, response, seed_of, verdict_among
+from dpwitness.bench.adversarial.attack import PAIR, Attack, failure_unless_verdict, response, seed_of
 from dpwitness.mechanisms import PureDP
 
 _Left, _Right = namedtuple("_Left", "value"), namedtuple("_Right", "value")
@@ -126,7 +126,7 @@ def hidden_leak(leaves: dict[str, Leaf], trials: int, rng: Generator) -> str:
         ]
 
     result = audit(run, claim=PureDP(1.0), pair=PAIR, trials=trials, seed=seed_of(rng), name="attack")
-    return verdict_among(
+    return failure_unless_verdict(
         result, (Verdict.VIOLATED, Verdict.INCONCLUSIVE), f"leak in {name}, place {place}, nested {container_kinds}, share {often:.2f}"
     )
 

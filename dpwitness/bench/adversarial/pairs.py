@@ -13,7 +13,7 @@ from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness import mechanisms as m
 from dpwitness.auditors.black_box.pair_exercise import LEVEL
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.bench.adversarial.attack import Attack, refusal, response, seed_of, verdict_among
+from dpwitness.bench.adversarial.attack import Attack, failure_unless_verdict, refusal, response, seed_of
 from dpwitness.mechanisms import PureDP
 
 
@@ -37,7 +37,7 @@ def unexercised(rng: Generator) -> str:
     result = audit(mechanism, claim=PureDP(float(rng.uniform(1.0, 3.0))), pair=Pair(ages, other), **settings)
     if result.verdict is Verdict.INCONCLUSIVE and not result.notes:
         return "INCONCLUSIVE without a reason"
-    return verdict_among(result, (Verdict.INCONCLUSIVE,), f"count above {threshold:.1f} of records below it")
+    return failure_unless_verdict(result, (Verdict.INCONCLUSIVE,), f"count above {threshold:.1f} of records below it")
 
 
 def exercised(rng: Generator) -> str:

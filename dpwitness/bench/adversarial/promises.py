@@ -115,7 +115,7 @@ def unnoticed(rng: Generator) -> str:
     return "" if result.verdict is Verdict.ERROR else f"{result.verdict.value}: {name} with {factor:.4f} times the noise"
 
 
-class Less(m.Laplace):
+class ReducedNoiseLaplace(m.Laplace):
     """User-defined subclass of a mechanism of dpwitness that scales the noise without changing the density."""
 
     factor = 1.0
@@ -129,13 +129,13 @@ def certified_mismatch(rng: Generator) -> str:
     noise_deficit, kind = float(10 ** rng.uniform(-2.5, -1)), str(rng.choice(["Laplace", "Gaussian", "variant"], p=[0.4, 0.1, 0.5]))
     epsilon = 1 / (1 - noise_deficit * float(rng.uniform(0.0, 1.0)))  # the density has epsilon 1, the sampler at least 1 / (1 - missing)
     claim: Claim = ApproxDP(epsilon, 1e-3) if kind == "Gaussian" else PureDP(epsilon)
-    mechanism: Any = Less(1.0) if kind == "variant" else _scaled_sampler(kind, 1 - noise_deficit)
+    mechanism: Any = ReducedNoiseLaplace(1.0) if kind == "variant" else _scaled_sampler(kind, 1 - noise_deficit)
     settings: dict[str, Any] = {"route": "sampling"} if kind == "Gaussian" else {}
     try:
-        Less.factor = 1 - noise_deficit
+        ReducedNoiseLaplace.factor = 1 - noise_deficit
         result = certify(mechanism, PAIR, claim, trials=_RUNS, seed=seed_of(rng), **settings)
     finally:
-        Less.factor = 1.0
+        ReducedNoiseLaplace.factor = 1.0
     return "" if result.verdict is not Verdict.CERTIFIED else f"CERTIFIED {claim} of {kind} with {noise_deficit:.2%} of the noise missing"
 
 

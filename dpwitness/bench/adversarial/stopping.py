@@ -19,7 +19,7 @@ from dpwitness import Verdict, audit, replay
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined, reweight_for_extension, shares_spent
+from dpwitness.auditors.statistics.combination import Part, combined_bound, reweight_for_extension, shares_spent
 from dpwitness.bench.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 
@@ -54,7 +54,7 @@ def _rounds_to_significance(right: int, rounds: int, share: float, alpha: float)
     return int(rounds * min((float(norm.isf(alpha)) / z) ** 2 if z > 0 else math.inf, _MAX_GROWTH))
 
 
-def counted_life(alpha: float, rng: Generator) -> str:
+def extended_counts(alpha: float, rng: Generator) -> str:
     """Attack the counts of randomized response at its claim, and return a description of the false alarm, or "".
 
     Each extension has the length at which the observed deviation would suffice for a violation.
@@ -64,7 +64,7 @@ def counted_life(alpha: float, rng: Generator) -> str:
     right = int(rng.binomial(rounds, right_share))
     parts, first = [Part(Tally(right, rounds - right, rounds))], rounds
     for number in range(EXTENSIONS + 1):
-        if combined(claim, parts, level(alpha, number)) > epsilon:
+        if combined_bound(claim, parts, level(alpha, number)) > epsilon:
             return f"response {epsilon:.3f}, {first} rounds at first, {rounds} after extension {number}"
         target_rounds = _rounds_to_significance(right, rounds, right_share, level(alpha, number + 1))
         more = min(max(target_rounds - rounds, 1 + rounds // 20), _MAX_ROUNDS)
@@ -91,7 +91,7 @@ def exact_extension(rng: Generator) -> str:
         parts = [Part(Tally(right, rounds - right, rounds))]
         if mass < alpha * 1e-4:
             continue
-        accused = combined(claim, parts, alpha) > epsilon
+        accused = combined_bound(claim, parts, alpha) > epsilon
         error += mass * (
             1.0 if accused else max(_violation_probability(claim, parts, length, level(alpha, 1), share) for length in lengths)
         )
@@ -107,13 +107,13 @@ def _violation_probability(claim: PureDP, parts: list[Part], length: int, alpha:
     def accuses(added: int) -> bool:
         longer = extended(parts)
         longer = [*longer[:-1], longer[-1].plus(Tally(added, length - added, length), 0)]
-        return combined(claim, longer, alpha) > claim.epsilon
+        return combined_bound(claim, longer, alpha) > claim.epsilon
 
     threshold = bisect_left(range(length + 1), True, key=accuses)
     return float(binom.sf(threshold - 1, length, share))
 
 
-def stored_life(rng: Generator) -> str:
+def extended_store(rng: Generator) -> str:
     """Attack `audit` through its store, and return a description of the false alarm, or "".
 
     Each extension has the length that the counts of the last result suggest.
@@ -135,7 +135,7 @@ def stored_life(rng: Generator) -> str:
     return false_alarm(result, f"response {epsilon:.3f}, extended to {total} runs")
 
 
-def ground_seed(rng: Generator) -> Outcome:
+def searched_seed(rng: Generator) -> Outcome:
     """Attack `replay` with a witness against a sound mechanism, whose author searches for seeds of the audit and of the replay."""
     epsilon, confidence = float(rng.uniform(0.5, 1.5)), float(rng.choice([0.5, 0.8]))
     mechanism, claim = response(epsilon), PureDP(epsilon)
@@ -158,9 +158,9 @@ def ground_seed(rng: Generator) -> Outcome:
 
 
 ATTACKS = (
-    Attack("optional stopping of extensions, alpha .05", partial(counted_life, 0.05), stated(0.05, EXTENSIONS), 12_000),
-    Attack("optional stopping of extensions, alpha .01", partial(counted_life, 0.01), stated(0.01, EXTENSIONS), 12_000),
+    Attack("optional stopping of extensions, alpha .05", partial(extended_counts, 0.05), stated(0.05, EXTENSIONS), 12_000),
+    Attack("optional stopping of extensions, alpha .01", partial(extended_counts, 0.01), stated(0.01, EXTENSIONS), 12_000),
     Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension),
-    Attack("optional stopping of extensions in a store, alpha .2", stored_life, stated(0.2, _STORE_EXTENSIONS)),
-    Attack("witness of a ground seed confirmed", ground_seed, 0.5),
+    Attack("optional stopping of extensions in a store, alpha .2", extended_store, stated(0.2, _STORE_EXTENSIONS)),
+    Attack("witness of a ground seed confirmed", searched_seed, 0.5),
 )

@@ -98,14 +98,14 @@ def bookkeeping() -> float:
     """Return the fraction of processor time that a stage of Laplace rounds spends outside its tasks of a quarter of a second each."""
     import numpy as np
 
-    from dpwitness.auditors.black_box.stages import LARGEST_CHUNK
+    from dpwitness.auditors.black_box.stages import MAX_CHUNK_ROUNDS
     from dpwitness.auditors.events.rules import Intervals
     from dpwitness.auditors.running.engine import Inline, Pace, Phase, Stage, counts
     from dpwitness.mechanisms import Laplace
 
     mechanism = Laplace(1.0)
     event = Intervals(0, np.array([1.2]), np.array([0.0, 1.0]))
-    stage = Stage(mechanism.sample, mechanism.worst_pair(), 1, (0, 0, Phase.TEST), 2 * 10**9, LARGEST_CHUNK, 60.0)
+    stage = Stage(mechanism.sample, mechanism.worst_pair(), 1, (0, 0, Phase.TEST), 2 * 10**9, MAX_CHUNK_ROUNDS, 60.0)
     executor, pace = Inline(), Pace()
     list(counts(stage, [event], executor, Pace()))  # compiles and warms up
     before, task_seconds = resource.getrusage(resource.RUSAGE_SELF), 0.0

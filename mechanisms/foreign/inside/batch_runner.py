@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 
-def told_of_warning(found: Any) -> str:
+def warning_line(found: Any) -> str:
     """Return a recorded warning as one line of at most 200 characters."""
     text = " ".join(str(found.message).split())
     text = text if len(text) <= 160 else text[:157] + "..."
@@ -31,7 +31,7 @@ def heard(told: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            told.extend(dict.fromkeys(told_of_warning(each) for each in found or ()))
+            told.extend(dict.fromkeys(warning_line(each) for each in found or ()))
 
 
 def is_failure(error: Exception) -> bool:
@@ -55,7 +55,7 @@ def one_by_one(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwarg
     done: list[Any] = []
     draws: list[int] = []
     for _ in range(size):
-        at = words_drawn(rng)
+        at = random_words_drawn(rng)
         try:
             done.append(_copied(run(dataset, 1, rng, **kwargs)))
         except MemoryError:
@@ -64,7 +64,7 @@ def one_by_one(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwarg
             if is_failure(error):
                 raise
             done.append(Raised(error))
-        draws.append(words_drawn(rng) - at)
+        draws.append(random_words_drawn(rng) - at)
     return Parts(_join(kind, list(same)) for kind, same in itertools.groupby(done, _join_key)), draws
 
 
@@ -94,7 +94,7 @@ def _join(kind: Any, parts: list[Any]) -> Any:
     return np.concatenate(parts) if isinstance(kind, tuple) else parts[0]
 
 
-def words_drawn(rng: Any) -> int:
+def random_words_drawn(rng: Any) -> int:
     """Return the number of 64-bit words drawn from the generator so far, which SFC64 counts in its state; 0 for other generators."""
     state = rng.bit_generator.state
     return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0

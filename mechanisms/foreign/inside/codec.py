@@ -69,7 +69,7 @@ def pack(value: Any, blobs: Blobs) -> Any:
         return value if abs(value) < 2**63 else {_TAG: "int", "hex": hex(value)}
     if isinstance(value, np.generic) and value.dtype.kind in PLAIN:
         return {_TAG: "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
-    if object_tree.is_built_on(value):
+    if object_tree.needs_decomposition(value):
         return _pack_object(value, blobs)
     if isinstance(value, np.ma.MaskedArray):
         fill = None if value is np.ma.masked else pack(np.asarray(value.fill_value), blobs)
@@ -85,7 +85,7 @@ def pack(value: Any, blobs: Blobs) -> Any:
         return {_TAG: "objects", "shape": list(value.shape), "items": [pack(v, blobs) for v in value.ravel()]}
     if isinstance(value, BaseException):
         text = text_of(value, str)
-        more = [[name, pack(v, blobs)] for name, v in object_tree.of_exception(value, text)]
+        more = [[name, pack(v, blobs)] for name, v in object_tree.exception_parts(value, text)]
         return {_TAG: "exception", "class": kind.__name__, "text": text, "items": more}
     if object_tree.library_form(kind):
         return _pack_object(value, blobs)
@@ -146,8 +146,8 @@ def _pack_object(value: Any, blobs: Blobs) -> Message:
 
 
 def pack_dataset(value: Any, blobs: Blobs) -> Any:
-    """`pack`, but frames and graphs, also inside lists, tuples and dicts, travel as what they are. Raises `libraries.Unheld`."""
-    if dataframe_backends.library_of(value):
+    """`pack`, but frames and graphs, also inside lists, tuples and dicts, travel as what they are. Raises `libraries.UnsupportedData`."""
+    if dataframe_backends.library_name(value):
         return {_TAG: "held", "parts": pack(dataframe_backends.apart(value), blobs)}
     if type(value) in (list, tuple) and any(map(_contains_library_data, value)):
         return {_TAG: type(value).__name__, "items": [pack_dataset(part, blobs) for part in value]}
@@ -160,7 +160,7 @@ def _contains_library_data(value: Any) -> bool:
     """Return whether a value is or contains a frame or graph."""
     if type(value) in (list, tuple, dict):
         return any(map(_contains_library_data, value.values() if type(value) is dict else value))
-    return bool(dataframe_backends.library_of(value))
+    return bool(dataframe_backends.library_name(value))
 
 
 def _pack_array(value: Any, blobs: Blobs) -> Message:
@@ -338,13 +338,13 @@ def words(state: Any) -> Any:
     return {"words": state.tolist(), "dtype": state.dtype.str} if isinstance(state, np.ndarray) else state
 
 
-def unworded(state: Any) -> Any:
+def state_from_json(state: Any) -> Any:
     """Return the state of a bit generator of its JSON form, as the inverse of `words`."""
     if not isinstance(state, dict):
         return state
     if "words" in state:
         return np.array(state["words"], dtype=state["dtype"])
-    return {key: unworded(value) for key, value in state.items()}
+    return {key: state_from_json(value) for key, value in state.items()}
 
 
 class Opaque:

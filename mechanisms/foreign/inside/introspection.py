@@ -150,7 +150,7 @@ def shown(value: Any) -> str:
 _KNOWN_KEYS = ["claim", "domain", "seeded", "batch", "trials", "features", "primitives", "expected_failures", "expected_findings", "cause"]
 
 
-def check_keys(found: Any, name: str, plain: bool) -> List[str]:  # noqa: UP006
+def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:  # noqa: UP006
     """Raise Unfit for an unknown attribute of a function in a plain target file.
 
     Other functions may have any attributes: notes on misspelled names are returned.
@@ -186,7 +186,7 @@ def is_missing(name: str, place: str) -> bool:
         return False
 
 
-def is_plain(found: Any, claim: Any, domain: Any) -> bool:
+def is_plain_target(found: Any, claim: Any, domain: Any) -> bool:
     """Return whether a target is written without dpwitness, as target files are. Its datasets are then passed as plain types."""
     return isinstance(claim, str) or isinstance(domain, dict) or (claim is not None and not hasattr(claim, "kind"))
 
@@ -201,7 +201,7 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:  # noqa: UP006
     return dict({field.name: getattr(domain, field.name) for field in dataclasses.fields(cls) if field.init}, kind=cls.__name__)
 
 
-def left_behind() -> int:
+def running_children() -> int:
     """Return the number of running child processes of this process; 0 on systems without /proc."""
     if not hasattr(os, "waitid"):
         return 0
@@ -240,7 +240,7 @@ def version(library: str | None) -> str | None:
         return None
 
 
-def install_line(place: str) -> dict[str, Any]:
+def install_declarations(place: str) -> dict[str, Any]:
     """Return LIBRARY and INSTALL of a file that cannot be imported, by parsing its source."""
     import ast
 

@@ -149,7 +149,7 @@ def attributes(value: Any, base: type = object) -> dict[str, Any]:
     return {**found, **{name: getattr(value, name) for name in _slots(type(value), base) if hasattr(value, name)}}
 
 
-def is_built_on(value: Any) -> bool:
+def needs_decomposition(value: Any) -> bool:
     """Return whether an instance of a built-in class or its subclass must be decomposed, because of its class or its attributes."""
     base = _base(type(value))
     if base is None:
@@ -198,7 +198,7 @@ library_form: Any = functools.lru_cache(maxsize=1024)(_library_form)
 
 def _plain_form(value: Any) -> Any:
     """Return the function that decomposes an object of a standard type; None for other types."""
-    if is_built_on(value):
+    if needs_decomposition(value):
         return _parts_of_subclass
     if dataclasses.is_dataclass(value):
         return _parts_of_dataclass
@@ -228,7 +228,7 @@ def _parts_of_subclass(value: Any) -> Parts:
     return [("value", inner.replace(tzinfo=None)), ("zone", _zone(value.tzinfo)), *added]
 
 
-def of_exception(value: BaseException, text: str) -> Parts:
+def exception_parts(value: BaseException, text: str) -> Parts:
     """Return the parts of an exception beside its text."""
     found = {name: getattr(value, name, None) for name in ("name", "path")} if isinstance(value, ImportError) else {}
     inner = {name: part for name, part in found.items() if part is not None}

@@ -140,7 +140,7 @@ class Worker:
         if header.get("front"):  # search the target's folder first, as for a script
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
-        with self._user_code("is not importable", **introspection.install_line(self.place)):
+        with self._user_code("is not importable", **introspection.install_declarations(self.place)):
             _provide_dpwitness()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
@@ -180,9 +180,9 @@ class Worker:
         introspection.check_call(found, name, kwargs)
         with self._user_code(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
-            plain = introspection.is_plain(found, claim, getattr(found, "domain", None))
+            plain = introspection.is_plain_target(found, claim, getattr(found, "domain", None))
         with self._user_code(f"{name}: an attribute raises"):
-            unread = introspection.check_keys(found, name, plain)
+            unread = introspection.check_attribute_names(found, name, plain)
             try:
                 description = introspection.attributes_of(found)
             except introspection.Unfit as unfit:
@@ -219,7 +219,7 @@ class Worker:
         rng = self.rng = _generator(header)
         size, draws = header["size"], []
         global_generators.seed(header["seed"])
-        started, at = time.process_time(), batch_runner.words_drawn(rng)
+        started, at = time.process_time(), batch_runner.random_words_drawn(rng)
         warned: list[str] = []
         try:
             with batch_runner.heard(warned) if self.hears else contextlib.nullcontext():
@@ -235,8 +235,8 @@ class Worker:
             if batch_runner.is_failure(error):
                 return {"failed": codec.text_of(error, str)}
             value = batch_runner.Raised(error)
-        seconds, words, self.hears = time.process_time() - started, batch_runner.words_drawn(rng) - at, max(self.hears - 1, 0)
-        left = introspection.left_behind()
+        seconds, words, self.hears = time.process_time() - started, batch_runner.random_words_drawn(rng) - at, max(self.hears - 1, 0)
+        left = introspection.running_children()
         if left > _MAX_PROCESSES:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
         if before is not None and _dataset_state(dataset) != before:
@@ -352,12 +352,12 @@ class Worker:
         if key in self.ready:  # changes of a copy cannot affect the next batch, so only the first calls are checked
             built, before = self.ready[key]
             self.watched[key] += 1
-            return dataframe_backends.light_copy(built), before if self.watched[key] < _WATCHED_BATCHES else None
+            return dataframe_backends.shallow_copy(built), before if self.watched[key] < _WATCHED_BATCHES else None
         try:
             dataset = codec.unpack(*found)
-        except dataframe_backends.Unheld as error:
+        except dataframe_backends.UnsupportedData as error:
             raise Wrong(f"the dataset cannot be built here: {error}") from None
-        before, light = _dataset_state(dataset), dataframe_backends.light_copy(dataset)
+        before, light = _dataset_state(dataset), dataframe_backends.shallow_copy(dataset)
         if key and light is not None:
             self.ready[key], self.watched[key] = (dataset, before), 0
             return light, before
@@ -393,7 +393,7 @@ def _generator(header: codec.Message) -> Any:
     """The generator of a batch: the controller's own, as it stood, or a new one from a seed."""
     if "rng" not in header:
         return np.random.Generator(np.random.SFC64(np.random.SeedSequence(header["seed"])))
-    state = codec.unworded(header["rng"])
+    state = codec.state_from_json(header["rng"])
     bits = getattr(np.random, state["bit_generator"])()
     bits.state = state
     return np.random.Generator(bits)
@@ -409,7 +409,7 @@ def _dataset_state(dataset: Any) -> Any:
     blobs: codec.Blobs = []
     try:
         return codec.pack_dataset(dataset, blobs), blobs
-    except dataframe_backends.Unheld as error:
+    except dataframe_backends.UnsupportedData as error:
         return str(error), []
 
 
