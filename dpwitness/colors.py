@@ -37,7 +37,7 @@ def mark_verdict(text: str, at: int = 0) -> str:
 
     Examples
     --------
-    >>> verdict_marked("NOT REFUTED: no violation").translate(CODES)
+    >>> mark_verdict("NOT REFUTED: no violation").translate(CODES)
     '\\x1b[1mNOT REFUTED\\x1b[0m: no violation'
     """
     verdict_match = _VERDICT.match(text, at)

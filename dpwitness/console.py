@@ -251,9 +251,9 @@ def describe_event_in_words(event: str) -> str:
 
     Examples
     --------
-    >>> in_words("D0 on (-inf, -0.16]; D1 on (1.15, inf]")
+    >>> describe_event_in_words("D0 on (-inf, -0.16]; D1 on (1.15, inf]")
     'guess D0 if the output is at most -0.16; D1 if the output is above 1.15'
-    >>> in_words("output 2: D1 on (0.5, 1]")
+    >>> describe_event_in_words("output 2: D1 on (0.5, 1]")
     'output 2: guess D1 if it is above 0.5 and at most 1'
     """
     head, found, rest = event.rpartition(": ") if re.match(r"output \d+: ", event) else ("", "", event)

@@ -95,7 +95,7 @@ def _run_command_line(arguments, folder, environment, out, err):
     atexit._clear()
     os.chdir(folder)
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update({name: os.fspath(value) for name, value in environment.items()})
     sys.path.insert(0, str(folder))
     for descriptor, file in ((1, out), (2, err)):
         os.dup2(file, descriptor)

@@ -39,7 +39,7 @@ def is_environment_fault(error: BaseException) -> bool:
 
     Examples
     --------
-    >>> of_environment(AttributeError("module 'numpy' has no attribute 'float'")), of_environment(ZeroDivisionError("division by zero"))
+    >>> is_environment_fault(AttributeError("module 'numpy' has no attribute 'float'")), is_environment_fault(ZeroDivisionError("division by zero"))
     (True, False)
     """
     cause = error.__cause__

@@ -153,7 +153,7 @@ def format_duration(seconds: float) -> str:
 
     Examples
     --------
-    >>> told_in_time(0.00012), told_in_time(7.25), told_in_time(4000)
+    >>> format_duration(0.00012), format_duration(7.25), format_duration(4000)
     ('120 us', '7.2 s', '1 h 7 min')
     """
     for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):

@@ -36,7 +36,7 @@ def split_budget(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
 
     Examples
     --------
-    >>> budget_of(100_000, 1, True)
+    >>> split_budget(100_000, 1, True)
     (18502, 71268)
     """
     pairs = min(pairs, max(1, trials // MIN_RUNS_PER_PAIR))

@@ -37,9 +37,9 @@ def law_with_parameter(shape: str, claim: Claim, find: float) -> LossLaw:
     Examples
     --------
     >>> from dpwitness.mechanisms import GDP, PureDP
-    >>> law_with("laplace", PureDP(1.0), 1.1).supremum
+    >>> law_with_parameter("laplace", PureDP(1.0), 1.1).supremum
     1.1
-    >>> round(parameter_of(GDP(1.0), law_with("coin", GDP(1.0), 1.2)), 6)
+    >>> round(parameter_of(GDP(1.0), law_with_parameter("coin", GDP(1.0), 1.2)), 6)
     1.2
     """
     if shape == "gaussian":

@@ -102,7 +102,7 @@ def proved_bounds(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.
     --------
     >>> from dpwitness.mechanisms import Laplace, PureDP
     >>> laplace = Laplace(0.5)
-    >>> found = proved_ends(laplace, laplace.worst_pair(), PureDP(0.5))
+    >>> found = proved_bounds(laplace, laplace.worst_pair(), PureDP(0.5))
     >>> found.epsilon_lower <= 0.5 <= found.epsilon_upper < 0.5000001
     True
     """

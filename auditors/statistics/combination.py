@@ -156,10 +156,10 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
     --------
     >>> from dpwitness.mechanisms import PureDP
     >>> one = Part(Tally(7_400, 2_600, 20_000))
-    >>> round(combined(PureDP(1.0), [one], 0.05), 4)  # of one stage: the coin-flip certificate
+    >>> round(combined_bound(PureDP(1.0), [one], 0.05), 4)  # of one stage: the coin-flip certificate
     1.0083
     >>> half = Part(Tally(3_700, 1_300, 10_000), weight=0.5**0.5)
-    >>> round(combined(PureDP(1.0), [half, half], 0.05), 4)
+    >>> round(combined_bound(PureDP(1.0), [half, half], 0.05), 4)
     1.008
     """
     if len(parts) == 1:

@@ -24,7 +24,7 @@ from dpwitness.mechanisms.foreign.worker_pool import SENT, Sent
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 Files = tuple[tuple[str, bytes], ...]  # (path on the sender, content) pairs
-_MISSING = ("no module named", "existing file", "program that is there")
+_MISSING = ("no module named", "existing file", "program that exists")
 _MAX_AUDITS = 16  # number of audits whose files are kept
 
 SHIP_ADVICE = "send it with --ship FILE or PACKAGE.zip (`ship=` in Python), or install it where the workers run"

@@ -19,9 +19,9 @@ def defining_files(found: Sequence[Any]) -> list[str]:
     Examples
     --------
     >>> from dpwitness.mechanisms import Laplace
-    >>> own_files([Target("examples/mine.py", "f"), Target("diffprivlib", "laplace"), Laplace(1.0), len])[0].endswith("examples/mine.py")
+    >>> defining_files([Target("examples/mine.py", "f"), Target("diffprivlib", "laplace"), Laplace(1.0), len])[0].endswith("examples/mine.py")
     True
-    >>> own_files([Laplace(1.0), len])
+    >>> defining_files([Laplace(1.0), len])
     []
     """
     programs = [file for each in found if isinstance(each, Target) and each.command for file in command_files(each.command, each.cwd or "")]

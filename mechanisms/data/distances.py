@@ -32,9 +32,9 @@ def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
 
     Examples
     --------
-    >>> too_far([2**60], [2**60 + 50], "l1")
+    >>> vector_distance_problem([2**60], [2**60 + 50], "l1")
     'their distance is 50, at most 1 is allowed'
-    >>> too_far([0.0, 0.0], [math.sqrt(0.5), math.sqrt(0.5)], "l2")
+    >>> vector_distance_problem([0.0, 0.0], [math.sqrt(0.5), math.sqrt(0.5)], "l2")
     ''
     """
     vectors = []

@@ -88,7 +88,7 @@ def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
     Examples
     --------
     >>> parse_relation("add-remove:unit=user,k=2")
-    SpelledRelation(name='add-remove', unit='user', k=2, columns=())
+    ParsedRelation(name='add-remove', unit='user', k=2, columns=())
     """
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     if name == OWN and rest:
@@ -127,7 +127,7 @@ def describe_relation(relation: str) -> str:
 
     Examples
     --------
-    >>> told_of("add-remove:unit=user,k=2")
+    >>> describe_relation("add-remove:unit=user,k=2")
     'one record is added or removed; all records with one "user" count as one, and 2 may differ'
     """
     try:

@@ -40,7 +40,7 @@ _MAX_BLOCK_BYTES = 2**33  # most bytes of a block
 _START_SECONDS = 120.0  # seconds within which a program must send hello
 _MAX_REQUESTS_AHEAD = 256  # single runs requested before their answers are read; both pipes must have room for them
 _INSTALL_PREFIXES = ("/usr/", "/bin/", "/opt/", sys.prefix + os.sep, sys.base_prefix + os.sep)
-_TEXTUAL = str(Path(__file__).resolve().with_name("textual.py"))
+_TEXT_ADAPTER = str(Path(__file__).resolve().with_name("text_adapter.py"))
 _SHELL_OPERATORS = frozenset(["|", "||", "&&", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>", "|&"])
 _INTERPRETER = re.compile(r"(python|node|deno|bun|java|Rscript|ruby|julia|perl|php|lua|sh|bash)[\d.]*")
 _SHELL_COMMANDS = frozenset(["cd", "export", "source", ".", "alias", "set", "eval", "exec", "ulimit", "umask", "unset"])
@@ -62,7 +62,7 @@ class Command:
     def argv(self) -> list[str]:
         """Return the command line with the program's path; in text mode, the command line of the adapter `textual`."""
         found = [resolved(self.command, self.cwd), *self.command[1:]]
-        return [sys.executable, "-I", "-S", _TEXTUAL, self.text, *found] if self.text else found
+        return [sys.executable, "-I", "-S", _TEXT_ADAPTER, self.text, *found] if self.text else found
 
     def folder(self) -> str | None:
         return self.cwd or None

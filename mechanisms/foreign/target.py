@@ -52,6 +52,7 @@ from dpwitness.mechanisms.foreign.worker_process import P, Slot, WorkerDied, Wor
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts
 
 Answer = TypeVar("Answer")
+_MIN_RECOGNITION_SECONDS = 30.0  # minimum time for imports and a trial call, also on a loaded machine
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -273,9 +274,10 @@ class Target(DescribedTarget):
         sent: codec.Blobs = []
         request = {"op": "recognize", "name": self.name, "kwargs": codec.pack(self._plain_kwargs(), sent)}
         request["dataset"] = codec.pack(dataset, sent)
+        limit = max(self.time_limit, _MIN_RECOGNITION_SECONDS)  # imports are not a run
         with loaded(self._slot, self.time_limit) as worker:
             try:
-                reply, _ = worker.ask(request, sent, self.time_limit)
+                reply, _ = worker.ask(request, sent, limit)
             except (WorkerTimeout, WorkerDied) as error:
                 raise TargetError(f"{self.__name__} could not be tried: the worker process {error}") from None
         if "error" in reply:

@@ -1,6 +1,6 @@
 """Adapter that implements the protocol for a program without it: starts the program per batch or per run, and reads one output per line.
 
-Uses the standard library only; started as ``python textual.py batch|one PROGRAM ARGUMENTS...``.
+Uses the standard library only; started as ``python text_adapter.py batch|one PROGRAM ARGUMENTS...``.
 ``{size}``, ``{seed}`` and ``{dataset}`` in the arguments are replaced, and the environment has
 DPWITNESS_SIZE, DPWITNESS_SEED and DPWITNESS_DATASET. A line with one number is read as this number,
 a line of several numbers (separated by blanks or commas) as a list, and any other line as a text.

@@ -99,7 +99,7 @@ def answer_kind(answer: Any) -> str:
 
     Examples
     --------
-    >>> [kind_of(answer) for answer in (True, None, "stop", 0.3, (False, 2.5), ValueError("x"))]
+    >>> [answer_kind(answer) for answer in (True, None, "stop", 0.3, (False, 2.5), ValueError("x"))]
     ['True', 'None', 'stop', 'number', '(False, number)', 'raises ValueError']
     """
     if isinstance(answer, (bool, np.bool_)):

@@ -62,7 +62,7 @@ def has_capability(mechanism: Any, power: Any) -> bool:
     Examples
     --------
     >>> from dpwitness.mechanisms import Laplace
-    >>> offers(Laplace(1.0, arithmetic="grid"), HasSupport), offers(Laplace(1.0), HasSupport)
+    >>> has_capability(Laplace(1.0, arithmetic="grid"), HasSupport), has_capability(Laplace(1.0), HasSupport)
     (True, False)
     """
     return all(hasattr(mechanism, name) for name in vars(power) if not name.startswith("_"))

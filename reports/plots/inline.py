@@ -106,7 +106,7 @@ def _relative_path(path: str) -> str:
 
     Examples
     --------
-    >>> _relative("M 10 20.5 L 11.2 20.5 L 11.2 18 z M 0 0 L 3 4")
+    >>> _relative_path("M 10 20.5 L 11.2 20.5 L 11.2 18 z M 0 0 L 3 4")
     'M10 20.5l1.2 0 0-2.5zM0 0l3 4'
     """
     written = []

@@ -265,13 +265,13 @@ def test_each_thread_has_a_process_and_none_is_left(program):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["./nowhere"], "must name a program that is there, got './nowhere'"),
-        (["no-such-program"], "must name a program that is there"),
+        (["./nowhere"], "must name a program that exists, got './nowhere'"),
+        (["no-such-program"], "must name a program that exists"),
         (["cd", "/tmp"], "shell commands need a shell: sh -c"),
         (["A=1", "./x"], "shell commands need a shell"),
         (["./plain 1"], "give each argument as a separate text"),
         (["./plain | sort"], "give each argument as a separate text"),
-        (["~/nowhere"], "must name a program that is there, got '~/nowhere'"),
+        (["~/nowhere"], "must name a program that exists, got '~/nowhere'"),
         (["plain"], r"for the file in the folder .* write \./plain"),
         (["cat", "x", "|", "sort"], r"run without a shell, got '\|' in it"),
         (["./plain"], r"executable program, got './plain'; make it executable: chmod \+x ./plain"),
@@ -327,7 +327,7 @@ def test_the_files_of_a_program_go_along_and_a_missing_one_is_named(program, tmp
     assert dask_worker.call(dask_worker.builds(), sent, *parts) == expected
     assert Path(dask_worker.write_sent_files(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
     tmp_path.mkdir()
-    with pytest.raises(InvalidArgument, match=r"must name a program that is there, got '\./tool'; send it with --ship FILE"):
+    with pytest.raises(InvalidArgument, match=r"must name a program that exists, got '\./tool'; send it with --ship FILE"):
         dask_worker.call(dask_worker.builds(), pickle.dumps((0, ())), *parts)
 
 
@@ -538,7 +538,7 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
         (["check", "mine.py", "--claim", "pure:1"], "--claim and --domain are for programs"),
         (["check", "--command", "cat", "--text", "--claim", "pure:x"], "claim must have the form pure:EPSILON"),
         (["check", "--command", "cat", "--text", "--domain", '{"kind": "Nothing"}'], "domain kind must be one of"),
-        (["protocol", "check", "nowhere-at-all"], "must name a program that is there"),
+        (["protocol", "check", "nowhere-at-all"], "must name a program that exists"),
     ],
 )
 def test_usage(arguments, said, capsys):

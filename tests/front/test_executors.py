@@ -198,7 +198,7 @@ def test_a_large_pair_is_read_once_by_each_process(spec, tmp_path, monkeypatch):
     with dpw.executor(spec) as executor:
         found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
         hits, misses, *_ = executor.submit(
-            eval, "tuple(__import__('dpwitness.auditors.running.pair_files').auditors.running.handed.read.cache_info())"
+            eval, "tuple(__import__('dpwitness.auditors.running.pair_files').auditors.running.pair_files.read.cache_info())"
         ).result()
     assert misses == 1 and hits > 4
     assert counted(found) == counted(dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3))
