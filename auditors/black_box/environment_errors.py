@@ -39,7 +39,8 @@ def is_environment_fault(error: BaseException) -> bool:
 
     Examples
     --------
-    >>> is_environment_fault(AttributeError("module 'numpy' has no attribute 'float'")), is_environment_fault(ZeroDivisionError("division by zero"))
+    >>> errors = AttributeError("module 'numpy' has no attribute 'float'"), ZeroDivisionError("division by zero")
+    >>> is_environment_fault(errors[0]), is_environment_fault(errors[1])
     (True, False)
     """
     cause = error.__cause__

@@ -19,7 +19,8 @@ def defining_files(found: Sequence[Any]) -> list[str]:
     Examples
     --------
     >>> from dpwitness.mechanisms import Laplace
-    >>> defining_files([Target("examples/mine.py", "f"), Target("diffprivlib", "laplace"), Laplace(1.0), len])[0].endswith("examples/mine.py")
+    >>> objects = [Target("examples/mine.py", "f"), Target("diffprivlib", "laplace"), Laplace(1.0), len]
+    >>> defining_files(objects)[0].endswith("examples/mine.py")
     True
     >>> defining_files([Laplace(1.0), len])
     []

@@ -150,7 +150,21 @@ def test_the_distance_of_the_command_line(tmp_path, capsys, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def f(dataset, size, rng):\n    return dataset.sum() + rng.laplace(0.0, 1.0, size)\n")
-    asked = ["audit", "mine.py:f", "--d0", "[0]", "--d1", "[3]", "--relation", "stated", "--trials", "10000", "--confidence", "0.9999999"]
+    asked = [
+        "audit",
+        "mine.py:f",
+        "--d0",
+        "[0]",
+        "--d1",
+        "[3]",
+        "--relation",
+        "stated",
+        "--trials",
+        "10000",
+        "--confidence",
+        "0.9999999",
+        "--verbose",
+    ]
     assert main([*asked, "--claim", "metric:0.5", "--distance", "l1"]) == 1 and "is pure:1.5 on this pair" in capsys.readouterr().out
     assert main([*asked, "--claim", "metric:0.5", "--distance", "6"]) == 0 and "is pure:3 on this pair" in capsys.readouterr().out
     assert (

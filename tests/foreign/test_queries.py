@@ -94,7 +94,7 @@ def test_what_cannot_be_run(engine):
         run(query(engine, "SELECT nope FROM data"))
     with pytest.raises(MechanismFailed, match="the setup of the query raises"):
         run(query(engine, "SELECT 1", setup="CREATE nothing"))
-    with pytest.raises(MechanismFailed, match="a query needs a (dataset|table)"):
+    with pytest.raises(MechanismFailed, match=r"a query needs a (dataset|table)"):
         run(query(engine, "SELECT 1"), 3 + 4j if engine == "sqlite" else {})
     for columns in ({"a": [2**70]}, {"a": [1], "A": [2]}, {"a": [1], "b": [1, 2]}):  # no output of the query
         with pytest.raises(MechanismFailed, match=r"cannot be made the table data|columns of one length"):
