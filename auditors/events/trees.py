@@ -54,7 +54,7 @@ def boost(matrix: FloatArray, label: NDArray[np.bool_], score: FloatArray) -> tu
     parts = [first, *(_grow(x, label, score, fold != k, rounds) for k in range(1, _FOLDS))]
     added = np.empty(len(label))
     for k, part in enumerate(parts):
-        added[fold == k] = part.predict(x[fold == k], raw_score=True, num_iteration=rounds)
+        added[fold == k] = part.predict(x[fold == k], raw_score=True, num_iteration=rounds, num_threads=1)
     if (_log_loss(score, label) - _log_loss(score + added, label)).sum() < _MIN_GAIN:
         return None
     return _node_table(_grow(x, label, score, fold >= 0, rounds).dump_model()["tree_info"]), added
