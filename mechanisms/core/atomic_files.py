@@ -57,7 +57,8 @@ def aside(path: str | Path) -> Iterator[Path]:
             draft.chmod(destination.stat().st_mode & 0o777)  # keep the permissions of the replaced file
         yield draft
         os.replace(draft, destination)
-    except BaseException:
+    except BaseException as error:
+        _name_file(error, destination)
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
@@ -78,8 +79,17 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
             file: resolve_destination(destination / file.name) for file in sorted(draft.iterdir())
         }  # check all of them before replacing any
         _rename(list(places.items()))
+    except OSError as error:
+        _name_file(error, destination)
+        raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _name_file(error: BaseException, path: Path) -> None:
+    """Add the path to an error of the operating system that names no file, such as that of a full disk."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        error.filename = str(path)
 
 
 def _rename(places: list[tuple[Path, Path]]) -> None:

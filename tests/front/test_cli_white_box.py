@@ -59,8 +59,11 @@ def test_a_black_box_is_searched(shell):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--white-box"), "--white-box needs a mechanism with log_density, leaky has none"),
-        (("mine.py:leaky", "--claim", "pure:1", "--search"), "--search needs a mechanism with a domain, leaky has none"),
+        (
+            ("mine.py:leaky", "--claim", "pure:1", *PAIR, "--white-box"),
+            "--white-box needs a mechanism with log_density, but leaky has none",
+        ),
+        (("mine.py:leaky", "--claim", "pure:1", "--search"), "--search needs a mechanism with a domain, but leaky has none"),
         (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--search"), "--search chooses the pair: leave out --d0 and --d1"),
         (
             ("dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--search", "--search-seconds", "0"),
