@@ -532,7 +532,7 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
         (["audit", "m:f", "--text"], "are for programs: give --command"),
         (["audit", "--command", "x", "--text-runs", "one"], "--text-runs needs --text"),
         (["audit", "--command", "x", "--in-process"], "--command cannot be combined with --in-process"),
-        (["audit", "--command", "cat | sort"], "read by no shell"),
+        (["audit", "--command", "cat | sort"], "is run without a shell"),
         (["check", "--command", "cat", "--text"], "which cat does not declare: give --claim and --domain"),
         (["check", "--command", "cat", "--text", "--claim", "pure:1"], "which cat does not declare: give --domain"),
         (["check", "mine.py", "--claim", "pure:1"], "--claim and --domain are for programs"),

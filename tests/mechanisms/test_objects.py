@@ -189,7 +189,7 @@ def test_objects_that_go_round_are_found():
         (lambda: dpw.interactive(Counter), "an adversary must be given, or queries"),
         (lambda: dpw.interactive(Counter, queries=[]), "queries must be a non-empty list"),
         (lambda: dpw.interactive(Counter, queries={"low": [1], "high": [0]}), "queries must be"),
-        (lambda: dpw.interactive(Counter, {"stages": []}), "adversary must have stages, rounds"),
+        (lambda: dpw.interactive(Counter, {"stages": []}), "adversary must have the keys stages, rounds"),
         (lambda: dpw.Adversary([[1]], rounds=0), "rounds must be a whole number"),
         (lambda: dpw.Adversary([], rounds=1), "stages must be a non-empty list"),
     ],

@@ -22,7 +22,7 @@ def test_frames_that_cannot_be_held_are_refused(frame, text):
 
 
 def test_whole_numbers_that_floats_cannot_tell_apart_are_refused():
-    with pytest.raises(dpw.InvalidArgument, match="column a: low and high of whole numbers must be between"):
+    with pytest.raises(dpw.InvalidArgument, match="column a: whole-number low and high must lie between"):
         dpw.Table({"a": (0, 10**30)})
     assert dpw.Table({"a": (-(2**53), 2**53)}).columns
 
