@@ -26,13 +26,11 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _restore_sigint_handler():
-    """Restore the default handler of SIGINT.
-
-    Jobs in the background start with SIGINT ignored. The programs that tests interrupt would inherit this setting.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def _restore_signals():
+    """Restore SIGINT and SIGHUP, which background jobs and nohup ignore; programs that tests interrupt would inherit this."""
+    for sign, handler in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", None), signal.SIG_DFL)):
+        if sign is not None and signal.getsignal(sign) is signal.SIG_IGN:
+            signal.signal(sign, handler)
 
 
 @pytest.fixture(autouse=True)
