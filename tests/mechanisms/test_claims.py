@@ -69,7 +69,7 @@ def test_a_curve_is_read_from_csv_and_json_and_stands_in_a_witness_without_its_f
 def test_the_hull_is_taken_and_said_and_the_curve_made_symmetric():
     bent = TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])  # the second point lies above the straight line of its neighbours
     assert "1 of its 4 points lie above their lower convex envelope" in bent.remark and len(bent.points) == 3
-    assert "both orders" in bent.remark
+    assert "larger of the curve and its inverse" in bent.remark
     q = np.linspace(0, 1, 101)
     given = np.interp(q, [0, 0.5, 1], [0, 0.8, 1])
     assert np.all(bent.tradeoff(q) <= given + 1e-12) and np.any(bent.tradeoff(q) < given - 0.01)
