@@ -190,7 +190,7 @@ def test_worst_first_in_all_forms(tmp_path, capsys):
     for name, document in (("old", old), ("new", new)):
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     files = [str(tmp_path / f"{name}.json") for name in ("old", "new")]
-    assert main(["compare", *files, "--report", str(tmp_path / "r"), "--format", "md,html"]) == 1
+    assert main(["compare", *files, "--explain", "--report", str(tmp_path / "r"), "--format", "md,html"]) == 1
     told = capsys.readouterr().out
     assert told.startswith("VIOLATED: 1 new violation, 1 rose, 1 went, 1 same")
     places = [told.index(word) for word in ("new violation (VALUE)", "rose   ", "went   ", "A number has moved")]
