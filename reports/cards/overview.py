@@ -11,7 +11,7 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import Entry, claim_of, enclosure
 from dpwitness.reports.phrasing.scope import cost
 from dpwitness.reports.phrasing.summary import Family, count_verdicts, violated_in_bits
-from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, figure, number, verdict
+from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, figure, link, number, verdict
 
 SEVERITY = [
     v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.SUPPORTED, Verdict.CERTIFIED)
@@ -112,7 +112,7 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
     """Return the columns of the table of audits, without optional columns that would be empty."""
     results = [entry.result for entry in entries]
     found = [
-        Column("audit", lambda e: f"[{code(e.name)}](#{e.slug})", lambda e: e.name),
+        Column("audit", lambda e: link(e.name, e.slug), lambda e: e.name),
         *([Column("test", lambda e: code(e.result.get("test") or "-"))] if any(r.get("test") for r in results) else []),
         Column("claim", lambda e: code(e.result["claim"]) if e.result.get("claim") else "-"),
         Column("relation", lambda e: escaped_markdown(e.result.get("relation") or "-")),

@@ -110,6 +110,20 @@ def escaped_markdown(text: Any) -> str:
     return re.sub(r"([\\`*\[]|(?<!\w)_|_(?!\w)|~(?=~))", r"\\\1", clean).replace("&", "&amp;").replace("<", "&lt;")
 
 
+def link(name: Any, target: str) -> str:
+    """Return a link to an anchor of this page, labeled with an untrusted name.
+
+    Examples
+    --------
+    >>> link("a_b", "c")
+    '[`a_b`](#c)'
+    >>> print(link("<i>[x](y)", "c"))
+    [&lt;i>\\[x\\](y)](#c)
+    """
+    label = code(name)
+    return f"[{label if label.startswith('`') else label.replace(']', chr(92) + ']')}](#{target})"
+
+
 def item(text: Any) -> str:
     """Return an untrusted text as a markdown list item, with an initial heading, quotation or list mark escaped."""
     return "- " + re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", escaped_markdown(text))

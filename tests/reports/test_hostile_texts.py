@@ -77,7 +77,7 @@ def test_no_format_obeys_a_text(evil, kind):
     assert not BAD.search(shown) and "##[" not in shown and not re.search(r"(?m)^\s*::", shown)
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [*PARTS, "![a](http://x/y.png)\x07[a](javascript:1)"])
 def test_each_part_alone(part):
     document = build_document([result(part, "black box", "VIOLATED")], title=part, command=f"dpwitness audit {part}")
     check_markdown(markdown(entries_of(document), **head(document), together=None, overview=None))
