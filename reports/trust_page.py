@@ -1,8 +1,8 @@
 """Page on trust: error rates of this project's own statements, from the JSON of its benchmarks. All numbers come from the JSON.
 
 ``dpwitness bench calibration --json > calibration.json``, the same for ``adversarial``, ``fuzz`` and ``mutation``, and then
-``python -m dpwitness.reports.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md``. A markdown file becomes a
-section.
+``python -m dpwitness.reports.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md
+docs/explanation/limits.md``. A markdown file becomes a section.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def page(tables: Sequence[Mapping[str, Any]], sections: Sequence[str] = ()) -> s
     for found in tables:
         lines += _SECTION_WRITERS.get(found["name"], _other_section)(found)
     for text in sections:
-        lines += [text.strip(), ""]
+        lines += [re.sub(r"^#(?= )", "##", text.strip()), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
