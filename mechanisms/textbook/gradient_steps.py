@@ -163,7 +163,7 @@ class GradientSteps:
         """Return the pair that adds a long gradient to gradients of 0, on which the true parameter is attained."""
         return self._pair_adding_gradient(np.zeros((self.records - 1, self.dimension)), "a long gradient among others of 0")
 
-    def opposed_pair(self) -> Pair:
+    def crowded_pair(self) -> Pair:
         """Return the pair that adds a long gradient to others half as long in the opposite direction.
 
         On this pair an audit detects clipping or sampling that treats the batch as one record.

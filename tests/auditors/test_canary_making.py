@@ -87,11 +87,11 @@ def test_the_white_box_certifies_the_step_and_knows_its_claim():
 def test_the_white_box_sees_every_fault():
     """The density is held against the sampler at a false-alarm rate below 1e-6."""
     right = step()
-    for pair in (right.worst_pair(), right.opposed_pair()):
+    for pair in (right.worst_pair(), right.crowded_pair()):
         assert dpw.certify(right, pair, trials=10_000, density_runs=0).verdict is not dpw.Verdict.ERROR
     for name, fault in BROKEN.items():
         broken = step(**fault)
-        pair = broken.opposed_pair() if name == "clipped by the batch" else broken.worst_pair()
+        pair = broken.crowded_pair() if name == "clipped by the batch" else broken.worst_pair()
         assert dpw.certify(broken, pair, trials=10_000).verdict is dpw.Verdict.ERROR, name
 
 
@@ -110,7 +110,7 @@ def test_the_black_box_lets_the_right_step_pass():
 
 def test_clipping_by_the_batch_moves_twice_as_far_where_all_are_drawn():
     broken = GradientSteps(noise_multiplier=NOISE, delta=1e-2, records=2, update=functools.partial(update, clip=together, rate=1.0))
-    assert dpw.audit(broken, pair=broken.opposed_pair(), trials=20_000, bits=False).verdict is dpw.Verdict.VIOLATED
+    assert dpw.audit(broken, pair=broken.crowded_pair(), trials=20_000, bits=False).verdict is dpw.Verdict.VIOLATED
 
 
 STEPS = 20
@@ -130,7 +130,7 @@ def epoch(gradients, rng, shuffled):
 def test_shuffled_batches_are_found_in_one_epoch(shuffled):
     numbers = {"noise_multiplier": 0.8, "sampling_probability": 1 / STEPS, "steps": STEPS, "delta": 1e-2, "records": STEPS}
     mechanism = GradientSteps(**numbers, update=functools.partial(epoch, shuffled=shuffled))
-    found = dpw.audit(mechanism, pair=mechanism.opposed_pair(), trials=20_000, bits=False, confidence=0.999)
+    found = dpw.audit(mechanism, pair=mechanism.crowded_pair(), trials=20_000, bits=False, confidence=0.999)
     assert (found.verdict is dpw.Verdict.VIOLATED) == shuffled
 
 

@@ -145,8 +145,8 @@ def copied_canaries(rng: Generator) -> Outcome:
     try:
         result = audit_canaries(inside, outside, GDP(parameter), confidence=1 - alpha, seed=seed_of(rng))
     except InvalidArgument:
-        return Outcome("", 0.0)
-    return Outcome(f"{result.verdict.value} from {len(inside)} copies of one run, disguised by {disguise}", 0.0)
+        return Outcome("", alpha)
+    return Outcome(false_alarm(result, f"{len(inside)} copies of one run, disguised by {disguise}"), alpha)
 
 
 ATTACKS = (
