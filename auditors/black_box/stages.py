@@ -47,7 +47,6 @@ MIN_LOOK_ROUNDS = 200
 FINALISTS = 5  # number of pairs in the second look
 MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, learning twice costs too much
 _BINNED_SUFFIX = ", binned law"  # suffix of a method's name
-_LATE = 2.0  # seconds to wait for second runs of tasks that are already answered
 MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
 BIT_SHARE = 0.1
 BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit

@@ -141,10 +141,10 @@ def require_seconds(seconds: float | None, trials: int | None, owner: str) -> No
 def require_enough_trials(found: RunCost, trials: int, pairs: int, seconds: float, owner: str) -> None:
     """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer than an audit needs."""
     if trials < LEAST:
-        total, each = format_duration(1.5 * (found.seconds + found.time(LEAST, pairs))), format_duration(found.run)
+        enough, each = 1.5 * (found.seconds + found.time(LEAST, pairs)), format_duration(found.run)
         raise InvalidArgument(
-            f"{owner}: seconds={seconds:g} is too short: {LEAST:,} runs at {each} each and the choice of an event take about {total}; "
-            f"give seconds={math.ceil(1.5 * (found.seconds + found.time(LEAST, pairs)))} or more"
+            f"{owner}: seconds={seconds:g} is too short: {LEAST:,} runs at {each} each and the choice of an event take about "
+            f"{format_duration(enough)}; give seconds={math.ceil(enough)} or more"
         )
 
 

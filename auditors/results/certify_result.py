@@ -117,7 +117,10 @@ class CertifyResult(Result):
     @property
     def about(self) -> str:
         """Return what the verdict is about, and which mismatch of sampler and density would have been noticed."""
-        subject = "sampler and density follow from one declared law" if self.declared else "from the density"
+        return self._with_mismatch("sampler and density follow from one declared law" if self.declared else "from the density")
+
+    def _with_mismatch(self, subject: str) -> str:
+        """Return `subject`, and which mismatch of sampler and density would have been noticed."""
         return subject if self.mismatch is None else f"{subject}; {self.mismatch.describe()}"
 
     def headline(self) -> str:
@@ -132,7 +135,7 @@ class CertifyResult(Result):
             )
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
         if self.verdict is Verdict.CERTIFIED and low == high and self.lower_end == self.upper_end == "proved":
-            proof = f"proved; {self.about}" if self.declared else f"proved {self.about.replace('from the density', 'from its density', 1)}"
+            proof = f"proved; {self.about}" if self.declared else self._with_mismatch("proved from its density")
             return f"CERTIFIED: {symbol} is {low} for this pair, within the claim {self.claim} ({proof})"
         if self.verdict is Verdict.CERTIFIED:
             return f"CERTIFIED for this pair: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"

@@ -19,7 +19,6 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _DTYPE = re.compile(r"[<>|=]?([biufcSUmM]\d{1,6}|V\d{1,6}|\?)(\[\d{0,6}[A-Za-z]{1,2}\])?")
 _MAX_BYTES = 2**28  # largest size of one array
-_AS_LISTS = "biuf"  # dtype kinds, beside texts, whose entries JSON can represent
 
 
 def write_array(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:

@@ -165,11 +165,6 @@ def _share(result: Json) -> float | None:
     return least / limit if limit and least is not None else None
 
 
-def _format_share(entry: Entry) -> str:
-    share = _share(entry.result)
-    return "-" if share is None else f"{share:.1%}"
-
-
 def _detectable(entry: Entry) -> float | None:
     return number(entry.result.get("detectable")) if _lower_bound(entry.result) is not None else None
 
