@@ -49,11 +49,7 @@ class Product(Cells):
         return _sum([part.renyi(order, relative) for part in self.parts])
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
-        """Enclose the hockey-stick divergence over the fixed cells.
-
-        Cells above `epsilon` contribute their summed masses. Few cells have spans that contain
-        `epsilon`.
-        """
+        """Enclose the hockey-stick divergence over the fixed cells, of which few have spans that contain `epsilon`."""
         if self.sums is None:
             self.leaves.sort(key=lambda cell: cell.loss[0])
             sums = [(arb(0), arb(0))]
@@ -173,10 +169,7 @@ def _product_cell(a: Cell, b: Cell) -> Cell:
 
 
 def _add_rounded(x: float, y: float, direction: float) -> float:
-    """Return the sum rounded towards `direction`.
-
-    Opposite infinities, where no outcome has mass on both sides, give an infinity in `direction`.
-    """
+    """Return the sum rounded towards the infinity `direction`, which is the sum of opposite infinities."""
     total = x + y
     if math.isnan(total):
         return direction

@@ -84,6 +84,11 @@ def wilson_lower(share: FloatArray, size: FloatArray | float, z: float) -> Float
     return (share + z**2 / (2 * size) - z * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)) / (1 + z**2 / size)
 
 
+def frequency_error(claim: Claim, alpha: ArrayLike) -> FloatArray | float:
+    """Return the part of the error for the frequency of guesses; 0 for pure DP, which does not depend on the frequency."""
+    return 0.0 if claim.is_pure else np.asarray(alpha) * SHARE_FOR_FREQUENCY
+
+
 def certified(
     claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, alpha: ArrayLike, directions: int = 2, lost: int = 0
 ) -> FloatArray:
@@ -101,7 +106,7 @@ def certified(
     1.0083
     """
     c, w = np.asarray(correct, dtype=float), np.asarray(wrong, dtype=float)
-    gamma = 0.0 if claim.is_pure else np.asarray(alpha) * SHARE_FOR_FREQUENCY
+    gamma = frequency_error(claim, alpha)
     theta = clopper_pearson_lower(c, c + w, np.asarray(alpha) - gamma)
     frequency = np.ones_like(theta) if claim.is_pure else clopper_pearson_lower(c + w - lost, rounds, gamma)
     return parameter_from_rates(claim, frequency, theta, directions)

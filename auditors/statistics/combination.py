@@ -76,10 +76,10 @@ from scipy.optimize import brentq
 from scipy.special import betainc, expit, ndtri
 
 from dpwitness.auditors.statistics.certificate import (
-    SHARE_FOR_FREQUENCY,
     Tally,
     certified,
     clopper_pearson_lower,
+    frequency_error,
     p_value,
     parameter_from_rates,
 )
@@ -197,7 +197,7 @@ def combined_p_value(claim: Claim, parts: Sequence[Part]) -> float:
 
 def _excess(claim: Claim, parts: Sequence[Part], x: float, alpha: float) -> float:
     """Return Z(x) minus the value that Z(x) has to reach at error `alpha`."""
-    gamma = 0.0 if claim.is_pure else alpha * SHARE_FOR_FREQUENCY / len(parts)
+    gamma = float(frequency_error(claim, alpha)) / len(parts)
     eta = alpha * _CAP_SHARE / len(parts)
     left = 1.0 - sum(part.weight**2 for part in parts[:-1])
     weights = [*(part.weight for part in parts[:-1]), math.sqrt(max(left, 0.0))]

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,15 +18,61 @@ from numpy.typing import ArrayLike, NDArray
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_probability, shown
 
 FloatArray = NDArray[np.float64]
+Lines = tuple[FloatArray, FloatArray]  # epsilons in decreasing order, and deltas
+Span = tuple[float, float]  # lower and upper bound
+
+NOTIONS: dict[str, type[Claim]] = {}  # kind -> class that parses the claims of this kind
+
+_TANGENTS = 600
+_TANGENT_RANGE = 8.0  # range of the tangents, in standard deviations of the privacy loss
+_CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms calibrate their parameters in floats
+
+
+class Divergences(Protocol):
+    """Enclosures of the divergences of one order of a pair, by ball arithmetic (`auditors/proved`)."""
+
+    @property
+    def mu(self) -> Span | None: ...
+    def epsilon(self, delta: float, *, edge: float | None = None) -> Span: ...
+    def renyi(self, order: float) -> Span: ...
+    def concentrated(self) -> Span: ...
 
 
 class Claim(ABC):
-    """Privacy claim: a family of trade-off curves with a free `parameter` (epsilon, rho or mu) and, for some, a fixed second number."""
+    """Privacy claim: a family of trade-off curves with a free `parameter` (epsilon, rho or mu) and, for some, a fixed second number.
+
+    A subclass with a `form` of its own is registered in `NOTIONS`.
+    """
 
     kind: ClassVar[str]
+    form: ClassVar[str]  # text of the claims, such as "approx:EPSILON,DELTA"
+    notion: ClassVar[str]  # name of the notion in reports
+    aliases: ClassVar[tuple[str, ...]] = ()  # words that people write instead of `kind`
     symbol: ClassVar[str]  # name of the free parameter
     bounds_epsilon: ClassVar[bool] = False  # whether the parameter is the epsilon of (epsilon, delta)-DP at `delta_budget`
     bounds_renyi: ClassVar[bool] = False  # whether the notion bounds Renyi divergences, at the orders of `orders_among`
+    has_tangents: ClassVar[bool] = False  # whether canaries are tested against the curve, by its `tangents`
+    largest_parameter: ClassVar[float] = 200.0  # largest parameter that canaries certify
+    costly: ClassVar[bool] = False  # whether the curve at another parameter takes an accountant seconds
+    guess_mu: float = 1.0  # mu of Gaussian noise that leaks about as much, which decides how many canaries are guessed
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "form" in vars(cls):
+            known = NOTIONS.setdefault(cls.kind, cls)
+            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise TypeError(f"{cls.__name__}: kind must be new, got {cls.kind!r}, the kind of {known.__name__}")
+            NOTIONS[cls.kind] = cls  # dataclasses with slots are created twice
+
+    @classmethod
+    def parse(cls, text: str) -> Claim:
+        """Return the claim of the text after the kind. Raise ValueError for another form."""
+        return cls(*parse_numbers(text, cls.form.count(",") + 1))
+
+    @classmethod
+    def recall(cls, text: str, numbers: Sequence[float]) -> Claim | None:
+        """Return the claim of a text in a file, if `numbers` are needed beside the text after the kind."""
+        return None
 
     @property
     def is_pure(self) -> bool:
@@ -87,6 +133,57 @@ class Claim(ABC):
         """Return the Renyi divergence of this order that is allowed at parameter 1."""
         return math.inf
 
+    def enclosed(self, pair_order: Divergences) -> Span | None:
+        """Enclose the parameter of one order of a pair; None if no enclosure is known for the notion."""
+        return None
+
+    def gaussian_shift(self, parameter: float) -> float | None:
+        """Return the shift over the standard deviation of Gaussian noise with this parameter; None without a formula."""
+        return None
+
+    def gaussian_parameter(self, squares: float) -> float | None:
+        """Return the parameter of composed Gaussian noise, given its sum of squared shifts; None without a formula."""
+        return None
+
+    def for_canaries(self, owner: str) -> Claim:
+        """Return the claim that canaries test. Raise InvalidArgument, with the name of the caller, if they cannot test the claim."""
+        return self
+
+    def trivial_parameter(self) -> float:
+        """Return the largest parameter at which the curve allows less than random guessing."""
+        return 0.0
+
+    def tangents(self) -> Lines:
+        """Return lines q -> e^epsilon q + delta whose minimum is the curve, or is above it; epsilon may be negative."""
+        largest = self.parameter**2 / 2 + _TANGENT_RANGE * self.parameter
+        epsilons = np.linspace(largest, -largest, _TANGENTS)
+        return epsilons, np.asarray(self.delta(epsilons), dtype=float)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the epsilon that the claim implies at delta."""
+        from scipy.optimize import brentq
+
+        def excess(epsilon: float) -> float:
+            return float(np.max(self.delta(np.array([epsilon])))) - delta
+
+        if excess(0.0) <= 0:
+            return 0.0
+        high = 1.0
+        while excess(high) > 0:
+            high *= 2
+            if high > 1e4:
+                return math.inf
+        return float(brentq(excess, 0.0, high, xtol=1e-9))
+
+    def as_gaussian(self, delta: float) -> GDP:
+        """Return the Gaussian curve with the epsilon of this claim at delta."""
+        return GDP.with_epsilon(self.epsilon_at(delta), delta)
+
+    @property
+    def identity(self) -> str:
+        """Text by which stores identify the claim."""
+        return str(self)
+
     def coarse(self) -> Claim:
         """Return an approximation of the claim with few Renyi orders or lines: sufficient to choose among events, and much faster."""
         return self
@@ -139,6 +236,21 @@ class Claim(ABC):
         return f"{self.kind}:{self.parameter:g}"
 
 
+def parse_numbers(text: str, *counts: int) -> list[float]:
+    """Return the numbers of a comma-separated text. Raise ValueError unless their count is one of `counts`."""
+    found = [float(part) for part in text.split(",")]
+    if counts and len(found) not in counts:
+        raise ValueError
+    return found
+
+
+def parse_points(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the two columns of a text of points ``a=b,a=b,...``."""
+    pairs = [tuple(map(float, part.split("="))) for part in text.split(",")]
+    first, second = zip(*pairs, strict=True)
+    return first, second
+
+
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ApproxDP(Claim):
     """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S.
@@ -167,6 +279,9 @@ class ApproxDP(Claim):
     delta_budget: float
 
     kind: ClassVar[str] = "approx"
+    form: ClassVar[str] = "approx:EPSILON,DELTA"
+    notion: ClassVar[str] = "approximate differential privacy"
+    aliases: ClassVar[tuple[str, ...]] = ("delta",)
     symbol: ClassVar[str] = "epsilon"
     bounds_epsilon: ClassVar[bool] = True
 
@@ -199,6 +314,12 @@ class ApproxDP(Claim):
         eps = np.asarray(epsilon, dtype=float)
         odds = (1.0 + np.exp(np.minimum(eps, 700.0))) / (1.0 + math.exp(min(self.epsilon, 700.0)))
         return np.where(eps >= self.epsilon, self.delta_budget, 1.0 - (1.0 - self.delta_budget) * odds)
+
+    def enclosed(self, pair_order: Divergences) -> Span:
+        return pair_order.epsilon(self.delta_budget, edge=self.epsilon * (1 + _CLAIM_TOLERANCE))
+
+    def epsilon_at(self, delta: float) -> float:
+        return self.epsilon
 
     def _grouped(self, size: int) -> ApproxDP:
         """Return the group claim, by composing q -> e^eps q + delta with itself k times: delta (e^(k eps) - 1)/(e^eps - 1)."""
@@ -237,6 +358,9 @@ class PureDP(ApproxDP):
     """
 
     kind: ClassVar[str] = "pure"
+    form: ClassVar[str] = "pure:EPSILON"
+    notion: ClassVar[str] = "pure differential privacy"
+    aliases: ClassVar[tuple[str, ...]] = ("eps", "epsilon", "dp")
 
     def __init__(self, epsilon: float) -> None:
         ApproxDP.__init__(self, epsilon, 0.0)
@@ -282,10 +406,51 @@ class GDP(Claim):
     mu: float
 
     kind: ClassVar[str] = "gdp"
+    form: ClassVar[str] = "gdp:MU"
+    notion: ClassVar[str] = "Gaussian differential privacy"
+    aliases: ClassVar[tuple[str, ...]] = ("mu", "gaussian")
     symbol: ClassVar[str] = "mu"
+    has_tangents: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require(self).positive("mu")
+
+    @classmethod
+    def with_epsilon(cls, epsilon: float, delta: float) -> GDP:
+        """Return the Gaussian curve with the given epsilon at delta.
+
+        Examples
+        --------
+        >>> round(GDP.with_epsilon(4.0, 1e-5).mu, 4)
+        0.9249
+        """
+        from scipy.optimize import brentq
+
+        require_positive("delta", delta, "GDP.with_epsilon")
+
+        def excess(mu: float) -> float:
+            return float(GDP(mu).delta(epsilon)) - delta
+
+        high = 1.0
+        while excess(high) < 0:
+            high *= 2
+        return GDP(float(brentq(excess, 1e-6, high, xtol=1e-10)))
+
+    @property
+    def guess_mu(self) -> float:  # type: ignore[override]
+        return self.mu
+
+    def enclosed(self, pair_order: Divergences) -> Span | None:
+        return pair_order.mu
+
+    def gaussian_shift(self, parameter: float) -> float:
+        return parameter
+
+    def gaussian_parameter(self, squares: float) -> float:
+        return math.sqrt(squares)
+
+    def as_gaussian(self, delta: float) -> GDP:
+        return self
 
     def with_parameter(self, value: float) -> GDP:
         return GDP(value)

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_type, shown
 from dpwitness.mechanisms.data.distances import differing_entries, distance_of
 from dpwitness.mechanisms.data.relations import NORMS
-from dpwitness.mechanisms.privacy.base import Claim, FloatArray, PureDP
+from dpwitness.mechanisms.privacy.base import Claim, FloatArray, PureDP, parse_numbers
+from dpwitness.mechanisms.privacy.parsing import exact_claim, parse_claim
 
 
 class PairClaim(Claim):
@@ -50,6 +51,10 @@ class PairClaim(Claim):
     @property
     def at_delta(self) -> Claim:
         return self.nominal.at_delta
+
+    def for_canaries(self, owner: str) -> Claim:
+        """Return the form of the claim about nearest neighbors."""
+        return self.on(None).for_canaries(owner)
 
     def coarse(self) -> Claim:
         return self.nominal.coarse()
@@ -92,6 +97,8 @@ class MetricDP(PairClaim):
     distance: float | str | None = None
 
     kind: ClassVar[str] = "metric"
+    form: ClassVar[str] = "metric:EPSILON[,DISTANCE]"
+    notion: ClassVar[str] = "metric privacy"
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon")
@@ -100,6 +107,15 @@ class MetricDP(PairClaim):
         elif self.distance is not None:
             require(self).positive("distance")
             require_positive("epsilon times distance", self.epsilon * self.distance, "MetricDP")
+
+    @classmethod
+    def parse(cls, text: str) -> MetricDP:
+        epsilon, _, distance = text.partition(",")
+        try:
+            number: float | str | None = float(distance) if distance else None
+        except ValueError:
+            number = distance
+        return MetricDP(float(epsilon), number)
 
     @property
     def nominal(self) -> PureDP:
@@ -159,6 +175,8 @@ class CoordinateDP(PairClaim):
     epsilons: tuple[float, ...]
 
     kind: ClassVar[str] = "percoordinate"
+    form: ClassVar[str] = "percoordinate:EPSILON,..."
+    notion: ClassVar[str] = "pure differential privacy with a budget for each coordinate"
 
     def __post_init__(self) -> None:
         require_type("epsilons", self.epsilons, (tuple, list), "be a tuple of numbers", "CoordinateDP")
@@ -167,6 +185,10 @@ class CoordinateDP(PairClaim):
             raise InvalidArgument("CoordinateDP: epsilons must hold at least one number, got none")
         require_positive("sum of epsilons", sum(found), "CoordinateDP")
         object.__setattr__(self, "epsilons", found)
+
+    @classmethod
+    def parse(cls, text: str) -> CoordinateDP:
+        return CoordinateDP(tuple(parse_numbers(text)))
 
     @property
     def nominal(self) -> PureDP:
@@ -222,6 +244,8 @@ class GroupDP(PairClaim):
     claim: Claim
 
     kind: ClassVar[str] = "group"
+    form: ClassVar[str] = "group:SIZE,CLAIM"
+    notion: ClassVar[str] = "differential privacy of groups"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", require_integer("size", self.size, "GroupDP", most=10**6))
@@ -229,6 +253,15 @@ class GroupDP(PairClaim):
         if isinstance(self.claim, PairClaim):
             raise InvalidArgument(f"GroupDP: claim must be about single records, got {shown(str(self.claim))}")
         self.claim.group(self.size)  # raises if the claim implies nothing for this size
+
+    @classmethod
+    def parse(cls, text: str) -> GroupDP:
+        size, _, rest = text.partition(",")
+        return GroupDP(require_integer("size", float(size), "GroupDP", most=10**6), parse_claim(rest))
+
+    @classmethod
+    def recall(cls, text: str, numbers: Sequence[float]) -> GroupDP:
+        return GroupDP(int(numbers[0]), exact_claim(text.partition(",")[2], numbers[1:]))
 
     @property
     def nominal(self) -> Claim:

@@ -24,9 +24,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.core.json_reader import parse, read_bytes
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, require_type, shown
-from dpwitness.mechanisms.privacy.base import Claim, FloatArray
-
-Lines = tuple[FloatArray, FloatArray]  # epsilons of at least 0 in decreasing order, and deltas
+from dpwitness.mechanisms.privacy.base import Claim, FloatArray, Lines, parse_points
 
 _MAX_POINTS = 1000  # most points of a curve
 _MAX_BYTES = 2**20  # largest size of a file
@@ -38,11 +36,28 @@ class Curve(Claim):
     """Claim that is determined by its lines (epsilon_j, delta_j)."""
 
     symbol: ClassVar[str] = "factor"
+    has_tangents: ClassVar[bool] = True
+    largest_parameter: ClassVar[float] = math.exp(40.0)
     factor: float
 
     @abstractmethod
     def lines(self) -> Lines:
-        """Return the (epsilon_j, delta_j) of the claim itself, which imply all others."""
+        """Return the (epsilon_j, delta_j) of the claim itself, which imply all others, with epsilons of at least 0."""
+
+    def tangents(self) -> Lines:
+        """Return the lines of the claim itself, times its factor, and their mirror images."""
+        epsilons, deltas = self.lines()
+        steep = epsilons + math.log(self.factor)
+        return np.concatenate([steep, -steep[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-steep[::-1])])
+
+    def trivial_parameter(self) -> float:
+        q = np.linspace(0.0, 1.0, 513)
+        low, high = 0.0, self.parameter
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            valid = (self.with_parameter(middle).tradeoff(q) >= q - 1e-12).all()
+            low, high = (low, middle) if valid else (middle, high)
+        return high
 
     def coarse(self) -> Curve:
         epsilons, deltas = self.lines()
@@ -164,6 +179,8 @@ class TradeoffCurve(Curve):
     said: str = field(compare=False)
 
     kind: ClassVar[str] = "fdp"
+    form: ClassVar[str] = "fdp:FILE"
+    notion: ClassVar[str] = "f-differential privacy: a whole trade-off curve"
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike, *, name: str = "", factor: float = 1.0) -> None:
         require_type("name", name, str, "be a text", "TradeoffCurve")
@@ -182,6 +199,28 @@ class TradeoffCurve(Curve):
             else []
         )
         object.__setattr__(self, "said", f"{self}: {'; '.join(said)}" if said else "")
+
+    @classmethod
+    def parse(cls, text: str) -> TradeoffCurve:
+        """Return the curve of points ``alpha=beta,...``, or of a file."""
+        if not text:
+            raise ValueError
+        return TradeoffCurve(*parse_points(text)) if "=" in text and "," in text else read_curve(text)
+
+    @classmethod
+    def recall(cls, text: str, numbers: Sequence[float]) -> TradeoffCurve:
+        return TradeoffCurve(numbers[::2], numbers[1::2], name=text)
+
+    def for_canaries(self, owner: str) -> TradeoffCurve:
+        if self.above:
+            reason = f"{self.above} of its points lie above the concave hull of all; give the hull"
+            raise InvalidArgument(f"{owner}: claim must be a concave curve, got {self}: {reason}")
+        return self
+
+    @property
+    def identity(self) -> str:
+        """Text with all points: the name of a file does not identify its content."""
+        return self.spelled
 
     @property
     def remark(self) -> str:
