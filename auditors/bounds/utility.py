@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dpwitness.auditors.bounds.utility_claims import Measurement, UtilityClaim, UtilityPoint
@@ -171,17 +171,10 @@ def audit_utility(
     return UtilityResult(
         name=name or name_of(error),
         claim=claim,
-        verdict=found.verdict,
         runs=count,
         confidence=confidence,
         seed=seed,
-        estimate=found.estimate,
-        lower=found.lower,
-        upper=found.upper,
-        standard_error=found.standard_error,
-        points=found.points,
-        constant=found.constant,
-        notes=found.notes,
+        **{each.name: getattr(found, each.name) for each in fields(found)},
         seconds=time.perf_counter() - begin,
         function=error,
     )

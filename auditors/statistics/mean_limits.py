@@ -38,10 +38,7 @@ _PILOT_SHARE = 0.1
 
 
 def range_limits(values: FloatArray, low: float, high: float | None, alpha: float) -> tuple[float, float]:
-    """Return the lower and the upper limit, each at error `alpha`, of the mean of values in [low, high].
-
-    Without `high`, values have no upper bound and the upper limit is infinite.
-    """
+    """Return the limits, each at error `alpha`, of the mean of values in [low, high]; the upper one is infinite without `high`."""
     x = values - low
     first = max(1, int(_PILOT_SHARE * len(x)))
     pilot, rest = x[:first], x[first:]
@@ -52,11 +49,7 @@ def range_limits(values: FloatArray, low: float, high: float | None, alpha: floa
 
 
 def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None = None, spread: float | None = None) -> tuple[float, float]:
-    """Return the lower and the upper limit of a mean, each at error `alpha`, from a bound on the standard deviation.
-
-    The standard deviation is at most `deviation`, or at most `spread` times the mean for values
-    >= 0.
-    """
+    """Return the limits, each at error `alpha`, of a mean if the deviation is at most `deviation`, or `spread` means."""
     n = len(values)
     goal = math.log(1 / alpha)
     t = math.sqrt(2 * goal / n)

@@ -54,7 +54,6 @@ class DPSGD(Curve):
     steps: int
     factor: float = 1.0
 
-    kind: ClassVar[str] = "dpsgd"
     form: ClassVar[str] = "dpsgd:SAMPLING,NOISE,STEPS[,DELTA]"
     notion: ClassVar[str] = "the privacy of DP-SGD, as dp-accounting computes it"
 
@@ -109,17 +108,14 @@ class DPSGD(Curve):
 
 
 class Training(DPSGD):
-    """DP-SGD training within the family of trainings with other noise multipliers.
-
-    Canaries certify an upper bound on the noise of the training.
-    """
+    """DP-SGD training within the family of trainings with other noise, on which canaries certify an upper bound."""
 
     symbol: ClassVar[str] = "signal"
     costly: ClassVar[bool] = True
 
     @property
     def signal(self) -> float:
-        """Return 1 / noise multiplier, which grows with the leak."""
+        """1 / noise multiplier, which grows with the leak."""
         return 1 / self.noise_multiplier
 
     def with_parameter(self, value: float) -> Training:
@@ -161,11 +157,7 @@ class AccountedDP(ApproxDP):
 
 
 def _largest_loss(sampling: float, noise: float, steps: float) -> float:
-    """Return an estimate of the largest privacy loss that is ever observed.
-
-    The estimate covers one step, and all steps by the central limit theorem (Dong, Roth and Su
-    2022, Corollary 5.4).
-    """
+    """Estimate the largest privacy loss ever observed, of a step and of all (Dong, Roth and Su 2022, Corollary 5.4)."""
     signal = min(1 / noise, 1e6)
     mu = sampling * math.sqrt(steps * math.expm1(min(signal**2, 700.0)))
     return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu)

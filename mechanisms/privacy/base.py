@@ -44,7 +44,7 @@ class Claim(ABC):
     A subclass with a `form` of its own is registered in `NOTIONS`.
     """
 
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # first word of `form`
     form: ClassVar[str]  # text of the claims, such as "approx:EPSILON,DELTA"
     notion: ClassVar[str]  # name of the notion in reports
     aliases: ClassVar[tuple[str, ...]] = ()  # words that people write instead of `kind`
@@ -59,10 +59,12 @@ class Claim(ABC):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "form" in vars(cls):
+            cls.kind = cls.form.partition(":")[0]
             known = NOTIONS.setdefault(cls.kind, cls)
-            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            if known.__qualname__ != cls.__qualname__:
                 raise TypeError(f"{cls.__name__}: kind must be new, got {cls.kind!r}, the kind of {known.__name__}")
-            NOTIONS[cls.kind] = cls  # dataclasses with slots are created twice
+            if known.__module__ == cls.__module__:  # a module that is imported under two names registers once
+                NOTIONS[cls.kind] = cls  # a dataclass with slots is created twice
 
     @classmethod
     def parse(cls, text: str) -> Claim:
@@ -278,7 +280,6 @@ class ApproxDP(Claim):
     epsilon: float
     delta_budget: float
 
-    kind: ClassVar[str] = "approx"
     form: ClassVar[str] = "approx:EPSILON,DELTA"
     notion: ClassVar[str] = "approximate differential privacy"
     aliases: ClassVar[tuple[str, ...]] = ("delta",)
@@ -357,7 +358,6 @@ class PureDP(ApproxDP):
     True
     """
 
-    kind: ClassVar[str] = "pure"
     form: ClassVar[str] = "pure:EPSILON"
     notion: ClassVar[str] = "pure differential privacy"
     aliases: ClassVar[tuple[str, ...]] = ("eps", "epsilon", "dp")
@@ -405,7 +405,6 @@ class GDP(Claim):
 
     mu: float
 
-    kind: ClassVar[str] = "gdp"
     form: ClassVar[str] = "gdp:MU"
     notion: ClassVar[str] = "Gaussian differential privacy"
     aliases: ClassVar[tuple[str, ...]] = ("mu", "gaussian")

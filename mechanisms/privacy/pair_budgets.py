@@ -96,7 +96,6 @@ class MetricDP(PairClaim):
     epsilon: float
     distance: float | str | None = None
 
-    kind: ClassVar[str] = "metric"
     form: ClassVar[str] = "metric:EPSILON[,DISTANCE]"
     notion: ClassVar[str] = "metric privacy"
 
@@ -174,7 +173,6 @@ class CoordinateDP(PairClaim):
 
     epsilons: tuple[float, ...]
 
-    kind: ClassVar[str] = "percoordinate"
     form: ClassVar[str] = "percoordinate:EPSILON,..."
     notion: ClassVar[str] = "pure differential privacy with a budget for each coordinate"
 
@@ -208,9 +206,8 @@ class CoordinateDP(PairClaim):
         if moved is None or len(moved) != len(self.epsilons):
             given = "datasets that are not vectors" if moved is None else f"vectors of {len(moved)}"
             raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {given}")
-        return PureDP(
-            _positive_budget(self, math.fsum(epsilon for epsilon, is_moved in zip(self.epsilons, moved, strict=True) if is_moved))
-        )
+        spent = math.fsum(epsilon for epsilon, is_moved in zip(self.epsilons, moved, strict=True) if is_moved)
+        return PureDP(_positive_budget(self, spent))
 
     def __str__(self) -> str:
         return f"percoordinate:{','.join(f'{epsilon:g}' for epsilon in self.epsilons)}"
@@ -243,7 +240,6 @@ class GroupDP(PairClaim):
     size: int
     claim: Claim
 
-    kind: ClassVar[str] = "group"
     form: ClassVar[str] = "group:SIZE,CLAIM"
     notion: ClassVar[str] = "differential privacy of groups"
 

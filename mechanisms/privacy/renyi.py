@@ -62,10 +62,7 @@ class RenyiClaim(Claim):
 
 
 def _renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tuple[float, float]:
-    """Return (alpha / 2^c, 3^c epsilon) for groups of 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2.
-
-    No more is known in general. Group sizes between two powers of 2 are rounded up.
-    """
+    """Return (alpha / 2^c, 3^c epsilon) for groups of at most 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2."""
     doublings = (size - 1).bit_length()
     if alpha < 2 ** (doublings + 1):
         raise InvalidArgument(f"group: {claim} promises nothing to groups of {size}: it needs an order of at least {2 ** (doublings + 1)}")
@@ -92,7 +89,6 @@ class RDP(RenyiClaim):
     alpha: float
     epsilon: float
 
-    kind: ClassVar[str] = "rdp"
     form: ClassVar[str] = "rdp:ALPHA,EPSILON or rdp:ALPHA=EPSILON,..."
     notion: ClassVar[str] = "Rényi differential privacy"
     symbol: ClassVar[str] = "epsilon"
@@ -225,7 +221,6 @@ class ZCDP(RenyiClaim):
 
     rho: float
 
-    kind: ClassVar[str] = "zcdp"
     form: ClassVar[str] = "zcdp:RHO"
     notion: ClassVar[str] = "zero-concentrated differential privacy"
     aliases: ClassVar[tuple[str, ...]] = ("rho",)

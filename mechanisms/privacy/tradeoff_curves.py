@@ -178,7 +178,6 @@ class TradeoffCurve(Curve):
     above: int = field(compare=False)  # number of given points above the envelope
     said: str = field(compare=False)
 
-    kind: ClassVar[str] = "fdp"
     form: ClassVar[str] = "fdp:FILE"
     notion: ClassVar[str] = "f-differential privacy: a whole trade-off curve"
 
@@ -192,12 +191,8 @@ class TradeoffCurve(Curve):
         above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE))
         object.__setattr__(self, "above", above)
         said = [f"{above} of its {len(a)} points lie above their lower convex envelope, which is claimed"] if above else []
-        asymmetric = b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE
-        said += (
-            ["the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric"]
-            if asymmetric.any()
-            else []
-        )
+        if (b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE).any():
+            said.append("the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric")
         object.__setattr__(self, "said", f"{self}: {'; '.join(said)}" if said else "")
 
     @classmethod
@@ -289,11 +284,7 @@ def _envelope(a: FloatArray, b: FloatArray) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
-    """Return the lines of a curve through points: each piece p = s q + d of the TPR curve.
-
-    A piece with s < 1 constrains the other order of the pair, as the line with slope 1/s and start
-    (s + d - 1)/s.
-    """
+    """Return the pieces p = s q + d of the TPR curve; one with s < 1 is the line (q + s + d - 1)/s of the other order."""
     a, b = np.array(points).T
     s = -np.diff(b) / np.diff(a)
     d = 1 - b[:-1] - s * a[:-1]
@@ -327,11 +318,7 @@ def needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
 def read_curve(path: str) -> TradeoffCurve:
     """Return the curve of a file: CSV with or without the header ``alpha,beta``; JSON, a list of pairs or ``{"alpha", "beta"}``.
 
-    Raises
-    ------
-    InvalidArgument
-        If the file cannot be read, or its points do not form a trade-off curve; the message names
-        the file.
+    Raise InvalidArgument, with the name of the file, if it cannot be read or its points do not form a trade-off curve.
     """
     try:
         content = read_bytes(path, most=_MAX_BYTES)

@@ -28,7 +28,6 @@ class TruncatedCDP(RenyiClaim):
     rho: float
     omega: float
 
-    kind: ClassVar[str] = "tcdp"
     form: ClassVar[str] = "tcdp:RHO,OMEGA"
     notion: ClassVar[str] = "truncated concentrated differential privacy"
     symbol: ClassVar[str] = "rho"
@@ -50,7 +49,7 @@ class TruncatedCDP(RenyiClaim):
 
     def parameter_at(self, fpr, tpr):
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
-        orders = self._orders(12)
+        orders = self._orders(6)
         return np.where(p > q, (binary_renyi(orders, p[..., None], q[..., None]) / orders).max(axis=-1), 0.0)
 
     def enclosed(self, pair_order):
@@ -95,7 +94,7 @@ def test_its_text_is_parsed_and_spelled():
 
 def test_a_kind_cannot_be_taken_twice():
     with pytest.raises(TypeError, match="kind must be new, got 'pure'"):
-        type("Taken", (Claim,), {"kind": "pure", "form": "pure:MINE"})
+        type("Taken", (Claim,), {"form": "pure:MINE"})
 
 
 def test_audit_report_witness_and_replay(tmp_path):
@@ -127,10 +126,9 @@ def test_certify_proves_the_parameter():
 
 
 def test_what_is_planned_for_is_found():
-    for shape in ("coin", "gaussian"):
-        planned = dpw.plan("tcdp:0.5,8", find=1.0, shape=shape)
-        assert planned.needed is not None and 100 < planned.needed < 100_000
-        assert 0.5 < dpw.plan("tcdp:0.5,8", trials=planned.needed, shape=shape).detectable < 1.02
+    planned = dpw.plan("tcdp:0.5,8", find=1.0, shape="gaussian")
+    assert planned.needed is not None and 100 < planned.needed < 100_000
+    assert [row.chance for row in planned.rows if row.trials == planned.needed][0] >= 0.9
 
 
 def test_canaries_test_its_curve():
