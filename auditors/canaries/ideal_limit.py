@@ -132,11 +132,11 @@ def canary_limit(
     if claim.is_pure and method == "curve":
         raise InvalidArgument(f"{owner}: method must be 'best' for a claim without delta, got 'curve'")
     if claim.has_tangents:
-        claim = claim.as_gaussian(require_probability("delta", delta, owner))
+        claim = GDP.implied_by(claim, require_probability("delta", delta, owner))
     else:
         delta = claim.delta_budget
     by_curve = claim.has_tangents or method == "curve"
-    truth = claim if claim.is_pure else claim.as_gaussian(delta)
+    truth = claim if claim.is_pure else GDP.implied_by(claim, delta)
     guesses, parameter = certified(truth, size * run_count, alpha, delta, by_curve)
     epsilon = GDP(parameter).epsilon_at(delta) if by_curve and parameter > 0 else parameter
     return CanaryLimit(

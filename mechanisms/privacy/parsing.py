@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_type, shown
-from dpwitness.mechanisms.privacy.base import NOTIONS, Claim
+from dpwitness.mechanisms.privacy.claim import NOTIONS, Claim
 
 
 def parse_claim(text: str) -> Claim:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, require_type, shown
-from dpwitness.mechanisms.privacy.base import Claim, Divergences, FloatArray, Span, parse_numbers, parse_points
+from dpwitness.mechanisms.privacy.claim import Claim, Divergences, FloatArray, Span, parse_numbers, parse_points
 
 # Orders at which zCDP is tested. Fewer orders only raise g and lower a certified rho, so the grid is conservative.
 ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)

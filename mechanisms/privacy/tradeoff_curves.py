@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.core.json_reader import parse, read_bytes
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, require_type, shown
-from dpwitness.mechanisms.privacy.base import Claim, FloatArray, Lines, parse_points
+from dpwitness.mechanisms.privacy.claim import Claim, FloatArray, Lines, parse_points
 
 _MAX_POINTS = 1000  # most points of a curve
 _MAX_BYTES = 2**20  # largest size of a file

@@ -9,7 +9,7 @@ from typing import Any
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.relations import describe_relation
-from dpwitness.mechanisms.privacy.base import NOTIONS
+from dpwitness.mechanisms.privacy.claim import NOTIONS
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number
 
 QUESTION = "Does this implementation keep the privacy promise it makes?"
