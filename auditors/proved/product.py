@@ -68,7 +68,8 @@ class Product(Cells):
 
 def product_cells(parts: list[Cells]) -> Product:
     """Return cells that cover the joint outputs of all parts."""
-    ranges = [_loss_range(part) for part in parts]
+    finite = [[x for cell in part.leaves for x in cell.loss if math.isfinite(x)] for part in parts]
+    ranges = [(min(losses, default=0.0), max(losses, default=0.0)) for losses in finite]
     buckets = min(_MAX_CELLS, _CELLS_PER_PART * len(parts))
     low, width = sum(a for a, _ in ranges), sum(b - a for a, b in ranges) / buckets
     whole = [Cell(arb(1), arb(1), (0.0, 0.0))]
@@ -174,12 +175,6 @@ def _add_rounded(x: float, y: float, direction: float) -> float:
     if math.isnan(total):
         return direction
     return total if x == 0 or y == 0 or math.isinf(total) else math.nextafter(total, direction)
-
-
-def _loss_range(part: Cells) -> Span:
-    """Return the smallest and the largest finite loss of a part."""
-    finite = [x for cell in part.leaves for x in cell.loss if math.isfinite(x)]
-    return min(finite, default=0.0), max(finite, default=0.0)
 
 
 def _sum(spans: list[Span]) -> Span:

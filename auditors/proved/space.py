@@ -50,8 +50,8 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
 
 def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells:
     """Return one cell per listed outcome, and one for the mass outside the support, where any loss is possible."""
-    rows = np.concatenate([np.asarray(mechanism.support(d), dtype=float).reshape(-1, _output_width(mechanism, d)) for d in (d1, d0)])
-    rows = np.unique(rows, axis=0)
+    listed = [np.asarray(mechanism.support(d), dtype=float) for d in (d1, d0)]
+    rows = np.unique(np.concatenate([side if side.ndim > 1 else side[:, None] for side in listed]), axis=0)
     boxes = [[(x, x) for x in row] for row in rows.tolist()]
     first, second = (mechanism.log_density_ball(boxes, d) for d in (d1, d0))
     leaves = [Cell(a.exp(), b.exp(), _log_ratio_span(a, b), box) for a, b, box in zip(first, second, boxes, strict=True)]
@@ -70,12 +70,6 @@ def cells_of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
     """Return the cells of one draw, from its log-probabilities; balls are equal numbers only if they are the same object."""
     spans = [(0.0, 0.0) if a is b else _log_ratio_span(a, b) for a, b in zip(p, q, strict=True)]
     return Cells([Cell(a.exp(), b.exp(), loss) for a, b, loss in zip(p, q, spans, strict=True)], None, seconds)
-
-
-def _output_width(mechanism: Any, dataset: Any) -> int:
-    """Return the number of numbers in an output."""
-    rows = np.asarray(mechanism.support(dataset))
-    return rows.shape[1] if rows.ndim > 1 else 1
 
 
 def _missing_mass(total: Ball) -> Ball:
@@ -135,14 +129,9 @@ def masses_from_density(mechanism: Any, boxes: list[Box], dataset: Any) -> list[
         out[i] = mass if mass.is_finite() else out[i]
     if has_capability(mechanism, HasTailBall):
         for i in set(range(len(boxes))) - set(finite):
-            out[i] = mechanism.tail_ball([_complement(s) for s in boxes[i]], dataset)
+            outside = [(high, math.inf) if math.isinf(low) else (-math.inf, low) for low, high in boxes[i]]
+            out[i] = mechanism.tail_ball(outside, dataset)
     return out
-
-
-def _complement(s: Span) -> Span:
-    """Return the half-line outside an unbounded span."""
-    low, high = s
-    return (high, math.inf) if math.isinf(low) else (-math.inf, low)
 
 
 def loss_spans(mechanism: Any, boxes: list[Box], d1: Any, d0: Any) -> list[Span]:

@@ -60,7 +60,10 @@ def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None =
         """Return whether the test of this sign refutes `mean`."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             z = values - mean if deviation is not None else np.where(values > 0, values / mean, 0.0) - 1.0
-        return float(_influence(sign * t * z / unit).sum()) - n * t * t / 2 >= goal
+        x = sign * t * z / unit
+        size = np.abs(x)
+        influence = np.sign(x) * np.log1p(size + size * size / 2)  # Catoni's psi
+        return float(influence.sum()) - n * t * t / 2 >= goal
 
     middle = float(values.mean())
     if deviation is None:
@@ -80,12 +83,6 @@ def _refuted_limit(refuted: Callable[[float], bool], start: float, step: Callabl
     else:
         return math.copysign(math.inf, outside - start)
     return bracket(refuted, outside, inside, 60)[0]
-
-
-def _influence(x: FloatArray) -> FloatArray:
-    """Return Catoni's influence function, sign(x) ln(1 + |x| + x^2/2)."""
-    size = np.abs(x)
-    return np.asarray(np.sign(x) * np.log1p(size + size * size / 2))
 
 
 def median_limits(values: FloatArray, alpha: float) -> tuple[float, float]:

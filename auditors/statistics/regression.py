@@ -70,7 +70,7 @@ def fit_logistic(
     loss, known = loss_at(weights, line), curvature(line) if information is None else information
     for _ in range(steps):
         gradient = features.T @ (total * expit(line) - ones) + precision * weights
-        step, size = _solve_hessian(with_priors(known), gradient), 1.0
+        step, size = np.asarray(cho_solve((_cholesky(with_priors(known)), True), gradient)), 1.0
         while True:
             found = weights - size * step
             next_line = features @ found
@@ -94,11 +94,6 @@ def _cholesky(hessian: FloatArray) -> FloatArray:
             return np.asarray(cho_factor(hessian + jitter * np.diag(np.diag(hessian)), lower=True)[0])
         except LinAlgError:
             jitter = max(1e-12, 10 * jitter)
-
-
-def _solve_hessian(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Solve a linear system with a Hessian."""
-    return np.asarray(cho_solve((_cholesky(hessian), True), gradient))
 
 
 def evidence(fit: Fit, precision: FloatArray) -> float:

@@ -98,7 +98,8 @@ class Curve(Claim):
             raise InvalidArgument(f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, got {size}")
         found = corners
         for _ in range(size - 1):
-            q = np.union1d(found[0], np.interp(corners[0], *_invertible_part(found)[::-1]))
+            last = int(np.argmax(found[1] >= 1.0)) + 1  # the curve is invertible up to its first point at height 1
+            q = np.union1d(found[0], np.interp(corners[0], found[1][:last], found[0][:last]))
             found = q, np.interp(np.interp(q, *found), *corners)
         return TradeoffCurve(found[0], np.minimum(1 - found[1], 1 - found[0]), name=f"{str(self).partition(':')[2]} of {size}")
 
@@ -115,12 +116,6 @@ def _corners(curve: Curve) -> tuple[FloatArray, FloatArray]:
     return q, np.asarray(curve.tradeoff(q))
 
 
-def _invertible_part(points: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return the points up to the first one at height 1, where the curve is invertible."""
-    last = int(np.argmax(points[1] >= 1.0)) + 1
-    return points[0][:last], points[1][:last]
-
-
 @dataclass(frozen=True, eq=False)
 class _FewLines(Curve):
     """Curve with few lines, for a fast choice among events."""
@@ -128,6 +123,7 @@ class _FewLines(Curve):
     epsilons: FloatArray
     deltas: FloatArray
     factor: float = 1.0
+
     kind: ClassVar[str] = "few"
 
     def lines(self) -> Lines:
