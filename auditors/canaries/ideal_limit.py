@@ -121,8 +121,8 @@ def canary_limit(
     (3.0, 4.8)
     """
     owner = "canary_limit"
-    claim = parse_claim(claim) if isinstance(claim, str) else claim
-    claim = require_type("claim", claim, Claim, "be a claim", owner).for_canaries(owner)
+    claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", owner)
+    claim = claim.for_canaries(owner)
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
     run_count = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)

@@ -148,10 +148,23 @@ class _Boxes:
 
 
 def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> EnclosedLaw | None:
-    """Enclose the law of the privacy loss by adaptive quadrature; None if the required number of boxes is too large.
+    """Enclose the law of the privacy loss by adaptive quadrature.
 
-    `rows` are sampled outputs of both datasets, continuous columns only, which show where the mass is. `prefixes` is the number of
-    combinations of the discrete columns. `breaks` are points where a one-dimensional density has kinks or jumps.
+    Parameters
+    ----------
+    f : callable
+        (points, prefix index) -> log p and log q.
+    rows : (n, k) array
+        Sampled outputs of both datasets, continuous columns only. They show where the mass is.
+    prefixes : int
+        Number of combinations of the discrete columns.
+    breaks : (m,) array, optional
+        Points where a one-dimensional density has kinks or jumps.
+
+    Returns
+    -------
+    EnclosedLaw or None
+        None if the required number of boxes is too large.
     """
     k = rows.shape[1]
     settings, rule = _SETTINGS[k], _Rule(_SETTINGS[k].nodes, k)

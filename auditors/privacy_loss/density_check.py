@@ -83,11 +83,21 @@ def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) ->
 
 @dataclass(frozen=True, eq=False)
 class CheckedOracle:
-    """Outputs on which a density agreed with its sampler."""
+    """Outputs on which a density agreed with its sampler.
 
-    losses: tuple[FloatArray, FloatArray]  # ln p/q at the outputs of D1 and of D0
-    sides: tuple[Side, Side]  # the outputs on D1 and on D0
-    threshold: float  # ln of the capital at which the density would have been refused
+    Attributes
+    ----------
+    losses : (array, array)
+        ln p/q at the outputs of D1 and of D0.
+    sides : (Side, Side)
+        The outputs on D1 and on D0.
+    threshold : float
+        ln of the capital at which the density would have been refused.
+    """
+
+    losses: tuple[FloatArray, FloatArray]
+    sides: tuple[Side, Side]
+    threshold: float
 
     @property
     def largest(self) -> float:
@@ -114,9 +124,12 @@ class CheckedOracle:
 
 
 def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> CheckedOracle:
-    """Raise BadOracle if sampler and log-density contradict each other in `size` runs on each dataset.
+    """Raise BadOracle if sampler and log-density contradict each other. A correct oracle is refused with probability at most 1e-6.
 
-    A correct oracle is refused with probability at most 1e-6.
+    Parameters
+    ----------
+    size : int
+        Number of runs on each dataset.
     """
     sides = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
     if sides[0].shape[1] != sides[1].shape[1]:

@@ -26,12 +26,24 @@ _ODD_SCALE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Smallest mismatches of sampler and density that would have been noticed with probability `POWER`."""
+    """Smallest mismatches of sampler and density that would have been noticed with probability `POWER`.
 
-    scale: float  # relative error of the noise's scale about its center, on both datasets; infinite if the outputs are not continuous
-    odd: float  # share of runs with a tenth of the noise; infinite if the outputs are not continuous
-    atom: float  # error of the probability of the likeliest output; infinite if the outputs are continuous
-    runs: int  # number of outputs that were compared with the density, both datasets together
+    Attributes
+    ----------
+    scale : float
+        Relative error of the noise's scale about its center, on both datasets. Infinite if the outputs are not continuous.
+    odd : float
+        Share of runs with a tenth of the noise. Infinite if the outputs are not continuous.
+    atom : float
+        Error of the probability of the likeliest output. Infinite if the outputs are continuous.
+    runs : int
+        Number of outputs that were compared with the density, both datasets together.
+    """
+
+    scale: float
+    odd: float
+    atom: float
+    runs: int
 
     def describe(self) -> str:
         """Return a one-line description."""
@@ -46,7 +58,11 @@ class Mismatch:
         return text + (f"; also {100 * self.odd:.2g} % of runs with a tenth of the noise" if math.isfinite(self.odd) else "")
 
     def room(self, value: float, edge: float) -> bool:
-        """Return whether `value` stays within `edge` if the noise is smaller by the mismatch: it grows at most like 1 / scale^2."""
+        """Return whether an upper bound `value` stays within `edge` if the noise scale is smaller by the stated mismatch.
+
+        Epsilon and rho grow at most with the square of 1 / scale for added noise: linearly for Laplace noise, quadratically for normal
+        noise.
+        """
         return self.scale <= TOLERANCE and value * (1 + self.scale) ** 2 <= edge
 
     def to_json(self) -> dict[str, Any]:
@@ -96,7 +112,10 @@ def _is_noticed(gains: Sequence[FloatArray], log_gains: Sequence[FloatArray], si
 
 
 def _smallest_scale_error(sides: list[Side], size: float, needed: float, sign: float, steps: Sequence[float] | None = None) -> float:
-    """Return the smallest error of scale that is predicted to be noticed, by alternatives of twice the error or at `steps`."""
+    """Return the smallest error of scale that is predicted to be noticed.
+
+    The alternatives have twice the error, or the given `steps`.
+    """
     centers, none = _centers(sides), np.zeros(sides[0].rows.shape[1])
 
     def ratios(log_scale: float) -> list[FloatArray]:

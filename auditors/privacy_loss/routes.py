@@ -50,7 +50,12 @@ def enclosed_law(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> E
     """Return laws below and above the privacy loss of `pair` by the strongest route that applies, or None.
 
     Routes: enumeration of the support; composition of independent factors; quadrature in one to three dimensions, with discrete columns
-    enumerated. `atoms` are those known of outputs that are one number. The last 16 results are cached by the content of mechanism and pair.
+    enumerated. The last 16 results are cached by the content of mechanism and pair.
+
+    Parameters
+    ----------
+    atoms : (m,) array
+        Known atoms, for outputs that are one number.
     """
     key = content_key(mechanism, pair.d0, pair.d1, atoms)
     if key is None:

@@ -32,11 +32,21 @@ _MAX_CHANGE = 0.5  # largest change of an alternative
 
 @dataclass(frozen=True, eq=False)
 class ScaleBets:
-    """Settings of the bets on scale and center, from which `mismatch` computes the noticed error."""
+    """Settings of the bets on scale and center, from which `mismatch` computes the noticed error.
 
-    runs: int  # number of outputs of each dataset
-    steps: tuple[float, ...]  # logarithms of the scale factors of the alternatives
-    threshold: float  # ln of the capital of one alternative at which the density is refused
+    Attributes
+    ----------
+    runs : int
+        Number of outputs of each dataset.
+    steps : tuple of float
+        Logarithms of the scale factors of the alternatives.
+    threshold : float
+        ln of the capital of one alternative at which the density is refused.
+    """
+
+    runs: int
+    steps: tuple[float, ...]
+    threshold: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +65,21 @@ class _Map:
 
 
 def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator) -> ScaleBets | None:
-    """Raise BadOracle if `size` more outputs of each dataset show another scale or center than the density's.
+    """Raise BadOracle if more outputs show another scale or center than the density's.
 
-    A correct density is refused with probability at most `SCALE_ALARM`. The outputs in `checked` determine centers and alternatives.
-    Returns None if outputs are not continuous numbers without repeated values: maps would change repeated values.
+    A correct density is refused with probability at most `SCALE_ALARM`.
+
+    Parameters
+    ----------
+    checked : Checked
+        Earlier outputs, which determine centers and alternatives.
+    size : int
+        Number of additional runs on each dataset.
+
+    Returns
+    -------
+    ScaleBets or None
+        None if outputs are not continuous numbers without repeated values: maps would change repeated values.
     """
     if size <= 0 or not all(side.continuous.any() and np.count_nonzero(~side.alone) >= _MIN_OUTPUTS for side in checked.sides):
         return None
@@ -82,7 +103,10 @@ def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, r
 
 
 def _may_be_atoms(side: Side, rows: FloatArray, own: FloatArray, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return which outputs may be atoms, which no map may move: repeated ones, and those next to which the density differs."""
+    """Return which outputs may be atoms, which a map would mistake for a density.
+
+    These are repeated outputs, and outputs next to which the density differs.
+    """
     with np.errstate(all="ignore"):
         jumps = ~(np.abs(side.density(moved(rows, side.continuous, rng, column_spread(rows))) - own) <= 1e-2)
     _, at, counts = np.unique(rows[:, int(np.argmax(side.continuous))], return_inverse=True, return_counts=True)

@@ -58,6 +58,7 @@ class ProvedBounds:
     epsilons: FloatArray
     delta_lower: FloatArray
     delta_upper: FloatArray
+    notes: tuple[str, ...] = ()
 
     @property
     def tight(self) -> bool:

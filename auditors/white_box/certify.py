@@ -189,7 +189,9 @@ def certify(
     route_text = found.route
     if proved is not None and "proved" in (low.why, high.why):
         route_text = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numbers beside it: {route_text}")
-        found.epsilons, found.delta_lower, found.delta_upper = proved.epsilons, proved.delta_lower, proved.delta_upper
+        found.notes += proved.notes
+        if len(proved.epsilons):
+            found.epsilons, found.delta_lower, found.delta_upper = proved.epsilons, proved.delta_lower, proved.delta_upper
     return CertifyResult(
         verdict=verdict,
         route=route_text,

@@ -14,10 +14,10 @@ from dpwitness.mechanisms.core.json_codec import same_value
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.privacy.renyi import ORDERS
 from dpwitness.mechanisms.protocols.capabilities import HasFactors, has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
+ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # Renyi orders evaluated for zCDP
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])
 _PROFILE_SIZE = 41  # number of epsilon values of the privacy profile
 _NO_LARGER_LOSS = "no output has a larger loss than the nodes of the quadrature and a search over outputs show"

@@ -15,10 +15,9 @@ from dpwitness.auditors.results.enclosure_bounds import End, Found
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.white_box.bounded_mean import PairOrder, SampledLimits, limits_from_samples
-from dpwitness.auditors.white_box.exact_bounds import profile_grid
+from dpwitness.auditors.white_box.exact_bounds import ORDERS, profile_grid
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.privacy.renyi import ORDERS
 from dpwitness.mechanisms.protocols.capabilities import HasSupport, has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 

@@ -71,7 +71,7 @@ def _renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tu
 
 @dataclass(frozen=True, slots=True)
 class RDP(RenyiClaim):
-    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair.
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair (Mironov 2017).
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class RenyiCurve(RenyiClaim):
 
 @dataclass(frozen=True, slots=True)
 class ZCDP(RenyiClaim):
-    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, in both orders of the pair.
+    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both ways (Bun and Steinke 2016).
 
     Parameters
     ----------
