@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import ApproxDP, PureDP, Verdict, certify
-from dpwitness.bench import calibration
-from dpwitness.bench.calibration import Counted, alarms, interval, most
-from dpwitness.bench.densities import DENSITIES
-from dpwitness.bench.specimens import PAIR, SPECIMENS
+from dpwitness.benchmarks import calibration
+from dpwitness.benchmarks.calibration import Counted, alarms, interval, most
+from dpwitness.benchmarks.densities import DENSITIES
+from dpwitness.benchmarks.specimens import PAIR, SPECIMENS
 
 AUDITS = 192  # of each claim kind, pooled over its mechanisms
 KINDS = ("pure", "approx", "gdp", "zcdp", "rdp")
