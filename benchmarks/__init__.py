@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from dpwitness.benchmarks.table import Row, Table, format_table
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 
@@ -31,28 +32,11 @@ SEEDED_BENCHMARKS = ("adversarial",)  # benchmarks with random cases, which take
 
 
 def bench(name: str, seed: int | None = None) -> Table:
-    """Run one benchmark and return its table.
-
-    Parameters
-    ----------
-    name : str
-        A key of `BENCHMARKS`.
-    seed : int, optional
-        Root of the random cases of a benchmark in `SEEDED_BENCHMARKS`; drawn from the operating system by default.
-
-    Returns
-    -------
-    Table
-
-    Raises
-    ------
-    ValueError
-        If there is no benchmark of this name, or the benchmark takes no seed. The message lists the valid names.
-    """
+    """Run one benchmark and return its table. Raise InvalidArgument for an unknown name or a seed that it does not take."""
     if name not in BENCHMARKS:
-        raise ValueError(f"bench: name must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
+        raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
     if seed is not None and name not in SEEDED_BENCHMARKS:
-        raise ValueError(f"bench: seed is for {', '.join(SEEDED_BENCHMARKS)}, got {name!r}, whose cases are fixed; leave out the seed")
+        raise InvalidArgument(f"--seed is only for bench {', '.join(SEEDED_BENCHMARKS)}, got {name!r}, whose cases are fixed")
     measure = import_module(BENCHMARKS[name]).measure
     table = measure(seed) if name in SEEDED_BENCHMARKS else measure()
     assert isinstance(table, Table)

@@ -18,6 +18,7 @@ from numpy.random import SFC64, Generator, SeedSequence
 
 from dpwitness import ApproxDP, PureDP, Verdict, audit
 from dpwitness import mechanisms as m
+from dpwitness.benchmarks.specimens import PAIR, spread_pair
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
@@ -27,7 +28,7 @@ SEEDS = 20
 
 @dataclass(frozen=True, slots=True)
 class AuditCase:
-    """Audit whose median certified parameter is measured."""
+    """Audit whose median certified parameter is measured; `runs` per dataset."""
 
     name: str
     mechanism: Any
@@ -37,84 +38,62 @@ class AuditCase:
     required: float
 
 
-def _spread() -> Pair:
-    """Return a pair of vectors that differ by 0.05 in each of 20 coordinates."""
-    vector = np.zeros(20)
-    return Pair(vector, vector + 0.05, "l1", "the shift is spread evenly")
-
-
 def _cases() -> tuple[AuditCase, ...]:
     """Return the audits and their required parameters."""
-    unit_pair = Pair(np.array([0.0]), np.array([1.0]))
     swapped_pair = Pair(np.repeat([0.0, 1.0], 5), np.repeat([1.0, 0.0], 5), "linf")
     ones_pair = Pair(np.zeros(5), np.ones(5), "linf")
-    grid = {"arithmetic": "grid"}
     return (
-        AuditCase("Laplace .1, n=1e6", m.Laplace(0.1, **grid), PureDP(0.1), unit_pair, 10**6, 0.0965),  # type: ignore[arg-type]
-        AuditCase("Laplace 1, n=1e5", m.Laplace(1.0, **grid), PureDP(1.0), unit_pair, 10**5, 0.985),  # type: ignore[arg-type]
-        AuditCase("Laplace 1, n=1e7", m.Laplace(1.0, **grid), PureDP(1.0), unit_pair, 10**7, 0.9985),  # type: ignore[arg-type]
-        AuditCase("Laplace 3, n=1e5", m.Laplace(3.0, **grid), PureDP(3.0), unit_pair, 10**5, 2.96),  # type: ignore[arg-type]
-        AuditCase("Gaussian (1, 1e-5), n=1e6", m.Gaussian(1.0, 1e-5), ApproxDP(1.0, 1e-5), unit_pair, 10**6, 0.83),
-        AuditCase("Gaussian (1, 1e-5), n=1e7", m.Gaussian(1.0, 1e-5), ApproxDP(1.0, 1e-5), unit_pair, 10**7, 0.93),
+        AuditCase("Laplace .1, n=1e6", m.Laplace(0.1, arithmetic="grid"), PureDP(0.1), PAIR, 10**6, 0.0965),
+        AuditCase("Laplace 1, n=1e5", m.Laplace(1.0, arithmetic="grid"), PureDP(1.0), PAIR, 10**5, 0.985),
+        AuditCase("Laplace 1, n=1e7", m.Laplace(1.0, arithmetic="grid"), PureDP(1.0), PAIR, 10**7, 0.9985),
+        AuditCase("Laplace 3, n=1e5", m.Laplace(3.0, arithmetic="grid"), PureDP(3.0), PAIR, 10**5, 2.96),
+        AuditCase("Gaussian (1, 1e-5), n=1e6", m.Gaussian(1.0, 1e-5), ApproxDP(1.0, 1e-5), PAIR, 10**6, 0.83),
+        AuditCase("Gaussian (1, 1e-5), n=1e7", m.Gaussian(1.0, 1e-5), ApproxDP(1.0, 1e-5), PAIR, 10**7, 0.93),
         AuditCase("broken SVT, n=1e4", m.BrokenSparseVector(1.0), PureDP(1.0), swapped_pair, 10**4, 2.3),
         AuditCase("broken SVT, n=1e6", m.BrokenSparseVector(1.0), PureDP(1.0), swapped_pair, 10**6, 3.75),
         AuditCase("noisy max with value, n=1e6", m.NoisyMax(1.0, release="value"), PureDP(1.0), ones_pair, 10**6, 2.44),
-        AuditCase("Laplace vector, n=1e6", m.LaplaceVector(1.0), PureDP(1.0), _spread(), 10**6, 0.60),
+        AuditCase("Laplace vector, n=1e6", m.LaplaceVector(1.0), PureDP(1.0), spread_pair(), 10**6, 0.60),
     )
 
 
-CASES = _cases
-
-
-def certified_values(case: AuditCase, seeds: int = SEEDS) -> list[float]:
-    """Return the certified parameters of audits with different seeds."""
-    return [
-        audit(case.mechanism, claim=case.claim, pair=case.pair, trials=2 * case.runs, confidence=0.95, seed=seed).parameter_lower
-        for seed in range(seeds)
-    ]
+def _certified(case: AuditCase) -> float:
+    """Return the median certified parameter of audits with different seeds."""
+    settings: dict[str, Any] = {"claim": case.claim, "pair": case.pair, "trials": 2 * case.runs, "confidence": 0.95}
+    return float(np.median([audit(case.mechanism, **settings, seed=seed).parameter_lower for seed in range(SEEDS)]))
 
 
 def measure() -> Table:
     """Run the benchmark of the black-box audit and return its table, in about six minutes."""
-    rows = [Row(f"certified: {case.name}", case.required, float(np.median(certified_values(case))), "median") for case in _cases()]
-    unit_pair = Pair(np.array([0.0]), np.array([1.0]))
+    rows = [Row(f"certified: {case.name}", case.required, _certified(case), "median") for case in _cases()]
     small = m.Gaussian(1.0, 1e-5, noise_multiplier=0.8)
     violations = [
-        audit(small, pair=unit_pair, trials=2 * 10**6, confidence=0.95, seed=seed).verdict is Verdict.VIOLATED for seed in range(SEEDS)
+        audit(small, pair=PAIR, trials=2 * 10**6, confidence=0.95, seed=seed).verdict is Verdict.VIOLATED for seed in range(SEEDS)
     ]
     rows.append(Row("Gaussian with 0.8 sigma, n=1e6: found", 19, float(sum(violations)), "of 20 seeds"))
-    bits = [audit(m.Laplace(1.0), pair=unit_pair, trials=10**5, confidence=0.95, seed=seed).bit_level for seed in range(SEEDS)]
+    bits = [audit(m.Laplace(1.0), pair=PAIR, trials=10**5, confidence=0.95, seed=seed).bit_level for seed in range(SEEDS)]
     rows.append(Row("bits of float Laplace, 1e5 rounds", 4.0, float(np.median([b.epsilon_lower for b in bits if b])), "median"))
     safe = [m.Laplace(1.0, arithmetic="grid"), m.Laplace(1.0, arithmetic="discrete")]
-    alarms = [audit(s, pair=unit_pair, trials=10**5, confidence=0.999, seed=seed).bit_level for s in safe for seed in range(SEEDS)]
+    alarms = [audit(s, pair=PAIR, trials=10**5, confidence=0.999, seed=seed).bit_level for s in safe for seed in range(SEEDS)]
     alarmed = sum(level is not None and level.verdict is Verdict.VIOLATED for level in alarms)
     rows.append(Row("bits of grid and discrete Laplace: alarms", 0.0, float(alarmed), "of 40 audits", at_most=True))
     rows.append(Row("2e8 rounds against drawing 2e8 values", 1.0, _relative_time(), "ratio", at_most=True))
     rows.append(Row("memory above the interpreter, 1e8 rounds", 400.0, _extra_memory(), "MiB", at_most=True))
     rows.append(Row("import dpwitness", 0.2, _cpu_seconds("import dpwitness"), "CPU s", at_most=True))
-    rows.append(
-        Row(
-            "dpwitness --help",
-            0.4,
-            _cpu_seconds("import sys; sys.argv[1:] = ['--help']; from dpwitness.cli import main; main()"),
-            "CPU s",
-            True,
-        )
-    )
+    help_seconds = _cpu_seconds("import sys; sys.argv[1:] = ['--help']; from dpwitness.cli import main; main()")
+    rows.append(Row("dpwitness --help", 0.4, help_seconds, "CPU s", at_most=True))
     return Table("audit", tuple(rows), ("median: over 20 seeds at error 0.05, event learned",))
 
 
 def _relative_time() -> float:
     """Return the CPU time of an audit of jitted Laplace noise with 2e8 rounds, divided by the CPU time of NumPy's draws alone."""
-    unit_pair = Pair(np.array([0.0]), np.array([1.0]))
-    audit(m.Laplace(1.0), pair=unit_pair, trials=10**5)
+    audit(m.Laplace(1.0), pair=PAIR, trials=10**5)
     rng = Generator(SFC64(SeedSequence(1)))
     started = time.process_time()
     for _ in range(200):
         rng.laplace(0.0, 1.0, 10**6)
     draw_seconds = time.process_time() - started
     started = time.process_time()
-    audit(m.Laplace(1.0), pair=unit_pair, trials=2 * 10**8, stop="never")
+    audit(m.Laplace(1.0), pair=PAIR, trials=2 * 10**8, stop="never")
     return (time.process_time() - started) / draw_seconds
 
 

@@ -18,14 +18,13 @@ from scipy.stats import beta, cauchy, laplace, multivariate_normal, norm, t, uni
 
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import GDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Draw = Callable[[float, int, np.random.Generator], FloatArray]
 LogDensity = Callable[[FloatArray, float], FloatArray]
-
-_PAIR = Pair(np.array([0.0]), np.array([1.0]), "replace-one")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class Awkward:
     truth: float
     right: bool = True
     trials: int = 20_000
-    pair: Pair = _PAIR
+    pair: Pair = PAIR
 
     def wrong(self, result: CertifyResult) -> bool:
         """Return whether a verdict is wrong.

@@ -21,9 +21,9 @@ from scipy.stats import beta, binom
 
 from dpwitness import Verdict, audit, audit_outputs, certify
 from dpwitness.benchmarks.awkward import awkward
-from dpwitness.benchmarks.densities import DENSITIES
+from dpwitness.benchmarks.densities import densities
 from dpwitness.benchmarks.limits import ENDS
-from dpwitness.benchmarks.specimens import PAIR, SPECIMENS, TARGET_FILE, gaussian, gaussian_shift, laplace
+from dpwitness.benchmarks.specimens import PAIR, TARGET_FILE, gaussian, gaussian_shift, laplace, specimens
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.privacy import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
@@ -75,7 +75,7 @@ def most(of: int, stated: float) -> int:
 
 def alarms(name: str, alpha: float, audits: int, first: int = 0, trials: int = TRIALS) -> int:
     """Return the number of false VIOLATED among audits of a specimen at its exact parameter."""
-    specimen = SPECIMENS()[name]
+    specimen = specimens()[name]
     with tempfile.TemporaryDirectory() as folder:
         run = specimen.run
         if specimen.target:
@@ -99,14 +99,14 @@ def alarms(name: str, alpha: float, audits: int, first: int = 0, trials: int = T
 
 def _alarm_rows(name: str, audits: dict[float, int]) -> list[Counted]:
     """Count false VIOLATED of a specimen at several alpha."""
-    specimen = SPECIMENS()[name]
+    specimen = specimens()[name]
     case = f"false VIOLATED, {specimen.claim.kind}, {specimen.outputs}: {name}"
     return [Counted(f"{case}, alpha {alpha:g}", alarms(name, alpha, count), count, alpha) for alpha, count in audits.items()]
 
 
 def _outputs_rows(name: str, audits: int) -> list[Counted]:
     """Count false VIOLATED of `audit_outputs` on batches drawn from a specimen."""
-    specimen, rows = SPECIMENS()[name], []
+    specimen, rows = specimens()[name], []
     for alpha in (0.5, 0.05):
         wrong = 0
         for seed in range(audits):
@@ -119,14 +119,14 @@ def _outputs_rows(name: str, audits: int) -> list[Counted]:
 
 def _certified_rows(name: str, seeds: int) -> list[Counted]:
     """Count false CERTIFIED on a difficult density, by the automatic route and by sampling at confidence 0.99."""
-    awkward, rows = DENSITIES()[name], []
+    density, rows = densities()[name], []
     for route, times, stated in (("auto", 1, 0.0), ("sampling", seeds, 0.01)):
         wrong = 0
         for seed in range(times):
             settings: dict[str, Any] = {"trials": 20_000, "confidence": 0.99, "seed": seed}
             if route != "auto":
                 settings["route"] = route
-            wrong += certify(awkward, PAIR, awkward.claim, **settings).verdict is Verdict.CERTIFIED
+            wrong += certify(density, PAIR, density.claim, **settings).verdict is Verdict.CERTIFIED
         rows.append(Counted(f"false CERTIFIED, route {route}: {name}", wrong, times, stated))
     return rows
 
@@ -162,7 +162,7 @@ def _measure_task(kind: str, name: str, size: float) -> list[Counted]:
     """Return the rows of one task. An exception becomes a row that is always missed."""
     try:
         if kind in ("alarms", "searches"):
-            audits, slow = AUDITS if kind == "alarms" else SEARCHES, 4 if SPECIMENS()[name].target else 1
+            audits, slow = AUDITS if kind == "alarms" else SEARCHES, 4 if specimens()[name].target else 1
             return _alarm_rows(name, {alpha: max(2, int(size * count / slow)) for alpha, count in audits.items()})
         if kind == "given":
             return _outputs_rows(name, max(2, int(100 * size)))
@@ -196,8 +196,8 @@ def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Ta
     """
     given = ("Laplace", "randomised response", "words", "number, None or word", "Gaussian, delta .01", "Gaussian", "Gaussian, RDP")
     tasks = [
-        *(("alarms" if specimen.domain is None else "searches", name) for name, specimen in SPECIMENS().items()),
-        *(("certified", name) for name in DENSITIES()),
+        *(("alarms" if specimen.domain is None else "searches", name) for name, specimen in specimens().items()),
+        *(("certified", name) for name in densities()),
         *(("awkward", case.name) for case in awkward()),
         *(("power", name) for name in FAMILIES),
         *(("given", name) for name in given),
@@ -218,7 +218,7 @@ def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Ta
 def _pooled_rows(found: list[Counted]) -> list[Counted]:
     """Return sums of false VIOLATED by claim kind, by output kind and in total, and of false CERTIFIED over densities."""
     groups: dict[tuple[str, float], list[Counted]] = {}
-    kinds = {f"{s.claim.kind}, {s.outputs}: {name}": s for name, s in SPECIMENS().items()}
+    kinds = {f"{s.claim.kind}, {s.outputs}: {name}": s for name, s in specimens().items()}
     for counted in found:
         head, _, rest = counted.case.partition(", ")
         if head == "false VIOLATED" and (specimen := kinds.get(rest.rpartition(", alpha")[0])) is not None:

@@ -100,13 +100,13 @@ def _far(mass: float, center: float, law: str = "slab", scale: float = 1.0) -> t
     return Piece(1 - mass / 20, 1 - mass, "laplace"), Piece(mass / 20, mass, law, center, center, scale)
 
 
-def _densities() -> dict[str, Awkward]:
+def densities() -> dict[str, Awkward]:
     """Return all densities by name; each truth exceeds its claim."""
-    densities = {
+    found = {
         f"spike of mass {mass:g} and width {width:g}": Awkward(_spike(mass, width), ApproxDP(3.0, mass / 2))
         for mass, width in ((2e-5, 1e-7), (1e-4, 1e-6), (1e-4, 1e-9), (1e-3, 1e-5), (1e-2, 1e-3), (1e-6, 1e-9), (3e-5, 1e-6))
     }
-    densities |= {
+    found |= {
         f"swapped slivers of mass {mass:g} and width {width:g}, {claim}": Awkward(_swap(mass, width), claim)
         for mass, width, claim in (
             (1e-4, 1e-7, PureDP(1.0)),
@@ -117,7 +117,7 @@ def _densities() -> dict[str, Awkward]:
             (1e-5, 1e-8, PureDP(2.0)),
         )
     }
-    densities |= {
+    found |= {
         "rare slab at 60": Awkward(_far(1e-6, 60.0), PureDP(1.0)),
         "rare slab at -1e4": Awkward(_far(1e-7, -1e4, scale=0.01), PureDP(1.0)),
         "rare slab at 1e8": Awkward(_far(1e-5, 1e8), PureDP(1.0)),
@@ -137,7 +137,4 @@ def _densities() -> dict[str, Awkward]:
             PureDP(1.0),
         ),
     }
-    return densities
-
-
-DENSITIES = _densities
+    return found

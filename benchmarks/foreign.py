@@ -15,8 +15,8 @@ import numpy as np
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.running.engine import Stage, counts
+from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.privacy import PureDP
 
@@ -79,15 +79,14 @@ def driven(rounds: int, folder: Path) -> dict[str, float]:
     plain_times = np.array([[float(v) for v in process.communicate()[0].split()] for process in plain])
 
     target = Target(str(file), "scalar")
-    pair = Pair(np.array([0.0]), np.array([1.0]))
-    stage = Stage(target.sample, pair, 1, (0, 0, 0), rounds, CHUNK, 300.0)
+    stage = Stage(target.sample, PAIR, 1, (0, 0, 0), rounds, CHUNK, 300.0)
     first, second = stage.sample(0)
     assert first is not None and second is not None
     event = learn(first, second, PureDP(1.0), alpha=0.01, rounds=rounds).event
     assert isinstance(event, Intervals)
     with ThreadPoolExecutor(PROCESSES) as executor:
         list(
-            executor.map(lambda i: target.sample(pair.d0, 100, np.random.default_rng(i)), range(2 * PROCESSES))
+            executor.map(lambda i: target.sample(PAIR.d0, 100, np.random.default_rng(i)), range(2 * PROCESSES))
         )  # starts the workers before the measurement
         before, function, started = _own_cpu_seconds(), target.cpu_seconds, time.perf_counter()
         for _ in counts(stage, [event], executor):
@@ -96,7 +95,7 @@ def driven(rounds: int, folder: Path) -> dict[str, float]:
 
         size = int(rounds / float(plain_times[:, 1].sum()))  # a batch that takes one second
         before, function_before = _own_cpu_seconds(), target.cpu_seconds
-        target.sample(pair.d0, size, np.random.default_rng(0))
+        target.sample(PAIR.d0, size, np.random.default_rng(0))
         overhead = (_own_cpu_seconds() - before) / (target.cpu_seconds - function_before)
     target.close()
     return {

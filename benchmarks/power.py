@@ -73,13 +73,13 @@ def specimens(only: str = "") -> Iterator[Specimen]:
     """Yield every specimen of the zoo and of the papers with a known law, one entry per pair."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        zoo_or_full = [(name, found, found.worst_pair()) for name, found in zoo().items()]
+        zoo_pairs = [(name, found, found.worst_pair()) for name, found in zoo().items()]
         paper_specimens = [(name, found) for name, found in paper_zoo().items()]
         paper_pairs = [(name, f.mechanism, f.pairs[0]) for name, f in paper_specimens if len(f.pairs) == 1]
         paper_pairs += [
             (f"{name}:{i}", f.mechanism, pair) for name, f in paper_specimens if len(f.pairs) > 1 for i, pair in enumerate(f.pairs)
         ]
-        for name, mechanism, pair in zoo_or_full + paper_pairs:
+        for name, mechanism, pair in zoo_pairs + paper_pairs:
             if only in name:
                 law = loss_law(mechanism, pair)
                 if law is not None:
@@ -108,15 +108,15 @@ def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measure
             for seed in range(seeds)
         ]
         tested = max(map(_tested_rounds, results))
-        zoo_or_full, with_alpha = (limit_of_law(specimen.law, claim, tested, alpha) for alpha in (ALPHA, results[0].alpha))
+        after_rounds, with_alpha = (limit_of_law(specimen.law, claim, tested, alpha) for alpha in (ALPHA, results[0].alpha))
         methods = [r.method for r in results]
         ratios = tuple(r.parameter_lower / best for r in results)
         measured.append(
             Measured(
                 specimen.name,
                 ratios,
-                zoo_or_full / best,
-                with_alpha / zoo_or_full if zoo_or_full else 1.0,
+                after_rounds / best,
+                with_alpha / after_rounds if after_rounds else 1.0,
                 max(set(methods), key=methods.count),
             )
         )

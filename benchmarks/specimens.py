@@ -30,19 +30,8 @@ GRID = 2.0**20
 class Specimen:
     """Mechanism at its exact privacy parameter.
 
-    Parameters
-    ----------
-    outputs : str
-        Kind of output, for the table.
-    claim : Claim
-        The tight claim.
-    run : callable or object
-        The mechanism.
-    pair : Pair or list of Pair
-    target : str
-        Name in `TARGET_FILE` of a mechanism that runs in worker processes, instead of `run`.
-    domain : Domain, optional
-        Domain in which the audit searches pairs, instead of `pair`.
+    `outputs` names the kind of output for the table. If `target` names a mechanism in `TARGET_FILE`, workers run it instead of `run`.
+    If `domain` is given, the audit searches pairs in it instead of using `pair`.
     """
 
     outputs: str
@@ -90,14 +79,9 @@ def _words(data: Any, size: int, rng: Generator) -> list[Any]:
 
 def _raises_word(data: Any, size: int, rng: Generator) -> list[Any]:
     """Return randomized response in which one answer is an exception, for single runs or batches."""
-    if _any_set(bits := _random_bits(data, size, rng)):
+    if np.any(_random_bits(data, size, rng)):
         raise KeyError("no")
-    return ["yes" for _ in bits.tolist()]
-
-
-def _any_set(bits: Any) -> bool:
-    """Return whether any bit is set."""
-    return bool(np.any(bits))
+    return ["yes"] * size
 
 
 def _overflows(data: Any, size: int, rng: Generator) -> Any:
@@ -168,12 +152,6 @@ def _zcdp_of_bits(epsilon: float) -> float:
     return max(float(_renyi_of_bits(epsilon, order) / order) for order in orders.tolist())
 
 
-def _zoo(name: str) -> tuple[Claim, Any, Any]:
-    """Return claim, mechanism and worst pair of a zoo mechanism."""
-    specimen = m.zoo()[name]
-    return specimen.claim, specimen, specimen.worst_pair()
-
-
 def _of_sum(run: Callable[..., Any]) -> Callable[..., Any]:
     """Apply a mechanism to the sum of the records."""
     return lambda data, size, rng: run([float(np.sum(data))], size, rng)
@@ -206,18 +184,18 @@ def _searched_specimens() -> dict[str, Specimen]:
     return {f"{name}, pairs searched": specimen for name, specimen in entries.items()}
 
 
-def _spread_pair() -> Pair:
+def spread_pair() -> Pair:
     """Return a pair of vectors that differ by 0.05 in each of 20 coordinates."""
     return Pair(np.zeros(20), np.full(20, 0.05), "l1", "the shift is spread evenly")
 
 
-def _specimens() -> dict[str, Specimen]:
+def specimens() -> dict[str, Specimen]:
     """Return all specimens by name."""
     pairs = [PAIR, Pair(np.array([0.0]), np.array([0.5])), Pair(np.array([1.0]), np.array([0.0]))]
     entries = {
         "Laplace": Specimen("floats", PureDP(1.0), laplace(1.0)),
         "Laplace, three pairs": Specimen("floats", PureDP(1.0), laplace(1.0), pairs),
-        "Laplace vector of 20": Specimen("vectors", PureDP(1.0), m.LaplaceVector(1.0), _spread_pair()),
+        "Laplace vector of 20": Specimen("vectors", PureDP(1.0), m.LaplaceVector(1.0), spread_pair()),
         "randomised response": Specimen("atoms", PureDP(1.0), _random_bits),
         "randomised response, 20 values": Specimen("atoms", PureDP(1.0), _categories),
         "words": Specimen("strings", PureDP(1.0), _words),
@@ -245,12 +223,10 @@ def _specimens() -> dict[str, Specimen]:
         "worker: Gaussian": Specimen("workers", GDP(1.0), None, target="noise"),
     }
     for name in ("exponential", "permute-and-flip", "above-threshold", "noisy-max", "truncated-geometric", "randomized-response-5"):
-        claim, run, pair = _zoo(name)
-        entries[name] = Specimen("zoo", claim, run, pair)
+        found = m.zoo()[name]
+        entries[name] = Specimen("zoo", found.claim, found, found.worst_pair())
     return entries | _searched_specimens()
 
-
-SPECIMENS = _specimens
 
 TARGET_FILE = """
 import math

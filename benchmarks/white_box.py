@@ -20,6 +20,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors import CertifyResult, SensitivityResult, search, worst_output
 from dpwitness.auditors.privacy_loss.routes import composed, enclosed_law
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
+from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 
@@ -30,8 +31,7 @@ _CROWD = 10**12  # number of records at which finite-sample effects vanish
 @cache
 def gaussian(route: str) -> CertifyResult:
     """Return the enclosure of the calibrated Gaussian at (1, 1e-5), whose epsilon is exactly 1."""
-    pair = Pair(np.array([0.0]), np.array([1.0]))
-    return certify(m.Gaussian(1.0, 1e-5), pair, ApproxDP(1.0, 1e-5), trials=100_000, route=route)
+    return certify(m.Gaussian(1.0, 1e-5), PAIR, ApproxDP(1.0, 1e-5), trials=100_000, route=route)
 
 
 def _objective(dimension: int, records: int) -> m.LogisticObjectivePerturbation:

@@ -7,6 +7,7 @@ import enum
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,10 +114,8 @@ def _nested(value: Any, container_kinds: list[int]) -> Any:
 def hidden_leak(leaves: dict[str, Leaf], trials: int, rng: Generator) -> str:
     """Run an attack with one random leaf at a random depth that reveals the dataset in all or in some runs."""
     name, place = str(rng.choice(list(leaves))), int(rng.integers(0, 40))
-    container_kinds, often = (
-        [int(step) for step in rng.integers(0, 3, int(rng.integers(0, 3)))],
-        float(rng.choice([1.0, rng.uniform(0.3, 1.0)])),
-    )
+    container_kinds = [int(step) for step in rng.integers(0, 3, int(rng.integers(0, 3)))]
+    often = float(rng.choice([1.0, rng.uniform(0.3, 1.0)]))
     swap = int(rng.integers(2))
 
     def run(dataset: Any, size: int, draws: Generator) -> list[Any]:
@@ -131,12 +130,7 @@ def hidden_leak(leaves: dict[str, Leaf], trials: int, rng: Generator) -> str:
     )
 
 
-def _attack_plain(rng: Generator) -> str:
-    return hidden_leak(PLAIN, 2000, rng)
-
-
-def _attack_frames(rng: Generator) -> str:
-    return hidden_leak(FRAMES, 1000, rng)
-
-
-ATTACKS = (Attack("leak in one leaf of a plain output passes", _attack_plain), Attack("leak in one leaf of a frame passes", _attack_frames))
+ATTACKS = (
+    Attack("leak in one leaf of a plain output passes", partial(hidden_leak, PLAIN, 2000)),
+    Attack("leak in one leaf of a frame passes", partial(hidden_leak, FRAMES, 1000)),
+)

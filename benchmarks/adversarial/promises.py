@@ -40,39 +40,34 @@ def _runs_from_claim(claim: PureDP, true: float) -> int:
     return needed
 
 
-def _bugs() -> tuple[tuple[Any, Pair], ...]:
-    """Return fast mechanisms, each with a pair on which its epsilon is attained. The attack lowers their claims."""
-    return (
-        (m.Laplace(1.0, arithmetic="grid"), PAIR),
-        (m.Geometric(1.0), PAIR),
-        (m.RandomizedResponse(1.0), PAIR),
-        (m.NoisyMax(1.0, release="value"), _QUERY_ANSWERS),
-        (m.BrokenSparseVector(1.0), _HALVES),
-    )
+_BROKEN: tuple[
+    tuple[Any, Pair], ...
+] = (  # fast mechanisms, each with a pair on which its epsilon is attained; the attack lowers their claims
+    (m.Laplace(1.0, arithmetic="grid"), PAIR),
+    (m.Geometric(1.0), PAIR),
+    (m.RandomizedResponse(1.0), PAIR),
+    (m.NoisyMax(1.0, release="value"), _QUERY_ANSWERS),
+    (m.BrokenSparseVector(1.0), _HALVES),
+)
 
 
 def planned_mechanism(rng: Generator) -> str:
     """Run an attack with a broken mechanism, audited with the number of runs in a plan for this mechanism."""
-    bugs = _bugs()
-    mechanism, pair = bugs[int(rng.integers(len(bugs)))]
-    claim = PureDP(float(rng.choice([0.6, 0.7, 0.8])))
-    needed = _runs_for_mechanism(mechanism, pair, claim.epsilon)
+    number, claim = int(rng.integers(len(_BROKEN))), PureDP(float(rng.choice([0.6, 0.7, 0.8])))
+    mechanism, pair = _BROKEN[number]
+    needed = _runs_for_mechanism(number, claim)
     if needed is None or needed > _MAX_PLANNED_RUNS:
         return ""
     result = audit(mechanism, claim=claim, pair=pair, trials=needed, seed=seed_of(rng), bits=False)
     return "" if result.verdict is Verdict.VIOLATED else f"missed {mechanism} against {claim} in {needed} runs"
 
 
-_plan_cache: dict[tuple[str, float], int | None] = {}
-
-
-def _runs_for_mechanism(mechanism: Any, pair: Pair, claim: float) -> int | None:
-    """Return the number of runs in a plan for a mechanism, computed once per process."""
-    key = (repr(mechanism), claim)
-    if key not in _plan_cache:
-        law: dict[str, Any] = {} if hasattr(mechanism, "log_density") else {"find": 2 * claim}
-        _plan_cache[key] = plan(PureDP(claim), mechanism=mechanism, pair=pair, power=_POWER, **law).needed
-    return _plan_cache[key]
+@functools.cache
+def _runs_for_mechanism(number: int, claim: PureDP) -> int | None:
+    """Return the number of runs in a plan for a mechanism of `_BROKEN`."""
+    mechanism, pair = _BROKEN[number]
+    law: dict[str, Any] = {} if hasattr(mechanism, "log_density") else {"find": 2 * claim.epsilon}
+    return plan(claim, mechanism=mechanism, pair=pair, power=_POWER, **law).needed
 
 
 class Mismatched:

@@ -10,6 +10,7 @@ import tempfile
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def _check_damaged_store(file: Path, rerun: Callable[[], Any], honest: Any, what
     )
 
 
-def _audit_damaged_store(rng: Generator, damage: Callable[[Generator, Path], str], export: bool = False) -> str:
+def _audit_damaged_store(damage: Callable[[Generator, Path], str], export: bool, rng: Generator) -> str:
     """Write a store, damage the file, and check that it is refused or gives the original results."""
     claim = float(rng.uniform(0.3, 1.0))
     mechanism = response(claim + (4.0 if rng.random() < 0.5 else 0.0))
@@ -193,19 +194,9 @@ def _edit_conclusion(rng: Generator, file: Path) -> str:
         return "bound of the end edited" if place == 2 else "counts of the end edited"
 
 
-def flipped(rng: Generator) -> str:
-    """Run an attack with one flipped bit in a store's file."""
-    return _audit_damaged_store(rng, _flip_bit)
-
-
-def edited(rng: Generator) -> str:
-    """Run an attack with an edited verdict, bound or count in a store."""
-    return _audit_damaged_store(rng, _edit_conclusion, export=True)
-
-
 ATTACKS = (
     Attack("stored verdict of a mechanism that has changed", stale),
     Attack("honest stores of one audit refused by merge", merged),
-    Attack("store with a flipped bit believed", flipped),
-    Attack("store with an edited conclusion believed", edited),
+    Attack("store with a flipped bit believed", partial(_audit_damaged_store, _flip_bit, False)),
+    Attack("store with an edited conclusion believed", partial(_audit_damaged_store, _edit_conclusion, True)),
 )

@@ -288,12 +288,7 @@ def _processes_with_token(token: str) -> list[int]:
 
 def measure() -> Table:
     """Run the complete campaign, in about twenty minutes on two cores, and return its table."""
-    return told(campaign(say=lambda line: print(line, file=sys.stderr, flush=True)))
-
-
-def told(found: dict[str, Tally]) -> Table:
-    """Return the table of a campaign, by kind of input."""
-    rows = []
+    found, rows = campaign(say=lambda line: print(line, file=sys.stderr, flush=True)), []
     for kind, tally in found.items():
         rows.append(Row(f"{kind}: inputs", COUNTS[kind], tally.inputs, "inputs"))
         for name in ("tracebacks", "hangs", "orphans", "undocumented"):

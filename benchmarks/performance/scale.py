@@ -17,9 +17,9 @@ from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.running.chunks import run_span
 from dpwitness.auditors.running.stage import Stage
 from dpwitness.benchmarks.performance import endurance
+from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.executors.factory import executor
-from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.textbook.additive import Laplace
 
 SPECS = (
@@ -35,7 +35,6 @@ SECONDS = 4.0  # length of each run on one worker
 
 Key = tuple[str, str, float]  # executor, mechanism, seconds of a task
 
-_PAIR = Pair(np.array([0.0]), np.array([1.0]))
 _EVENT = Intervals(0, np.array([0.5]), np.array([0.0, 1.0]))
 
 
@@ -85,7 +84,7 @@ def works() -> list[Work]:
     """Return a Python and a jitted mechanism, in tasks of a quarter of a second and of a second."""
     found = []
     for name, run, chunk in (("Python", scalar, 2**12), ("jitted", Laplace(1.0).sample, 2**18)):
-        stage = Stage(run, _PAIR, 1, (0, 0, 0), 10**9, chunk, 300.0)
+        stage = Stage(run, PAIR, 1, (0, 0, 0), 10**9, chunk, 300.0)
         rounds(stage, 0, 2)
         started = time.perf_counter()
         rounds(stage, 0, 20)

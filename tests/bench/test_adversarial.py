@@ -82,5 +82,5 @@ def test_the_command_takes_a_seed_for_attacks_only(capsys, monkeypatch):
     assert "MISSED" in capsys.readouterr().out
     assert main(["bench", "power", "--seed", "4"]) == 2
     assert "--seed is only for bench adversarial" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="leave out the seed"):
+    with pytest.raises(ValueError, match="whose cases are fixed"):
         bench("power", 4)
