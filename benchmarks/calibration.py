@@ -181,18 +181,8 @@ def _measure_task(kind: str, name: str, size: float) -> list[Counted]:
 def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Table:
     """Run the calibration benchmark and return its table of error rates.
 
-    Parameters
-    ----------
-    size : float
-        Factor of all counts: 1 takes about an hour on two idle cores, .05 about four minutes.
-    workers : int, optional
-        Number of processes; by default the number of cores.
-    only : str
-        One group of rows: "alarms", "searches", "given", "certified", "awkward", "power" or "ends".
-
-    Returns
-    -------
-    Table
+    `size` multiplies all counts: 1 takes about an hour on two idle cores, .05 about four minutes. `only` names one group of rows:
+    "alarms", "searches", "given", "certified", "awkward", "power" or "ends".
     """
     given = ("Laplace", "randomised response", "words", "number, None or word", "Gaussian, delta .01", "Gaussian", "Gaussian, RDP")
     tasks = [

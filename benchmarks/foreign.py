@@ -64,12 +64,9 @@ if __name__ == "__main__":
 def driven(rounds: int, folder: Path) -> dict[str, float]:
     """Run `rounds` test rounds of the scalar target on two workers, and the same number in two plain processes.
 
-    Returns
-    -------
-    dict
-        ``microseconds`` per call in a plain process. ``plain`` and ``driven``: elapsed seconds. ``processor``: the function's
-        fraction of the processor time of function and controller. ``overhead``: the controller's processor time relative to the
-        function's, for one batch of a second.
+    ``microseconds`` is the time of a call in a plain process; ``plain`` and ``driven`` are elapsed seconds; ``processor`` is the
+    function's share of the processor time of function and controller; ``overhead`` is the controller's processor time relative to the
+    function's, for one batch of a second.
     """
     file = folder / "scalar_target.py"
     file.write_text(TARGET_FILE, encoding="utf-8")

@@ -79,14 +79,7 @@ class Mutant:
 
 
 def mutants(witness: Json, count: int, seed: int) -> Iterator[Mutant]:
-    """Yield `count` damaged versions of a valid witness.
-
-    Parameters
-    ----------
-    witness : dict
-        Not modified.
-    count, seed : int
-    """
+    """Yield `count` damaged versions of a valid witness, which is not modified."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         yield _edit_bytes(witness, rng) if rng.random() < 0.15 else _edit_fields(witness, rng)

@@ -11,30 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement.
-
-    Parameters
-    ----------
-    case : str
-        Description of the measurement.
-    required : float
-        Lower bound of the requirement, or upper bound if `at_most`.
-    measured : float
-        Measured value, in the same unit.
-    unit : str
-        A ``ratio`` compares two measurements of one run and carries over to other machines; a rate does not.
-    at_most : bool
-        Whether smaller is better.
-    counts : (int, int), optional
-        Numerator and denominator, if `measured` is a frequency.
-    """
+    """One measurement, and the requirement that it meets or misses."""
 
     case: str
-    required: float
+    required: float  # the least value that meets the requirement, or the largest if `at_most`
     measured: float
-    unit: str
+    unit: str  # a ratio compares two measurements of one run and carries over to other machines; a rate does not
     at_most: bool = False
-    counts: tuple[int, int] | None = None
+    counts: tuple[int, int] | None = None  # numerator and denominator, if `measured` is a frequency
 
     @property
     def met(self) -> bool:

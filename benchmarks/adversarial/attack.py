@@ -31,21 +31,13 @@ class Outcome:
 class Attack:
     """An attack on one statement of the program.
 
-    Parameters
-    ----------
-    name : str
-    run : callable
-        Draws parameters from the generator and attacks once. Returns a description of the failure, or "" if the
-        program was right, or an `Outcome` if the stated error differs between runs. An exception counts as a failure.
-    stated : float
-        Stated probability of a failure; 0 for a failure that must never happen.
-    runs : int
-        Number of independent runs.
+    `run` draws parameters from the generator and attacks once. It returns a description of the failure, or "" if the program was right,
+    or an `Outcome` if the stated error differs between runs. An exception counts as a failure.
     """
 
     name: str
     run: Callable[[Generator], str | Outcome]
-    stated: float = 0.0
+    stated: float = 0.0  # stated probability of a failure; 0 for a failure that must never happen
     runs: int = RUNS
 
     def attempt(self, seed: int, number: int) -> Outcome:

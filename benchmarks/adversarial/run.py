@@ -27,23 +27,10 @@ def attacks() -> dict[str, Attack]:
 
 
 def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", workers: int | None = None) -> Table:
-    """Run the attacks and return the table of their failure rates.
+    """Run the attacks and return the table of their failure rates, one row per attack.
 
-    Parameters
-    ----------
-    seed : int, optional
-        Root of all randomness; drawn from the operating system by default. The table states the seed.
-    share : float
-        Fraction of each attack's runs to execute.
-    only : str
-        Substring of the names of the attacks to run; all attacks if empty.
-    workers : int, optional
-        Number of processes; by default the number of cores.
-
-    Returns
-    -------
-    Table
-        One row per attack.
+    `share` is the fraction of each attack's runs to execute, and `only` a part of the names of the attacks to run. Without a seed,
+    one is drawn from the operating system and stated in the table.
     """
     lacking = [name for name in ("networkx", "pandas") if find_spec(name) is None]
     if lacking:

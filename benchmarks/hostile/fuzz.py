@@ -65,20 +65,7 @@ class Tally:
 
 
 def campaign(seed: int = SEED, counts: dict[str, int] | None = None, say: Callable[[str], None] = lambda _: None) -> dict[str, Tally]:
-    """Run `counts` inputs of each kind, in a temporary folder.
-
-    Parameters
-    ----------
-    seed : int
-    counts : dict
-        Number of inputs by kind; `COUNTS` by default.
-    say : callable
-        Called with a line of text when a kind is finished.
-
-    Returns
-    -------
-    dict of str to Tally
-    """
+    """Run `counts` inputs of each kind (default: `COUNTS`) in a temporary folder, passing a line to `say` when a kind is finished."""
     kinds: dict[str, Callable[[int, int, Tally], None]] = {
         "options": lambda seed, count, tally: _run_in_process(options(seed, count), tally),
         "files": _replay_mutants,

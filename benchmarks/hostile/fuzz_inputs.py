@@ -97,45 +97,11 @@ ACTS = [line.split()[1].partition("(")[0] for line in HOSTILE_FILE.partition("cl
 LAPLACE = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1, "arithmetic": "grid"}', "--trials", "1000"]
 PAIR = ["--claim", "pure:1", "--d0", "[0]", "--d1", "[1]", "--trials", "1000"]
 _TEXTS = (
-    "",
-    "x",
-    "-",
-    "--",
-    "=",
-    "\udcff",
-    "\x1b[31m",
-    "é" * 300,
-    "a\nb",
-    "../..",
-    "/proc/none",
-    "nan",
-    "inf",
-    "-inf",
-    "1e400",
-    "0x10",
-    "٣",
-)
+    "", "x", "-", "--", "=", "\udcff", "\x1b[31m", "é" * 300, "a\nb", "../..", "/proc/none", "nan", "inf", "-inf", "1e400", "0x10", "٣",
+)  # fmt: skip
 _NUMBERS = (
-    "0",
-    "-1",
-    "1",
-    "2",
-    "0.5",
-    "1e3",
-    "1e18",
-    "1e19",
-    "1e5000000",
-    "-1e18",
-    "1e-400",
-    "nan",
-    "sNaN",
-    "inf",
-    "1_000",
-    "1e",
-    "१",
-    "",
-    "x",
-)
+    "0", "-1", "1", "2", "0.5", "1e3", "1e18", "1e19", "1e5000000", "-1e18", "1e-400", "nan", "sNaN", "inf", "1_000", "1e", "१", "", "x",
+)  # fmt: skip
 _DATA = (
     "[0]", "[1]", "[[0, 1], [1, 1]]", "[]", "{}", "null", "true", "0", '""', '["a"]', "[NaN]", "[1e400]", "[1, [2]]", "[" * 3000,
     '{"$type": 1}',
@@ -143,21 +109,9 @@ _DATA = (
     '{"$type": "tuple", "value": [1]}', "[0",
 )  # fmt: skip
 _CLAIMS = (
-    "pure:1",
-    "pure:0",
-    "pure:-1",
-    "pure:nan",
-    "pure:",
-    "approx:1,1e-5",
-    "approx:1",
-    "zcdp:1",
-    "rdp:2,1",
-    "rdp:1,1",
-    "gdp:1",
-    "dp:1",
-    ":",
-    "x",
-)
+    "pure:1", "pure:0", "pure:-1", "pure:nan", "pure:", "approx:1,1e-5", "approx:1", "zcdp:1", "rdp:2,1", "rdp:1,1", "gdp:1", "dp:1",
+    ":", "x",
+)  # fmt: skip
 _VALUES: dict[str, tuple[str, ...]] = {
     "--claim": _CLAIMS, "--d0": _DATA, "--d1": _DATA, "--kwargs": (*_DATA, '{"epsilon": 2}', '{"scale": 1}', '{"epsilon": "x"}'),
     "--relation": ("replace-one", "add-remove", "l1", "linf", *_TEXTS), "--confidence": (*_NUMBERS, "0.99"), "--stop": ("never", "gross",
@@ -270,16 +224,9 @@ def environments(seed: int, count: int) -> Iterator[Run]:
         {"PYTHONUNBUFFERED": "1"},
     ]  # fmt: skip
     streams = [
-        "",
-        ">/dev/full",
-        ">&-",
-        "2>&-",
-        ">&- 2>&- <&-",
-        "2>/dev/full",
-        "| head -0; exit ${PIPESTATUS[0]}",
-        "| head -1; exit ${PIPESTATUS[0]}",
-        "<&-",
-    ]
+        "", ">/dev/full", ">&-", "2>&-", ">&- 2>&- <&-", "2>/dev/full",
+        "| head -0; exit ${PIPESTATUS[0]}", "| head -1; exit ${PIPESTATUS[0]}", "<&-",
+    ]  # fmt: skip
     commands = [
         ["list"], ["claims", "list"], LAPLACE, [*LAPLACE, "--json"], [*LAPLACE, "--report", "out"], ["audit", "hostile.py:fine", *PAIR],
         ["audit", "hostile.py:act", "--kwargs", '{"how": "texts"}', *PAIR], ["targets", "list"], ["--help"], ["--version"], ["audit",

@@ -27,31 +27,15 @@ Draw = Callable[[int, Generator], FloatArray]  # values of shape (size,)
 
 @dataclass(slots=True)
 class Noise:
-    """Symmetric noise around 0, with the properties of its stated law.
-
-    Parameters
-    ----------
-    name : str
-    draw : callable
-    place : callable
-        Returns the cell index of each value.
-    chances : ndarray of shape (cells,)
-        Probability of each cell.
-    moments : sequence of 8 floats
-        E X, ..., E X^8.
-    far : ndarray
-        Thresholds of the upper tails; lower tails are mirrored.
-    beyond : ndarray
-        Probability of each tail.
-    """
+    """Symmetric noise around 0, with the properties of its stated law."""
 
     name: str
     draw: Draw
-    place: Callable[[FloatArray], FloatArray]
-    chances: FloatArray
-    moments: Sequence[float]
-    far: FloatArray
-    beyond: FloatArray
+    place: Callable[[FloatArray], FloatArray]  # returns the cell index of each value
+    chances: FloatArray  # probability of each cell
+    moments: Sequence[float]  # E X, ..., E X^8
+    far: FloatArray  # thresholds of the upper tails; lower tails are mirrored
+    beyond: FloatArray  # probability of each tail
     size: int = field(default=0, init=False)
     cells: FloatArray = field(init=False)
     powers: FloatArray = field(init=False)
