@@ -54,8 +54,8 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Awkward:
-    """Mechanism with a density that violates its claim."""
+class Mixture:
+    """Mechanism with the density of a mixture, which violates its claim."""
 
     pieces: tuple[Piece, ...]
     claim: Claim
@@ -100,14 +100,14 @@ def _far(mass: float, center: float, law: str = "slab", scale: float = 1.0) -> t
     return Piece(1 - mass / 20, 1 - mass, "laplace"), Piece(mass / 20, mass, law, center, center, scale)
 
 
-def densities() -> dict[str, Awkward]:
+def densities() -> dict[str, Mixture]:
     """Return all densities by name; each truth exceeds its claim."""
     found = {
-        f"spike of mass {mass:g} and width {width:g}": Awkward(_spike(mass, width), ApproxDP(3.0, mass / 2))
+        f"spike of mass {mass:g} and width {width:g}": Mixture(_spike(mass, width), ApproxDP(3.0, mass / 2))
         for mass, width in ((2e-5, 1e-7), (1e-4, 1e-6), (1e-4, 1e-9), (1e-3, 1e-5), (1e-2, 1e-3), (1e-6, 1e-9), (3e-5, 1e-6))
     }
     found |= {
-        f"swapped slivers of mass {mass:g} and width {width:g}, {claim}": Awkward(_swap(mass, width), claim)
+        f"swapped slivers of mass {mass:g} and width {width:g}, {claim}": Mixture(_swap(mass, width), claim)
         for mass, width, claim in (
             (1e-4, 1e-7, PureDP(1.0)),
             (1e-3, 1e-5, PureDP(3.0)),
@@ -118,17 +118,17 @@ def densities() -> dict[str, Awkward]:
         )
     }
     found |= {
-        "rare slab at 60": Awkward(_far(1e-6, 60.0), PureDP(1.0)),
-        "rare slab at -1e4": Awkward(_far(1e-7, -1e4, scale=0.01), PureDP(1.0)),
-        "rare slab at 1e8": Awkward(_far(1e-5, 1e8), PureDP(1.0)),
-        "rare narrow normal at 30": Awkward(_far(1e-4, 30.0, "normal", 1e-3), PureDP(2.0)),
-        "sentinel value": Awkward(_far(1e-7, -999.0, scale=1e-9), PureDP(1.0)),
-        "Laplace, scale 2 % small": Awkward((Piece(1, 1, "laplace", 0.0, 1.0, 0.98),), PureDP(1.0)),
-        "Cauchy, claim 1 % small": Awkward((Piece(1, 1, "cauchy", 0.0, 1.0),), PureDP(0.99 * math.log((3 + math.sqrt(5)) / 2))),
-        "normal, pure": Awkward((Piece(1, 1, "normal", 0.0, 0.1),), PureDP(1.0)),
-        "normal, mu 1 % large": Awkward((Piece(1, 1, "normal", 0.0, 1.01),), GDP(1.0)),
-        "normal, rho 2 % large": Awkward((Piece(1, 1, "normal", 0.0, 1.01),), ZCDP(0.5)),
-        "Laplace and a spike one in a thousand": Awkward(
+        "rare slab at 60": Mixture(_far(1e-6, 60.0), PureDP(1.0)),
+        "rare slab at -1e4": Mixture(_far(1e-7, -1e4, scale=0.01), PureDP(1.0)),
+        "rare slab at 1e8": Mixture(_far(1e-5, 1e8), PureDP(1.0)),
+        "rare narrow normal at 30": Mixture(_far(1e-4, 30.0, "normal", 1e-3), PureDP(2.0)),
+        "sentinel value": Mixture(_far(1e-7, -999.0, scale=1e-9), PureDP(1.0)),
+        "Laplace, scale 2 % small": Mixture((Piece(1, 1, "laplace", 0.0, 1.0, 0.98),), PureDP(1.0)),
+        "Cauchy, claim 1 % small": Mixture((Piece(1, 1, "cauchy", 0.0, 1.0),), PureDP(0.99 * math.log((3 + math.sqrt(5)) / 2))),
+        "normal, pure": Mixture((Piece(1, 1, "normal", 0.0, 0.1),), PureDP(1.0)),
+        "normal, mu 1 % large": Mixture((Piece(1, 1, "normal", 0.0, 1.01),), GDP(1.0)),
+        "normal, rho 2 % large": Mixture((Piece(1, 1, "normal", 0.0, 1.01),), ZCDP(0.5)),
+        "Laplace and a spike one in a thousand": Mixture(
             (
                 Piece(0.999, 0.999, "laplace", 0.0, 0.5),
                 Piece(0.0009, 0.0001, "slab", 9.0, 9.0, 1e-8),
