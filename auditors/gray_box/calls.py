@@ -122,7 +122,9 @@ class Calls:
             moves = np.abs(moved)
         else:
             reported, size = t["moves"][i], t["linf"][i]
-            moves = np.atleast_1d(np.asarray(reported, dtype=float)) if reported is not None else np.array([] if size != size else [size])
+            moves = (
+                np.atleast_1d(np.asarray(reported, dtype=float)) if reported is not None else np.array([] if math.isnan(size) else [size])
+            )
         scale = t["size"][i] if self.law(i) == "binomial" else self.scale(i)
         declared = (t[key][i] for key in ("sensitivity", "epsilon", "delta"))
         sensitivity, epsilon, delta = (value if isinstance(value, float) else float(np.max(value)) for value in declared)
@@ -145,10 +147,21 @@ class Calls:
 
     def charged(self) -> float:
         """Return the sum of the epsilons that were charged to accountants; NaN if there were none."""
-        reported = [
-            self.table["epsilon"][i] for i in range(len(self)) if self.law(i) == "spend" and not math.isnan(self.table["epsilon"][i])
-        ]
-        return float(sum(reported)) if reported else math.nan
+        reported = [self.table["epsilon"][i] for i in range(len(self)) if self.law(i) == "spend"]
+        known = [epsilon for epsilon in reported if not math.isnan(epsilon)]
+        return float(sum(known)) if known else math.nan
+
+    def account_faults(self) -> Iterator[str]:
+        """Yield descriptions of assumptions of an accountant that the calls break."""
+        kinds = [self.law(i) for i in range(len(self))]
+        spends = [i for i, kind in enumerate(kinds) if kind == "spend"]
+        poisson = any(s == "poisson" for s in self.table["samplings"])
+        if poisson and "permutation" in kinds and any(self.table["rate"][i] < 1 for i in spends):
+            yield "the accountant assumes that each step draws every record by its own coin; a permutation is drawn instead"
+        noisy = sum(self.table["noise"][i] > 0 for i in spends)
+        drawn = sum(kind == "gaussian" and not self.source(i) for i, kind in enumerate(kinds))
+        if noisy and 0 < drawn != noisy:
+            yield f"the accountant was told of {noisy} noisy steps, noise was drawn {drawn} times"
 
     def summary(self) -> tuple[TracedCall, ...]:
         """Return one row per primitive and line, in the order of the first calls."""
@@ -160,6 +173,7 @@ class Calls:
         for (name, where), members in groups.items():
             first, calls = members[0], [self.call(i) for i in members]
             distances = [c.distance if c.moves.size else math.nan for c in calls]
+            furthest = members[int(np.argmax(np.nan_to_num(np.array(distances))))]
             known = [d for d in distances if not math.isnan(d)]
             scales = [c.scale if isinstance(c.scale, float) else float(np.min(c.scale)) for c in calls]
             rows.append(
@@ -174,16 +188,11 @@ class Calls:
                     max((c.sensitivity for c in calls if not math.isnan(c.sensitivity)), default=math.nan),
                     min(scales) if self.law(first) in LOCATION_LAWS else math.nan,
                     float(sum(each[i] for i in members)),
-                    self._describe_input(members, distances),
+                    str(self.table["told"][furthest]),
                     any(self.place(i) in self.moved for i in members),
                 )
             )
         return tuple(rows)
-
-    def _describe_input(self, members: list[int], distances: list[float]) -> str:
-        """Return a description of the inputs on D1 and on D0 of the call whose input moves furthest."""
-        furthest = members[int(np.argmax(np.nan_to_num(np.array(distances))))]
-        return str(self.table["told"][furthest])
 
     def findings(self) -> Iterator[Finding]:
         """Yield findings of single calls: inputs that move too far, noise that is too small, and shared noise."""
