@@ -1,9 +1,11 @@
-"""Bounds from counts of right guesses, and the schedule that pays for the choice of the number of guesses."""
+"""Theorems that bound a claim from counts of right guesses, and the schedule that pays for the choice of the number of guesses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim, Curve
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-Law = Callable[[FloatArray, FloatArray, FloatArray, float, int], FloatArray]
+Law = Callable[[Any, Any, Any, float, int], FloatArray]
 
 _HALVINGS = 40
 _MAX_EPSILON = 200.0  # largest epsilon of the search
@@ -21,6 +23,59 @@ _MAX_LOG_FACTOR = 40.0  # largest logarithm of a curve's factor
 _MAIN_SHARE = 0.98  # share of the error for the best number of guesses under Gaussian noise; a smaller and a larger number share the rest
 _OTHER_FACTORS = (1 / 6, 6.0)  # factors of the smaller and the larger number of guesses
 _WEAK_MU = 0.329  # mu below which more guesses are better
+
+
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """A theorem on guesses about canaries, which bounds the parameter of a claim from counts.
+
+    Attributes
+    ----------
+    method : {"counting", "steinke", "curve"}
+        As in `audit_canaries`.
+    claim : Claim
+        The tested claim.
+    canaries : int
+        Number of canaries, guessed or not.
+    delta : float
+        Delta of a pure or approximate claim.
+    fixed : bool
+        Whether the number of guesses was chosen before the scores were seen.
+    """
+
+    method: str
+    claim: Claim
+    canaries: int
+    delta: float
+    fixed: bool
+
+    @property
+    def _counting_law(self) -> Law:
+        return guess_counts.chance if self.fixed else guess_counts.p_value
+
+    def refuted(self, right: Sequence[int], guesses: Sequence[int], alpha: float) -> list[float]:
+        """Return the largest parameter that each number of right guesses refutes."""
+        size, delta = self.canaries, self.delta
+        if self.method == "counting":
+            return [float(e) for e in epsilons_refuted(np.array(right), np.array(guesses), delta, size, alpha, self._counting_law)]
+        counts = zip(right, guesses, strict=True)
+        if self.method == "curve":
+            return [parameter_refuted(self.claim, v, r, size, alpha) for v, r in counts]
+        return [largest(lambda e, v=v, r=r: guess_counts.steinke_chance(v, r, e, delta, size) <= alpha) for v, r in counts]  # type: ignore[misc]
+
+    def smallest_error(self, right: int, guesses: int) -> float:
+        """Return the smallest error probability at which the counts refute the claim."""
+        if self.method == "steinke":
+            return guess_counts.steinke_chance(right, guesses, self.claim.parameter, self.delta, self.canaries)
+        if self.method == "counting":
+            return float(self._counting_law(right, guesses, self.claim.parameter, self.delta, self.canaries))
+        lines = curve_lines(self.claim)
+        low, high = -40.0, 0.0  # logarithm of the error
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            refuted = recursion.refutes(right, guesses, self.canaries, *lines, math.exp(middle))
+            low, high = (low, middle) if refuted else (middle, high)
+        return math.exp(high)
 
 
 def epsilons_refuted(
