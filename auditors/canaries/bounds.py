@@ -27,27 +27,13 @@ _WEAK_MU = 0.329  # mu below which more guesses are better
 
 @dataclass(frozen=True, slots=True)
 class Theorem:
-    """A theorem on guesses about canaries, which bounds the parameter of a claim from counts.
+    """A theorem on guesses about canaries, which bounds the parameter of a claim from counts."""
 
-    Attributes
-    ----------
-    method : {"counting", "steinke", "curve"}
-        As in `audit_canaries`.
-    claim : Claim
-        The tested claim.
-    canaries : int
-        Number of canaries, guessed or not.
-    delta : float
-        Delta of a pure or approximate claim.
-    fixed : bool
-        Whether the number of guesses was chosen before the scores were seen.
-    """
-
-    method: str
+    method: str  # counting, steinke or curve, as in `audit_canaries`
     claim: Claim
-    canaries: int
-    delta: float
-    fixed: bool
+    canaries: int  # guessed or not
+    delta: float  # of a pure or approximate claim
+    fixed: bool  # whether the number of guesses was chosen before the scores were seen
 
     @property
     def _counting_law(self) -> Law:
@@ -81,13 +67,7 @@ class Theorem:
 def epsilons_refuted(
     right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float, law: Law = guess_counts.p_value
 ) -> FloatArray:
-    """Return the largest epsilon that each pair of counts refutes by `counting`, rounded down; 0 where no epsilon is refuted.
-
-    Examples
-    --------
-    >>> epsilons_refuted(np.array([90.0, 60.0]), np.array([100.0, 100.0]), 1e-5, 1000, 0.05).round(3).tolist()
-    [1.629, 0.051]
-    """
+    """Return the largest epsilon that each pair of counts refutes by the counting theorem, rounded down; 0 where no epsilon is refuted."""
     right, guesses = np.asarray(right, dtype=float), np.asarray(guesses, dtype=float)
 
     def refuted(epsilon: FloatArray) -> np.ndarray:

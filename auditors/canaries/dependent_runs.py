@@ -46,14 +46,7 @@ Run = tuple[FloatArray, np.ndarray]  # standardized scores, coins
 def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None], given: Sequence[FloatArray]) -> None:
     """Raise InvalidArgument if runs repeat one another or share their coins beyond chance.
 
-    Parameters
-    ----------
-    runs : sequence of (scores, coins)
-        Standardized scores and coins of each run.
-    ids : sequence
-        Names of the canaries of each run, in the same order; None for a run without names.
-    given : sequence of arrays
-        Scores of each run as the caller passed them, before standardization, in the same order.
+    `ids` are the names of the canaries of each run, or None; `given` are the scores of each run before standardization.
     """
     if len(runs) < 2:
         return

@@ -68,13 +68,7 @@ def tail(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray
 
 
 def chance(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, canaries: float) -> FloatArray:
-    """Return the theorem's upper bound on P(C >= v), for a number of guesses that was fixed in advance.
-
-    Examples
-    --------
-    >>> float(chance(90, 100, 1.0, 0.0, 1000).round(6)), float(chance(90, 100, 1.5, 1e-5, 1000).round(4))
-    (2.7e-05, 0.0175)
-    """
+    """Return the theorem's upper bound on P(C >= v), for a number of guesses that was fixed in advance."""
     v, r, eps, d = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (right, guesses, epsilon, delta)))
     upper_tail = tail(v, r, eps)
     at_least_one = np.maximum(v, 1)
@@ -85,13 +79,7 @@ def chance(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: Arra
 
 
 def p_value(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: float, canaries: float) -> FloatArray:
-    """Return the smallest error at which the counts refute (epsilon, delta)-DP, valid if the number of guesses was chosen from the scores.
-
-    Examples
-    --------
-    >>> float(p_value(90, 100, 1.5, 1e-5, 1000).round(4))
-    0.0203
-    """
+    """Return the smallest error at which the counts refute (epsilon, delta)-DP, if the number of guesses was chosen from the scores."""
     v, r, eps = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (right, guesses, epsilon)))
     upper_tail = tail(v, r, eps)
     if delta == 0:
@@ -106,13 +94,7 @@ def p_value(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: flo
 
 
 def steinke_chance(right: int, guesses: int, epsilon: float, delta: float, canaries: int) -> float:
-    """Return the upper bound of Steinke, Nasr and Jagielski on P(C >= v).
-
-    Examples
-    --------
-    >>> round(steinke_chance(90, 100, 1.5, 1e-5, 1000), 4)
-    0.0188
-    """
+    """Return the upper bound of Steinke, Nasr and Jagielski on P(C >= v)."""
     p = float(expit(epsilon))
 
     def upper(least: FloatArray) -> FloatArray:

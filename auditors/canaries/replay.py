@@ -72,10 +72,7 @@ def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResul
 def recompute_canaries(document: Json) -> RecomputedBounds:
     """Recompute the bounds and the verdict of a canary result from the counts in the result's JSON document.
 
-    Raises
-    ------
-    InvalidArgument
-        If a stated bound or verdict contradicts the counts, or the counts cannot be read.
+    Raises InvalidArgument if a stated bound or verdict contradicts the counts, or the counts cannot be read.
     """
     try:
         verdict = Verdict(document["verdict"])

@@ -26,39 +26,18 @@ _SMALLEST_VALUE = {"exponential": 0.0, "one_sided_geometric": 1.0}  # smallest v
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Shifts of the noise that align two runs.
+    """Shifts of the noise that align two runs."""
 
-    Attributes
-    ----------
-    moved : dict
-        Shift of the numbers of each call.
-    only : bool
-        Whether no other shift aligns the runs.
-    normal : bool
-        Whether all noise is normal.
-    some : bool
-        Whether some noise is normal.
-    """
-
-    moved: dict[Place, FloatArray]
-    only: bool
-    normal: bool
-    some: bool
+    moved: dict[Place, FloatArray]  # shift of the numbers of each call
+    only: bool  # whether no other shift aligns the runs
+    normal: bool  # whether all noise is normal
+    some: bool  # whether some noise is normal
 
 
 def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, calls: Calls) -> Alignment | str | None:
-    """Return the alignment of a recording with the other dataset.
+    """Return the alignment of a recording with the other dataset; None if none was found, a reason if a proof shows that there is none.
 
-    Returns a string with the reason if a proof shows that no alignment exists, and None if no alignment was found.
-
-    Parameters
-    ----------
-    replay : callable
-        ``replay(shifts)`` replays the record on the other dataset with shifted noise.
-    recorded, replayed : dict
-        The recording, and the result of its replay on the other dataset.
-    calls : Calls
-        Calls of the replay.
+    `replay(shifts)` replays the record on the other dataset with shifted noise; `replayed` and `calls` are those of the unshifted replay.
     """
     y1, y0 = np.asarray(recorded["numbers"]), np.asarray(replayed["numbers"])
     free = [i for i in range(len(calls)) if calls.free(i) and calls.drawn(i) is not None]

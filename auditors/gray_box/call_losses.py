@@ -31,27 +31,13 @@ _PLAIN = ("uniform", "noise", "permutation", "poisson_sample", "spend")
 
 @dataclass(slots=True)
 class Losses:
-    """Losses of calls, collected by law.
-
-    Attributes
-    ----------
-    epsilons : Counter
-        Bounds on the absolute loss of Laplace-like noise, with their numbers of calls.
-    squares : float
-        Sum of squared distances of normal noise, in units of its standard deviation.
-    laws : list of LossLaw
-        Laws with finitely many outcomes.
-    bounded : list
-        (epsilon, delta) of calls with no other information.
-    unknown : list of str
-        Names of calls whose loss is unknown.
-    """
+    """Losses of calls, collected by law."""
 
     epsilons: Counter[tuple[str, float]] = field(default_factory=Counter)  # (law, distance over scale) -> times
-    squares: float = 0.0
-    laws: list[LossLaw] = field(default_factory=list)
+    squares: float = 0.0  # sum of squared distances of normal noise, in units of its standard deviation
+    laws: list[LossLaw] = field(default_factory=list)  # laws with finitely many outcomes
     bounded: list[tuple[float, float]] = field(default_factory=list)  # (epsilon, delta) of mechanisms with no other information
-    unknown: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  # names of calls
 
     def pure(self) -> float:
         """Return the largest composed loss, the epsilon at delta = 0. NaN if a law is unknown."""

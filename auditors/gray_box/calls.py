@@ -24,21 +24,11 @@ Place = tuple[str, int]  # name of a stream, index within the stream
 
 @dataclass(slots=True)
 class Calls:
-    """Columns of the table of calls that a replay returns.
-
-    Parameters
-    ----------
-    table : dict
-        Table of `recording.session.Session.replay`.
-    moved : dict
-        For calls whose noise is drawn without the data: shift of each number of the noise that gives the same output.
-    drawn_scale : dict
-        Scale that a primitive, at a line, uses inside, where this scale differs from the declared scale.
-    """
+    """Columns of the table of calls that `recording.session.Session.replay` returns."""
 
     table: Json
-    moved: dict[Place, FloatArray] = field(default_factory=dict)
-    drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)
+    moved: dict[Place, FloatArray] = field(default_factory=dict)  # shifts of noise drawn without the data that give the same output
+    drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)  # scale used inside a primitive, at a line, if not as declared
     _losses_cache: tuple[Losses, list[float]] | None = field(default=None, init=False)
     _call_cache: dict[int, Call] = field(default_factory=dict, init=False)
 

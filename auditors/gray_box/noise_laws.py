@@ -35,31 +35,15 @@ Column = tuple[str, float, FloatArray]  # law, scale (1 if the column includes t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseLaw:
-    """Output as a constant plus a linear function of independent draws.
+    """Output as a constant plus a linear function of independent draws."""
 
-    Attributes
-    ----------
-    constant : array
-        Output without noise.
-    columns : array
-        Effect of a unit of each draw on each number of the output. A vector if each number has one draw, in the same order.
-    laws, scales : sequence
-        Law and scale of each draw.
-    draws : array
-        Recorded draws, minus their location.
-    calls : Calls
-        Calls of the recording.
-    free : list of int
-        Calls that draw.
-    """
-
-    constant: FloatArray
-    columns: FloatArray
+    constant: FloatArray  # output without noise
+    columns: FloatArray  # effect of a unit of each draw on each number; a vector if each number has one draw, in the same order
     laws: tuple[str, ...]
     scales: FloatArray
-    draws: FloatArray
+    draws: FloatArray  # recorded draws, minus their location
     calls: Calls
-    free: list[int]
+    free: list[int]  # calls that draw
 
     def deviations(self) -> FloatArray:
         """Return the root of the sum of squared scales of the noise in each number."""
@@ -115,13 +99,6 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     """Return the law of the noise in a recorded output, from replays of the recording on the same dataset.
 
     Returns ``"mixed"`` if the output is not linear in the draws, ``"unknown"`` if the law is unknown for another reason.
-
-    Parameters
-    ----------
-    replay : callable
-        ``replay(shifts)`` replays the recording with shifted draws; ``replay(None)`` also gives the table of calls.
-    recorded : dict
-        The recording.
     """
     calls = Calls(replay(None)["table"])
     output = np.asarray(recorded["numbers"], dtype=float)

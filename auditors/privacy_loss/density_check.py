@@ -1,7 +1,7 @@
 """Test that a log-density is the sampler's, before any conclusion is drawn from the density.
 
-Bets against the density (`oracle_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the probability
-`FALSE_ALARM` that a correct density is refused. A contradiction with a computed law alone is not a reason to refuse a density: the law may
+Bets against the density (`density_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the
+probability `FALSE_ALARM` that a correct density is refused. A contradiction with a computed law alone is not a reason to refuse a density: the law may
 be wrong.
 
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)], both the integral of pg / (p + g). Both
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
 FALSE_ALARM = 1e-6  # probability of a false alarm of all tests of one oracle together
 _MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrated
 _PARTS = 8  # parts of the output space, by the log-ratio
-_BET_ALARM, SCALE_ALARM, _OTHER_ALARM = (
-    0.5 * FALSE_ALARM,
-    0.2 * FALSE_ALARM,
-    0.3 * FALSE_ALARM,
-)  # error of `oracle_bets`, `scale_bets`, other tests
+# error of `density_bets`, `scale_bets`, other tests
+_BET_ALARM, SCALE_ALARM, _OTHER_ALARM = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM
 _LOG_UNDERFLOW = -690.0  # smaller log-densities may be logarithms of numbers that underflow
 
 
@@ -83,21 +80,11 @@ def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) ->
 
 @dataclass(frozen=True, eq=False)
 class CheckedOracle:
-    """Outputs on which a density agreed with its sampler.
+    """Outputs on which a density agreed with its sampler."""
 
-    Attributes
-    ----------
-    losses : (array, array)
-        ln p/q at the outputs of D1 and of D0.
-    sides : (Side, Side)
-        The outputs on D1 and on D0.
-    threshold : float
-        ln of the capital at which the density would have been refused.
-    """
-
-    losses: tuple[FloatArray, FloatArray]
-    sides: tuple[Side, Side]
-    threshold: float
+    losses: tuple[FloatArray, FloatArray]  # ln p/q at the outputs of D1 and of D0
+    sides: tuple[Side, Side]  # the outputs on D1 and on D0
+    threshold: float  # ln of the capital at which the density would have been refused
 
     @property
     def largest(self) -> float:
@@ -124,13 +111,7 @@ class CheckedOracle:
 
 
 def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> CheckedOracle:
-    """Raise BadOracle if sampler and log-density contradict each other. A correct oracle is refused with probability at most 1e-6.
-
-    Parameters
-    ----------
-    size : int
-        Number of runs on each dataset.
-    """
+    """Raise BadOracle if runs and log-density contradict each other; a correct oracle is refused with probability at most 1e-6."""
     sides = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
     if sides[0].shape[1] != sides[1].shape[1]:
         raise BadOracle(f"outputs have {sides[0].shape[1]} numbers on D1 and {sides[1].shape[1]} on D0")

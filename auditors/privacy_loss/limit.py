@@ -81,15 +81,7 @@ class BestEvent:
 
 
 def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
-    """Return the median of the parameter that the best audit certifies, from the law of the loss.
-
-    Examples
-    --------
-    >>> from dpwitness.mechanisms import PureDP
-    >>> coin = LossLaw(np.array([-1.0, 1.0]), np.array([0.268941, 0.731059]), np.array([0.731059, 0.268941]))
-    >>> round(limit_of_law(coin, PureDP(1.0), 20_000, 0.05), 3)
-    0.974
-    """
+    """Return the median of the parameter that the best audit certifies, from the law of the loss."""
     best = best_event(law, claim, trials, alpha).value
     return max(best, _binned_limit(law, claim, trials, alpha)) if claim.bounds_renyi else best
 

@@ -1,4 +1,4 @@
-"""Size of a mismatch between sampler and density that the bets of `oracle_bets` and `scale_bets` would have noticed."""
+"""Size of a mismatch between sampler and density that the bets of `density_bets` and `scale_bets` would have noticed."""
 
 from __future__ import annotations
 
@@ -26,24 +26,12 @@ _ODD_SCALE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Smallest mismatches of sampler and density that would have been noticed with probability `POWER`.
+    """Smallest mismatches of sampler and density that would have been noticed with probability `POWER`; infinite if not applicable."""
 
-    Attributes
-    ----------
-    scale : float
-        Relative error of the noise's scale about its center, on both datasets. Infinite if the outputs are not continuous.
-    odd : float
-        Share of runs with a tenth of the noise. Infinite if the outputs are not continuous.
-    atom : float
-        Error of the probability of the likeliest output. Infinite if the outputs are continuous.
-    runs : int
-        Number of outputs that were compared with the density, both datasets together.
-    """
-
-    scale: float
-    odd: float
-    atom: float
-    runs: int
+    scale: float  # relative error of the noise's scale about its center, on both datasets, for continuous outputs
+    odd: float  # share of runs with a tenth of the noise, for continuous outputs
+    atom: float  # error of the probability of the likeliest output, for other outputs
+    runs: int  # outputs that were compared with the density, both datasets together
 
     def describe(self) -> str:
         """Return a one-line description."""

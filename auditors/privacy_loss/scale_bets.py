@@ -1,10 +1,10 @@
 """Bets on additional outputs that the noise has another scale or another center than the log-density states.
 
-The alternatives are fixed before the outputs are drawn, so the bets use all outputs (theorem in `oracle_bets`). Each alternative is the
+The alternatives are fixed before the outputs are drawn, so the bets use all outputs (theorem in `density_bets`). Each alternative is the
 density under a map y -> c + s (y - c) + h with w = 1/2; near p, this is the density of half the change. The changes are the smallest change
 that this number of outputs can show, and twice as much. The smallest change follows from the Fisher information of scale and center,
 estimated from earlier outputs. These bets evaluate the density only a few times per output. They are much cheaper than the bets of
-`oracle_bets`, which look for all other mismatches.
+`density_bets`, which look for all other mismatches.
 """
 
 from __future__ import annotations
@@ -32,21 +32,11 @@ _MAX_CHANGE = 0.5  # largest change of an alternative
 
 @dataclass(frozen=True, eq=False)
 class ScaleBets:
-    """Settings of the bets on scale and center, from which `mismatch` computes the noticed error.
+    """Settings of the bets on scale and center, from which `mismatch` computes the noticed error."""
 
-    Attributes
-    ----------
-    runs : int
-        Number of outputs of each dataset.
-    steps : tuple of float
-        Logarithms of the scale factors of the alternatives.
-    threshold : float
-        ln of the capital of one alternative at which the density is refused.
-    """
-
-    runs: int
-    steps: tuple[float, ...]
-    threshold: float
+    runs: int  # outputs of each dataset
+    steps: tuple[float, ...]  # logarithms of the scale factors of the alternatives
+    threshold: float  # ln of the capital of one alternative at which the density is refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,21 +55,10 @@ class _Map:
 
 
 def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator) -> ScaleBets | None:
-    """Raise BadOracle if more outputs show another scale or center than the density's.
+    """Raise BadOracle if `size` more outputs per side show another scale or center. False alarms have probability at most `SCALE_ALARM`.
 
-    A correct density is refused with probability at most `SCALE_ALARM`.
-
-    Parameters
-    ----------
-    checked : Checked
-        Earlier outputs, which determine centers and alternatives.
-    size : int
-        Number of additional runs on each dataset.
-
-    Returns
-    -------
-    ScaleBets or None
-        None if outputs are not continuous numbers without repeated values: maps would change repeated values.
+    Returns None if outputs are not continuous numbers without repeated values: maps would change repeated values. The earlier outputs in
+    `checked` determine centers and alternatives.
     """
     if size <= 0 or not all(side.continuous.any() and np.count_nonzero(~side.alone) >= _MIN_OUTPUTS for side in checked.sides):
         return None

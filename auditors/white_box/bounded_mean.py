@@ -207,31 +207,16 @@ def continuous_columns(rows: FloatArray) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledLimits:
-    """Confidence limits from sampled outputs for one order of the pair.
+    """Confidence limits from sampled outputs for one order of the pair."""
 
-    Attributes
-    ----------
-    epsilon_lower : float
-        Lower limit for epsilon at the requested delta; for delta = 0 the largest observed loss.
-    epsilon_sound, epsilon_assumed : float
-        Upper limits for epsilon; infinity for delta = 0.
-    delta_lower, delta_sound, delta_assumed : array
-        Limits for delta on the grid of epsilon values.
-    operating : list of (fpr, tpr)
-        Events {L > t}, each with an upper limit of its false-positive and a lower limit of its
-        true-positive rate.
-    method : str
-        How outputs were drawn.
-    """
-
-    epsilon_lower: float
-    epsilon_sound: float
+    epsilon_lower: float  # at the requested delta; for delta = 0 the largest observed loss
+    epsilon_sound: float  # upper limits for epsilon; infinity for delta = 0
     epsilon_assumed: float
-    delta_lower: FloatArray
+    delta_lower: FloatArray  # limits for delta on the grid of epsilon values
     delta_sound: FloatArray
     delta_assumed: FloatArray
-    operating: list[tuple[float, float]]
-    method: str
+    operating: list[tuple[float, float]]  # upper limit of Q(L > t) and lower limit of P(L > t), for some t
+    method: str  # how outputs were drawn
 
 
 def limits_from_samples(
