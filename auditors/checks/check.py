@@ -234,9 +234,8 @@ def require_indistinguishable(subject: Subject, label: Callable[[Any], Labels], 
                 for side, sign in ((0, 1), (1, -1))
             ]
             right = sum(int((guesses > 0).sum()) for guesses in signed_guesses)
-            lost = tested - sum(
-                map(len, signed_guesses)
-            )  # rounds of batches that raised for the first time in the test count as wrong guesses
+            # rounds of batches that raised for the first time in the test count as wrong guesses
+            lost = tested - sum(map(len, signed_guesses))
             wrong = lost + sum(int((guesses < 0).sum()) for guesses in signed_guesses)
             claim = subject.claim.on(pair)
             lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from scipy.stats import binom
 
 from dpwitness.auditors.privacy_loss.closed_form import discrete_laplace, finite, gaussian, laplace
@@ -109,7 +110,11 @@ def add(losses: Losses, name: str, law: str, call: Call) -> float:
     if law in ("gaussian", "discrete_gaussian"):
         with np.errstate(divide="ignore", invalid="ignore"):
             square = float(np.sum((call.moves / call.scale) ** 2)) if np.all(call.scale > 0) else math.inf
-        return _add_squared_distance(losses, name, square)
+        if math.isnan(square):
+            losses.unknown.append(name)
+            return math.nan
+        losses.squares += square
+        return math.inf if square > 0 else 0.0
     if law in ("choice", "binomial", "exponential_mechanism", "permute_and_flip"):
         found = _selection_law(law, call)
         if found is None:
@@ -138,15 +143,6 @@ class Call:
     delta: float = math.nan
     inputs: Any = None
     alone: int = 0  # 1 if inputs that are not numbers differ
-
-
-def _add_squared_distance(losses: Losses, name: str, square: float) -> float:
-    """Add a squared distance of normal noise, and return the loss at delta = 0."""
-    if math.isnan(square):
-        losses.unknown.append(name)
-        return math.nan
-    losses.squares += square
-    return math.inf if square > 0 else 0.0
 
 
 def _add_laplace_like(losses: Losses, name: str, law: str, call: Call) -> float:
@@ -188,18 +184,11 @@ def _selection_law(law: str, call: Call) -> LossLaw | None:
             scale = float(np.ravel(call.scale)[0])
             if not scale > 0:
                 return None
-            sides = [
-                _softmax(side / scale) if law == "exponential_mechanism" else permute_and_flip(side / scale) for side in (first, second)
-            ]
+            probabilities = softmax if law == "exponential_mechanism" else permute_and_flip
+            sides = [probabilities(side / scale) for side in (first, second)]
         return finite(*sides)
     except (ValueError, FloatingPointError):
         return None
-
-
-def _softmax(utilities: FloatArray) -> FloatArray:
-    """Return the probabilities of the exponential mechanism."""
-    weights = np.exp(utilities - utilities.max())
-    return np.asarray(weights / weights.sum())
 
 
 def permute_and_flip(utilities: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.alignment import Alignment, align
+from dpwitness.auditors.gray_box.alignment import Alignment, align, draws_matter
 from dpwitness.auditors.gray_box.calls import Calls
 from dpwitness.auditors.gray_box.differences import close
 from dpwitness.auditors.gray_box.evidence import Evidence
@@ -27,28 +27,25 @@ Run = tuple[Json, Json]  # a recording, and its replay on the other dataset
 def aligned(runs: PairSession, evidence: Evidence, run: Run) -> tuple[Evidence, bool]:
     """Try to align a recording with the other dataset. Return whether an alignment was found."""
     recorded, replayed = run
-    found = align(lambda shifts: runs.replay(recorded, shifts, brief=True), recorded, replayed, evidence.calls)
+
+    def shifted(shifts: list[Any]) -> Json:
+        return runs.replay(recorded, shifts, brief=True)
+
+    found = align(shifted, recorded, replayed, evidence.calls)
     if isinstance(found, str):
         return evidence.with_finding("OUTPUT", found), False
     if found is None:
         return evidence, False
     calls = replace(evidence.calls, moved=found.moved)
-    others = _other_draws_matter(runs, run, calls)  # noise that may hide a part of the loss
-    return replace(evidence, calls=calls, priced=_is_cheapest(runs, found) and not others), True
+    # noise that may hide a part of the loss; a seed for another generator does not
+    others = [i for i in range(len(calls)) if calls.source(i) and not calls.free(i)]
+    hidden = draws_matter(shifted, calls, others, replayed["numbers"])
+    return replace(evidence, calls=calls, priced=_is_cheapest(runs, found) and not hidden), True
 
 
 def _is_cheapest(runs: PairSession, found: Alignment) -> bool:
     """Return whether no other alignment costs less."""
     return found.only or found.normal or (runs.claim.is_pure and not found.some)
-
-
-def _other_draws_matter(runs: PairSession, run: Run, calls: Calls) -> bool:
-    """Return whether draws other than noise of a known law change the output. A seed for another generator does not."""
-    others = [i for i in range(len(calls)) if calls.source(i) and not calls.free(i)]
-    if not others:
-        return False
-    found = runs.replay(run[0], [(*calls.place(i), np.ones(int(calls.table["size"][i]))) for i in others], brief=True)
-    return bool(found["differences"] or found["raised"] or not np.array_equal(found["numbers"], run[1]["numbers"], equal_nan=True))
 
 
 def alignment_holds(runs: PairSession, evidence: Evidence, pairs: Sequence[Run]) -> tuple[Evidence, bool]:

@@ -64,7 +64,7 @@ def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, r
         return None
     if any(side.alone.mean() > 0.01 for side in checked.sides):
         return None
-    centers = [np.where(side.continuous, np.median(side.rows, axis=0), 0.0) for side in checked.sides]
+    centers = [side.center for side in checked.sides]
     steps, maps = _alternatives(checked, centers, size)
     log_capital = np.zeros(len(maps))
     for i, (dataset, side) in enumerate(zip((pair.d1, pair.d0), checked.sides, strict=True)):
