@@ -277,14 +277,11 @@ def _is_index(raw: np.ndarray | None, own: FloatArray, other: FloatArray) -> boo
 
     The other side must hold a number that is not whole, or all other indices.
     """
-    whole = raw is not None and raw.dtype.kind in "iu" and own.size >= 10 and own[0] >= 0
-    return bool(whole and np.all(np.diff(own) > 0) and (np.any(other != np.round(other)) or _all_places(own, other)))
-
-
-def _all_places(own: FloatArray, other: FloatArray) -> bool:
-    """Return whether the two rising sides together hold each index from 0 to n - 1 once."""
+    if raw is None or raw.dtype.kind not in "iu" or own.size < 10 or own[0] < 0 or np.any(np.diff(own) <= 0):
+        return False
     both = np.sort(np.concatenate([own, other]))
-    return bool(np.all(np.diff(other) > 0) and np.array_equal(both, np.arange(both.size)))
+    complementary = np.all(np.diff(other) > 0) and np.array_equal(both, np.arange(both.size))
+    return bool(complementary or np.any(other != np.round(other)))
 
 
 def _are_complements(one: FloatArray, two: FloatArray) -> bool:

@@ -195,11 +195,6 @@ def permute_and_flip(utilities: FloatArray) -> FloatArray:
     """Return the probabilities of permute-and-flip: P(i) = p_i times the integral over t in [0, 1] of prod_{j != i} (1 - t p_j).
 
     Candidates are visited in a random order; t is the place of candidate i in the order (McKenna and Sheldon 2020).
-
-    Examples
-    --------
-    >>> permute_and_flip(np.log([1.0, 0.5])).round(12).tolist()
-    [0.75, 0.25]
     """
     coins = np.exp(utilities - utilities.max())
     nodes, weights = np.polynomial.legendre.leggauss(max(8, len(coins) // 2 + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,13 @@ _ADDITIVE = ("laplace", "geometric", "gaussian", "discrete_gaussian")
 Place = tuple[str, int]  # name of a stream, index within the stream
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, eq=False)
 class Calls:
     """Columns of the table of calls that `recording.session.Session.replay` returns."""
 
     table: Json
     moved: dict[Place, FloatArray] = field(default_factory=dict)  # shifts of noise drawn without the data that give the same output
     drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)  # scale used inside a primitive, at a line, if not as declared
-    _losses_cache: tuple[Losses, list[float]] | None = field(default=None, init=False)
-    _call_cache: dict[int, Call] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self.table["primitive"])
@@ -88,25 +87,22 @@ class Calls:
             law = self.law(i)
             if law in _SELECTS or (law == "choice" and math.isnan(self.table["linf"][i])):
                 return True
-            if (
-                law in ("uniform", "binomial")
-                and self.source(i)
-                and records is not None
-                and records > 1
-                and self.table["size"][i] == records
-            ):
+            coins = law in ("uniform", "binomial") and self.source(i)
+            if coins and records is not None and self.table["size"][i] == records > 1:
                 return True
         return False
 
     def call(self, i: int) -> Call:
-        """Return the numbers of one call."""
-        found = self._call_cache.get(i)
-        if found is None:
-            found = self._call_cache[i] = self._make_call(i)
-        return found
+        """Return the numbers of one call, from the table and the shifts of the noise."""
+        if i not in self._known_calls:
+            self._known_calls[i] = self._make_call(i)
+        return self._known_calls[i]
+
+    @cached_property
+    def _known_calls(self) -> dict[int, Call]:
+        return {}
 
     def _make_call(self, i: int) -> Call:
-        """Return the numbers of one call, from the table and the shifts of the noise."""
         t, moved, norm = self.table, self.moved.get(self.place(i)) if self.moved else None, self.norm(i)
         if moved is not None:
             moves = np.abs(moved)
@@ -121,10 +117,9 @@ class Calls:
         description = float(moves[0]) if moves.size == 1 else distance(moves, norm)
         return Call(moves, description, scale, sensitivity, epsilon, delta, inputs=t["inputs"][i], alone=int(t["alone"][i]))
 
+    @cached_property
     def losses(self) -> tuple[Losses, list[float]]:
-        """Return the losses of all calls together, and each call's loss at delta = 0."""
-        if self._losses_cache is not None:
-            return self._losses_cache
+        """Losses of all calls together, and each call's loss at delta = 0."""
         losses, each = Losses(), [0.0] * len(self)
         moving = np.asarray(self.table["linf"]) > 0
         moving |= np.asarray(self.table["alone"]) > 0
@@ -132,7 +127,6 @@ class Calls:
         for i in range(len(self)):
             if moving[i] or self.place(i) in self.moved:
                 each[i] = add(losses, self.name(i), self.law(i), self.call(i))
-        self._losses_cache = losses, each
         return losses, each
 
     def charged(self) -> float:
@@ -158,7 +152,7 @@ class Calls:
         groups: dict[tuple[str, str], list[int]] = {}
         for i in range(len(self)):
             groups.setdefault((self.name(i), self.where(i)), []).append(i)
-        _, each = self.losses()
+        _, each = self.losses
         rows = []
         for (name, where), members in groups.items():
             first, calls = members[0], [self.call(i) for i in members]

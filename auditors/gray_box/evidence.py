@@ -56,7 +56,7 @@ class Evidence:
 
     def with_loss(self, runs: PairSession) -> Evidence:
         """Return the evidence with the composed loss and the charged epsilon, and notes on what is not counted."""
-        losses, _ = self.calls.losses()
+        losses, _ = self.calls.losses
         if self.calls.loose() and not self.calls.moved:
             losses = replace(losses, unknown=[*losses.unknown, "noise that is drawn apart from the data"])
         found = replace(self, loss=losses.parameter(runs.claim), charged=self.calls.charged())

@@ -70,11 +70,9 @@ def _gaussian_shift(claim: Claim, find: float) -> float:
         return math.sqrt(2 * find * min(claim.divergence_at(order) / order for order in claim.orders_among([2.0])))
     if claim.bounds_epsilon:
         return _root(lambda mu: float(GDP(mu).delta(find)) - claim.delta_budget, find)
-    return (
-        find
-        if isinstance(claim, GDP)
-        else _root(lambda mu: parameter_of(claim, closed_form.gaussian(mu)) - find, find, _MAX_RESOLVED_SHIFT)
-    )
+    if isinstance(claim, GDP):
+        return find
+    return _root(lambda mu: parameter_of(claim, closed_form.gaussian(mu)) - find, find, _MAX_RESOLVED_SHIFT)
 
 
 def _root(excess: Callable[[float], float], find: float, largest: float = _MAX_SHIFT) -> float:

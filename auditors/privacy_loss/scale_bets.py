@@ -73,7 +73,8 @@ def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, r
             own = log_density_on(mechanism, rows, dataset, ("D1", "D0")[i])
             rows, own = rows[np.isfinite(own)], own[np.isfinite(own)]  # `check_oracle` tests for impossible outputs
             part = Side(rows, own, own, side.density, side.continuous, _may_be_atoms(side, rows, own, rng))
-            log_capital += [_sum_logs(bet.log_factors(part, centers[i])) if i in bet.which else 0.0 for bet in maps]
+            sums = [bet.log_factors(part, centers[i]).sum() if i in bet.which else 0.0 for bet in maps]
+            log_capital += np.nan_to_num(sums, nan=-np.inf)
     total = float(logsumexp(log_capital)) - math.log(len(maps))
     if total >= math.log(1 / SCALE_ALARM):
         name = maps[int(np.argmax(log_capital))].name
@@ -90,11 +91,6 @@ def _may_be_atoms(side: Side, rows: FloatArray, own: FloatArray, rng: np.random.
         jumps = ~(np.abs(side.density(moved(rows, side.continuous, rng, column_spread(rows))) - own) <= 1e-2)
     _, at, counts = np.unique(rows[:, int(np.argmax(side.continuous))], return_inverse=True, return_counts=True)
     return np.asarray(jumps | (counts[at] > 1))
-
-
-def _sum_logs(logs: FloatArray) -> float:
-    """Return the sum of the logarithms; minus infinity if the sum is NaN."""
-    return float(np.nan_to_num(logs.sum(), nan=-np.inf))
 
 
 def _alternatives(checked: CheckedOracle, centers: list[FloatArray], size: int) -> tuple[tuple[float, ...], list[_Map]]:
