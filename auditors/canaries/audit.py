@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -143,38 +144,52 @@ def audit_canaries(
         GuessTest(r, int(right[r]), share, theorem.refuted([int(right[r])], [r], share)[0])
         for r, share in ([(guesses, alpha)] if guesses is not None else _planned_guesses(theorem, guessed, alpha))
     ]
-    best = max(tested, key=lambda counts: (counts.lower, counts.alpha))
+    best = _best(tested)
     p = min(1.0, *(theorem.smallest_error(counts.right, counts.guesses) * alpha / counts.alpha for counts in tested))
     gaussian_epsilon = math.nan
     if delta > 0:
         known = best.lower if method == "curve" and isinstance(claim, GDP) else _largest_mu(right, schedule(size, most, alpha), size)
         gaussian_epsilon = certified_epsilon(GDP(1.0), known, delta)
-    return CanaryResult(
+    return result_of_counts(
+        theorem,
+        tested,
         name=name or "canaries",
-        claim=claim,
-        verdict=Verdict.VIOLATED if best.lower > claim.parameter else Verdict.NOT_REFUTED,
         confidence=confidence,
         seed=seed,
-        method=method,
-        fixed=theorem.fixed,
-        canaries=size,
         included=int(canaries.coins.sum()),
         runs=canaries.runs,
-        delta=delta,
-        guesses=best.guesses,
-        right=best.right,
-        alpha=best.alpha,
-        parameter_lower=best.lower,
-        epsilon_lower=certified_epsilon(claim, best.lower, delta),
         p_value=p,
         gaussian_lower=gaussian_epsilon,
         detectable=detectable(claim, size, alpha, delta, method == "curve"),
-        tested=tuple(tested),
         picture=_picture(canaries, guessed, best, _course(theorem, right, most, alpha)),
         notes=(*claim_notes, *notes, ASSUMED, *([_POOLED_NOTE] if canaries.runs > 1 else []), *canaries.notes),
         target=target,
         seconds=time.perf_counter() - begin,
     )
+
+
+def result_of_counts(theorem: Theorem, tested: Sequence[GuessTest], **fields: Any) -> CanaryResult:
+    """Return the result of the tested counts, with further fields of CanaryResult."""
+    best = _best(tested)
+    return CanaryResult(
+        claim=theorem.claim,
+        verdict=Verdict.VIOLATED if best.lower > theorem.claim.parameter else Verdict.NOT_REFUTED,
+        method=theorem.method,
+        fixed=theorem.fixed,
+        canaries=theorem.canaries,
+        delta=theorem.delta,
+        guesses=best.guesses,
+        right=best.right,
+        alpha=best.alpha,
+        parameter_lower=best.lower,
+        epsilon_lower=certified_epsilon(theorem.claim, best.lower, theorem.delta),
+        tested=tuple(tested),
+        **fields,
+    )
+
+
+def _best(tested: Sequence[GuessTest]) -> GuessTest:
+    return max(tested, key=lambda counts: (counts.lower, counts.alpha))
 
 
 def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from dpwitness.auditors.canaries.audit import ASSUMED
+from dpwitness.auditors.canaries.audit import ASSUMED, result_of_counts
 from dpwitness.auditors.canaries.bounds import Theorem
 from dpwitness.auditors.canaries.curves import certified_epsilon, held
 from dpwitness.auditors.results.canary_result import CanaryResult, GuessTest
@@ -46,25 +46,15 @@ def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResul
     if confidence != raw["confidence"]:  # keep each tested bound's share of the error
         alpha *= (1 - confidence) / (1 - raw["confidence"])
         (lower,) = theorem.refuted([right], [guesses], alpha)
-    return CanaryResult(
+    return result_of_counts(
+        theorem,
+        [GuessTest(guesses, right, alpha, lower)],
         name=raw["name"],
-        claim=claim,
-        verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
         confidence=confidence,
         seed=raw["seed"],
-        method=raw["method"],
-        fixed=raw["fixed"],
-        canaries=size,
         included=counts["included"],
         runs=counts["runs"],
-        delta=delta,
-        guesses=guesses,
-        right=right,
-        alpha=alpha,
-        parameter_lower=lower,
-        epsilon_lower=certified_epsilon(claim, lower, delta),
         p_value=math.nan,
-        tested=(GuessTest(guesses, right, alpha, lower),),
         notes=(ASSUMED,),
     )
 
