@@ -202,7 +202,8 @@ class PairOrder:
 
 def continuous_columns(rows: FloatArray) -> NDArray[np.bool_]:
     """Return the columns of finite numbers that never repeat."""
-    return np.array([len(np.unique(column)) == len(column) for column in rows.T]) & np.all(np.isfinite(rows), axis=0)
+    distinct = [len(np.unique(column)) == len(column) for column in rows.T]
+    return np.asarray(np.array(distinct) & np.all(np.isfinite(rows), axis=0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
