@@ -127,25 +127,33 @@ def certify(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     started = time.perf_counter()
-    request = _validated(mechanism, pair, claim, trials, confidence, seed, density_runs, route, name, target)
-    streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(request.seed, spawn_key=(0xCE27,)).spawn(6)]
-    try:
-        checked = check_oracle(mechanism, request.pair, request.checked_runs, streams[0])
-        bets = check_scale(mechanism, request.pair, checked, request.density_runs, streams[5])
-        proved = None if route == "sampling" else proved_bounds(mechanism, request.pair, request.claim)
-        law, objection = _law_or_objection(request, checked)
-        found = _bounds(request, checked, law, proved, streams[1:3])
-        found, confirming_runs = _confirm(request, found, law, streams[3])
-        mismatch = smallest_mismatch(checked, streams[4], bets)
-        decision = _decide(request, found, objection, mismatch)
-    except Underflow as error:
-        return _result_without_bounds(request, Verdict.INCONCLUSIVE, str(error), time.perf_counter() - started)
-    except (BadOracle, ConvergenceError, ArithmeticError) as error:
-        alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
-        note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
-        return _result_without_bounds(request, Verdict.ERROR, note, time.perf_counter() - started)
-    runs = mismatch.runs + (request.trials if law is None else 0) + confirming_runs
-    return _make_result(request, found, proved, decision, mismatch, runs, time.perf_counter() - started)
+    claim = promised(mechanism, claim, "certify")
+    for needed in ("sample", "log_density"):
+        if not callable(getattr(mechanism, needed, None)):
+            raise InvalidArgument(f"certify: mechanism must have a method {needed}, {type(mechanism).__name__} has none")
+    trials = require_integer("trials", trials, "certify", least=10_000)
+    require_probability("confidence", confidence, "certify")
+    seed = require_integer("seed", seed, "certify", least=0)
+    if density_runs is not None:
+        density_runs = require_integer("density_runs", density_runs, "certify", least=0, most=10**9)
+    require_one_of("route", route, ["auto", "law", "sampling"], "certify")
+    require_type("name", name, str, "be a text", "certify", optional=True)
+    require_type("target", target, dict, "be a dict", "certify", optional=True)
+    if pair is None:
+        domain = getattr(mechanism, "domain", None)
+        if domain is None:
+            raise InvalidArgument("certify: pair must be given for a mechanism without a domain, got None")
+        require_domain(domain, "certify")
+        pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
+    if not isinstance(pair, Pair):
+        raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
+    claim, claim_notes = resolved(claim, pair)
+    declared = states_one_law(mechanism)
+    if density_runs is None:
+        density_runs = 0 if declared else min(_DENSITY_FACTOR * trials, _MAX_DENSITY_RUNS)
+    name, target = name or name_of(mechanism), target or describe_target(mechanism)
+    request = _Request(mechanism, pair, claim, trials, confidence, seed, density_runs, route, name, target, declared, tuple(claim_notes))
+    return _certified(request, started)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,45 +189,26 @@ class _Request:
         return {key: getattr(self, key) for key in ("name", "claim", "pair", "confidence", "seed", "target", "mechanism")}
 
 
-def _validated(
-    mechanism: Any,
-    pair: Pair | None,
-    claim: Claim | str | None,
-    trials: int,
-    confidence: float,
-    seed: int,
-    density_runs: int | None,
-    route: str,
-    name: str | None,
-    target: Json | None,
-) -> _Request:
-    """Return the checked arguments of `certify`, with defaults filled in."""
-    claim = promised(mechanism, claim, "certify")
-    for needed in ("sample", "log_density"):
-        if not callable(getattr(mechanism, needed, None)):
-            raise InvalidArgument(f"certify: mechanism must have a method {needed}, {type(mechanism).__name__} has none")
-    trials = require_integer("trials", trials, "certify", least=10_000)
-    require_probability("confidence", confidence, "certify")
-    seed = require_integer("seed", seed, "certify", least=0)
-    if density_runs is not None:
-        density_runs = require_integer("density_runs", density_runs, "certify", least=0, most=10**9)
-    require_one_of("route", route, ["auto", "law", "sampling"], "certify")
-    require_type("name", name, str, "be a text", "certify", optional=True)
-    require_type("target", target, dict, "be a dict", "certify", optional=True)
-    if pair is None:
-        domain = getattr(mechanism, "domain", None)
-        if domain is None:
-            raise InvalidArgument("certify: pair must be given for a mechanism without a domain, got None")
-        require_domain(domain, "certify")
-        pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
-    if not isinstance(pair, Pair):
-        raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
-    claim, claim_notes = resolved(claim, pair)
-    declared = states_one_law(mechanism)
-    if density_runs is None:
-        density_runs = 0 if declared else min(_DENSITY_FACTOR * trials, _MAX_DENSITY_RUNS)
-    name, target = name or name_of(mechanism), target or describe_target(mechanism)
-    return _Request(mechanism, pair, claim, trials, confidence, seed, density_runs, route, name, target, declared, tuple(claim_notes))
+def _certified(request: _Request, started: float) -> CertifyResult:
+    """Run the stages of a certification: each takes the request and what earlier stages returned."""
+    streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(request.seed, spawn_key=(0xCE27,)).spawn(6)]
+    try:
+        checked = check_oracle(request.mechanism, request.pair, request.checked_runs, streams[0])
+        bets = check_scale(request.mechanism, request.pair, checked, request.density_runs, streams[5])
+        proved = None if request.route == "sampling" else proved_bounds(request.mechanism, request.pair, request.claim)
+        law, objection = _law_or_objection(request, checked)
+        found = _bounds(request, checked, law, proved, streams[1:3])
+        found, confirming_runs = _confirm(request, found, law, streams[3])
+        mismatch = smallest_mismatch(checked, streams[4], bets)
+        decision = _decide(request, found, objection, mismatch)
+    except Underflow as error:
+        return _result_without_bounds(request, Verdict.INCONCLUSIVE, str(error), time.perf_counter() - started)
+    except (BadOracle, ConvergenceError, ArithmeticError) as error:
+        alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
+        note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
+        return _result_without_bounds(request, Verdict.ERROR, note, time.perf_counter() - started)
+    runs = mismatch.runs + (request.trials if law is None else 0) + confirming_runs
+    return _make_result(request, found, proved, decision, mismatch, runs, time.perf_counter() - started)
 
 
 def _law_or_objection(request: _Request, checked: CheckedOracle) -> tuple[EnclosedLaw | None, str | None]:
