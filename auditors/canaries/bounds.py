@@ -11,6 +11,7 @@ import numpy as np
 
 from dpwitness.auditors.canaries import guess_counts, recursion
 from dpwitness.auditors.canaries.curves import curve_lines, trivial_parameter
+from dpwitness.auditors.statistics.betting import bracket
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim, Curve
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -56,12 +57,11 @@ class Theorem:
         if self.method == "counting":
             return float(self._counting_law(right, guesses, self.claim.parameter, self.delta, self.canaries))
         lines = curve_lines(self.claim)
-        low, high = -40.0, 0.0  # logarithm of the error
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            refuted = recursion.refutes(right, guesses, self.canaries, *lines, math.exp(middle))
-            low, high = (low, middle) if refuted else (middle, high)
-        return math.exp(high)
+
+        def not_refuted(log_error: float) -> bool:
+            return not recursion.refutes(right, guesses, self.canaries, *lines, math.exp(log_error))
+
+        return math.exp(bracket(not_refuted, -40.0, 0.0, _HALVINGS)[1])
 
 
 def epsilons_refuted(

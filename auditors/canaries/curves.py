@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
+from dpwitness.auditors.statistics.betting import bracket
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive
 from dpwitness.mechanisms.privacy import DPSGD, GDP, Claim, Curve, TradeoffCurve
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -52,12 +53,7 @@ def trivial_parameter(claim: Claim) -> float:
     if not isinstance(claim, Curve) or isinstance(claim, Training):
         return 0.0
     q = np.linspace(0.0, 1.0, 513)
-    low, high = 0.0, claim.parameter
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        valid = (claim.with_parameter(middle).tradeoff(q) >= q - 1e-12).all()
-        low, high = (low, middle) if valid else (middle, high)
-    return high
+    return bracket(lambda value: not (claim.with_parameter(value).tradeoff(q) >= q - 1e-12).all(), 0.0, claim.parameter, 40)[1]
 
 
 def curve_lines(claim: Claim) -> Lines:
