@@ -201,7 +201,7 @@ def _confirm_event(
         log_p, log_q = log_densities(mechanism, rows_of(mechanism, dataset, n, rng), pair)
         with np.errstate(invalid="ignore"):
             counts.append(np.count_nonzero(log_p - log_q >= t))
-    return End(float(_parameter_of_counts(claim, *np.array(counts)[:, None], n, alpha)[0]), "statistical", 0.0)
+    return End(float(_parameter_of_counts(claim, np.array(counts[:1]), np.array(counts[1:]), n, alpha)[0]), "statistical", 0.0)
 
 
 def _parameter_of_counts(claim: Claim, hits: FloatArray, false: FloatArray, n: int, alpha: float) -> FloatArray:
