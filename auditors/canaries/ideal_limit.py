@@ -19,10 +19,8 @@ from dpwitness.mechanisms.privacy import GDP, Claim, PureDP, parse_claim
 
 _SIZES = 40  # numbers of guesses that are compared
 _MAX_EPSILON = 64.0  # largest epsilon of the search
-_GUESSED_SHARE, _ERROR_SHARE = (
-    0.43,
-    0.8,
-)  # share of canaries that may be guessed; share of the error, as the number of guesses is not known in advance
+_GUESSED_SHARE = 0.43  # share of canaries that may be guessed
+_ERROR_SHARE = 0.8  # share of the error, as the number of guesses is not known in advance
 MOST = 10**7  # canaries
 
 
