@@ -41,6 +41,7 @@ class Domain(ABC):
 
     relation: str
     counts = False  # whether datasets are vectors of exact integers
+    declarable = True  # whether a target file can declare the domain by its fields
 
     @abstractmethod
     def contains(self, dataset: Any) -> bool:

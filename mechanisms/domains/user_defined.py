@@ -41,6 +41,7 @@ class Relation(Domain):
     generate: Callable[[Generator], tuple[Any, Any]] | None = None
     title: str = ""
     relation: str = field(init=False, default="")
+    declarable = False  # its fields are functions
 
     def __post_init__(self) -> None:
         require_callable("check", self.check, "Relation", arguments=2)

@@ -18,7 +18,7 @@ from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise

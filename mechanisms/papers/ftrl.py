@@ -20,7 +20,7 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, EnclosureUnavailable, log
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.datasets import LinearCosts
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Costs
+from dpwitness.mechanisms.domains.costs import Costs
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit_uncached
 from dpwitness.mechanisms.privacy import ApproxDP

@@ -16,7 +16,7 @@ from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, Outp
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise

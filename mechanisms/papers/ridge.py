@@ -20,7 +20,7 @@ from dpwitness.mechanisms.balls.risk import RiskLaw
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_one_of
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss

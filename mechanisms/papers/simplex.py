@@ -21,7 +21,7 @@ from dpwitness.mechanisms.balls.risk import slope_over
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError

@@ -20,7 +20,7 @@ from dpwitness.mechanisms.balls.law import GeometricLaw, LaplaceLaw, LineLaw, Li
 from dpwitness.mechanisms.balls.shift import Shift
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (

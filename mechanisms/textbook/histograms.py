@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.privacy import PureDP

@@ -20,7 +20,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, column

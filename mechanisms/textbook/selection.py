@@ -23,7 +23,7 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, Span, log_
 from dpwitness.mechanisms.balls.maximum import argmax_probability, max_interval_mass, max_log_density, max_loss
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Answers
+from dpwitness.mechanisms.domains.answers import Answers
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (

@@ -23,7 +23,7 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport
 from dpwitness.mechanisms.balls.threshold import pattern_masses
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Answers
+from dpwitness.mechanisms.domains.answers import Answers
 from dpwitness.mechanisms.numerics import threshold_law
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.laplace_laws import as_vector

@@ -10,7 +10,8 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Answers, Records
+from dpwitness.mechanisms.domains.answers import Answers
+from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.laplace_laws import as_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.privacy import PureDP
