@@ -7,8 +7,10 @@ versions wrote it, and modules move. A user-defined class is built only if a res
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 Resolver = Callable[[str, str], type]  # (name of a class, path of the field) -> the class, or InvalidArgument
@@ -54,3 +56,9 @@ def public_name(cls: type) -> str:
     """Return the name of a class in files: its public name if registered, else ``module:qualname``."""
     name = f"{cls.__module__}:{cls.__qualname__}"
     return f"{'.'.join(cls.__module__.split('.')[:2])}:{cls.__qualname__}" if known_class(name) is cls else name
+
+
+def modules_of(package: str) -> list[ModuleType]:
+    """Import all modules of a package and return them, ordered by name."""
+    path = importlib.import_module(package).__path__
+    return [importlib.import_module(name) for name in sorted(f"{package}.{found.name}" for found in pkgutil.iter_modules(path))]

@@ -5,10 +5,9 @@ A new domain is a file here, found by itself, and a line in `mechanisms/__init__
 
 import dataclasses
 import functools
-import importlib
 import inspect
-import pkgutil
 
+from dpwitness.mechanisms.core.class_registry import modules_of
 from dpwitness.mechanisms.domains.base import Domain
 
 __all__ = ["Domain", "domain_kinds", "field_texts"]
@@ -17,10 +16,9 @@ __all__ = ["Domain", "domain_kinds", "field_texts"]
 @functools.cache
 def domain_kinds() -> dict[str, type[Domain]]:
     """Return the domains that a target file may declare, by class name: every public `declarable` Domain of a module in this folder."""
-    modules = [importlib.import_module(found.name) for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
     kinds = {
         name: cls
-        for module in modules
+        for module in modules_of(__name__)
         for name, cls in vars(module).items()
         if isinstance(cls, type) and issubclass(cls, Domain) and cls.declarable and not inspect.isabstract(cls)
     }

@@ -101,3 +101,12 @@ class NoisyHistogram:
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         """Return the counts as independent mechanisms, each with its two centers."""
         return laplace_factors(self._counts(d0), self._counts(d1), self.scale)
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "histogram": NoisyHistogram(1.0),
+        "histogram-one-count": NoisyHistogram(1.0, noise="one count"),
+        "histogram-wrong-scale": NoisyHistogram(0.5, noise="inverted"),
+    }

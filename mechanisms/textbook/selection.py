@@ -395,3 +395,14 @@ class NoisyMax(_Selection):
     def breakpoints(self, dataset: Any) -> FloatArray:
         """Return the points at which the density of the value is not smooth."""
         return np.unique(self._answers(dataset))
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "exponential": ExponentialMechanism(1.0),
+        "permute-and-flip": PermuteAndFlip(1.0),
+        "noisy-max": NoisyMax(1.0),
+        "noisy-max-value": NoisyMax(1.0, release="value"),
+        "noisy-max-both": NoisyMax(1.0, release="both"),
+    }

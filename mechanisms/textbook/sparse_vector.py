@@ -243,3 +243,12 @@ class BrokenSparseVector(_ThresholdTest):
     @property
     def noise(self) -> Noise:
         return Noise(2 / self.epsilon, 2 / self.epsilon, self.length + 1)
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "above-threshold": AboveThreshold(1.0),
+        **{f"svt{variant}": SparseVector(1.0, variant=variant) for variant in range(1, 7)},
+        "broken-svt": BrokenSparseVector(1.0),
+    }

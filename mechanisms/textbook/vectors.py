@@ -169,3 +169,12 @@ class PrefixSums:
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         """Return the sums as independent mechanisms, each with its two centers."""
         return laplace_factors(self._sums(d0), self._sums(d1), self.scale)
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "laplace-vector": LaplaceVector(1.0),
+        "prefix-sums": PrefixSums(1.0),
+        "prefix-sums-uncalibrated": PrefixSums(1.0, calibrated=False),
+    }

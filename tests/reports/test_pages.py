@@ -18,7 +18,7 @@ from dpwitness.mechanisms.core import atomic_files
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, entries_of, read_document
 from dpwitness.reports.audit.report import write_report
-from dpwitness.reports.formats.html import PICTURES, html
+from dpwitness.reports.formats.html_format import PICTURES, html
 from dpwitness.reports.formats.html_frame import inline
 from dpwitness.reports.formats.markdown_page import page
 from dpwitness.reports.phrasing.pair_diff import differing

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.trust import permissions_for
-from dpwitness.mechanisms.core.atomic_files import json_text
+from dpwitness.mechanisms.core.atomic_files import json_text, write_text
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.cards.cards import card_facts, table_below_facts, what_to_do
 from dpwitness.reports.cards.overview import SEVERITY, Column, answer, columns, family_confidence, legend, sort_worst_first
@@ -26,6 +27,7 @@ from dpwitness.reports.plots.album import Album, text_of
 from dpwitness.reports.plots.inline import inline_svg
 from dpwitness.reports.plots.registry import PLOTS
 
+SUFFIX = ".html"
 PICTURES = 110  # pictures per page: about .6 MB and 4 s
 WITNESSES = 300_000  # bytes of embedded witnesses; further witnesses are linked
 _LONGEST = 2_000  # characters of an untrusted text
@@ -82,6 +84,11 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
         left_out=left_out,
         seeds=", ".join(seeds[:40]) + (f" and {len(seeds) - 40} more" if len(seeds) > 40 else ""),
     )
+
+
+def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
+    """Write the HTML page of a document."""
+    write_text(file, html(document, entries, album))
 
 
 def _one_line(text: Any) -> str:
