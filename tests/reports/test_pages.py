@@ -217,7 +217,8 @@ def test_a_disk_that_fills_up_leaves_the_old_report_whole(tmp_path, monkeypatch,
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, text)
 
-    monkeypatch.setattr("dpwitness.reports.audit.report.write_text", full)
+    monkeypatch.setattr("dpwitness.reports.formats.html_format.write_text", full)
+    monkeypatch.setattr("dpwitness.reports.formats.md_format.write_text", full)
     with pytest.raises(OSError, match="No space left"):
         write_report(found[1:2], tmp_path, title="new")
     assert len(written) > 1 and before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
