@@ -157,8 +157,8 @@ class Table(Domain):
     def membership_problem(self, dataset: Any) -> str:
         """Return why a dataset does not belong to the domain; an empty text if it does."""
         found = column_lists(dataset, self.frame)
-        if told := self._other_columns(found):
-            return told
+        if problem := self._other_columns(found):
+            return problem
         assert not isinstance(found, str)
         for spec in self.held:
             wrong = [value for value in found.get(spec.name, ()) if spec.number(value) is None]
@@ -198,15 +198,10 @@ class Table(Domain):
         return ""
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Return the fixed pairs of `Rows`, converted to frames."""
-        return [told for turn, pair in enumerate(self.rows.catalogue()) for told in self._styled_pairs(pair, turn)]
-
-    def _styled_pairs(self, pair: Pair | None, turn: int) -> list[Pair | None]:
-        """Return the conversions of a pair of `Rows`: in every style for the first three pairs, in one style in turn for the others."""
-        if pair is None:
-            return []
-        styles = self.styles
-        return [self.told(pair, style) for style in (range(styles) if turn < 3 else [turn])]
+        """Yield the fixed pairs of `Rows` as frames: in every style for the first three pairs, in one style in turn for the others."""
+        for turn, pair in enumerate(self.rows.catalogue()):
+            if pair is not None:
+                yield from (self.as_frames(pair, style) for style in (range(self.styles) if turn < 3 else [turn]))
 
     @property
     def styles(self) -> int:
@@ -214,11 +209,11 @@ class Table(Domain):
         copies = self._copy_counts(parse_relation(self.relation))
         return len(copies) + (copies[0] > 1 and any(spec.kind == "category" for spec in self._data_columns))
 
-    def told(self, pair: Pair, style: int = 0) -> Pair | None:
+    def as_frames(self, pair: Pair, style: int = 0) -> Pair | None:
         """Return a pair of `Rows` converted to frames in the given style; None if the result does not belong to the domain."""
         parsed = parse_relation(self.relation)
-        copies = [*self._copy_counts(parsed), self._copy_counts(parsed)[0]][style % self.styles]
-        spread = style % self.styles >= len(self._copy_counts(parsed))
+        counts = self._copy_counts(parsed)
+        copies, spread = [*counts, counts[0]][style % self.styles], style % self.styles >= len(counts)
         shorter, longer = sorted((np.asarray(pair.d0, dtype=float), np.asarray(pair.d1, dtype=float)), key=len)
         at = changed_row_index(longer, shorter)
         crowd, after = np.delete(longer, at, axis=0), self._repeated_row(longer[at], copies, spread)
@@ -275,19 +270,28 @@ class Table(Domain):
                 held[spec.name] = [int(time) for time in times]
         return built(self.frame, self.held, [held[spec.name] for spec in self.held], type(self).__name__)
 
-    def _matrix(self, dataset: Any) -> FloatArray:
-        """Return the encoded data columns of a dataset of the domain, without user and time; the inverse of `_dataset`."""
+    def _numbers(self, dataset: Any, columns: Iterable[Column]) -> list[list[float | None]]:
+        """Return columns of a dataset of the domain as numbers, NaN where missing."""
         found = column_lists(dataset, self.frame)
         assert not isinstance(found, str)
-        columns = [np.array([spec.number(value) for value in found.get(spec.name, ())], dtype=float) for spec in self._data_columns]
+        return [[spec.number(value) for value in found.get(spec.name, ())] for spec in columns]
+
+    def _matrix(self, dataset: Any) -> FloatArray:
+        """Return the encoded data columns of a dataset of the domain, without user and time; the inverse of `_dataset`."""
+        columns = [np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self._data_columns)]
         flags = [np.isnan(columns[i]).astype(float) for i in self._optional_columns]
         low = [np.where(np.isnan(held), spec.low, held) for spec, held in zip(self._data_columns, columns, strict=True)]
         return np.column_stack([*low, *flags])
 
+    @property
+    def changes_one_row(self) -> bool:
+        """Return whether neighbors differ in one row, of which every column may change."""
+        parsed = parse_relation(self.relation)
+        return not parsed.unit and parsed.k == 1 and parsed.name in ("replace-one", "add-remove")
+
     def as_rows_pair(self, pair: Pair) -> Pair | None:
         """Return the pair of `Rows` that a pair of frames encodes; None where a change covers several rows or only some columns."""
-        parsed = parse_relation(self.relation)
-        if parsed.unit or parsed.k > 1 or parsed.name not in ("replace-one", "add-remove"):
+        if not self.changes_one_row:
             return None
         return self.rows.pair(self._matrix(pair.d0), self._matrix(pair.d1), pair.why)
 
@@ -300,11 +304,11 @@ class Table(Domain):
 
         def decode(z: FloatArray) -> Pair | None:
             pair = inner.decode(z)
-            return None if pair is None else self.told(pair, turn)
+            return None if pair is None else self.as_frames(pair, turn)
 
         return SearchSpace(inner.size, decode)
 
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs without common rows where the number of rows may change, with common rows set to zero, or with fewer digits."""
         sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
         both = Counter(sides[0]) & Counter(sides[1])
@@ -313,15 +317,12 @@ class Table(Domain):
         candidates += [[[self._shortened_row(row, 0) if row in both else row for row in rows] for rows in sides]]
         candidates += [[[self._shortened_row(row, digits) for row in rows] for rows in sides] for digits in DIGITS]
         for candidate in candidates:
-            found = None if candidate == sides else self.pair(self._frame_of(candidate[0]), self._frame_of(candidate[1]), pair.why)
-            if found is not None:
-                yield found
+            if candidate != sides:
+                yield self.pair(self._frame_of(candidate[0]), self._frame_of(candidate[1]), pair.why)
 
     def _rows_as_numbers(self, dataset: Any) -> list[_Row]:
         """Return the rows of a dataset of the domain as tuples of numbers, None where missing."""
-        found = column_lists(dataset, self.frame)
-        assert not isinstance(found, str)
-        columns = [[spec.number(value) for value in found.get(spec.name, ())] for spec in self.held]
+        columns = self._numbers(dataset, self.held)
         return [tuple(None if number is None or math.isnan(number) else number for number in row) for row in zip(*columns, strict=True)]
 
     def _frame_of(self, rows: list[_Row]) -> Any:
@@ -375,23 +376,17 @@ class _FrameSampler(Draws[Table]):
 
     def drawn(self, turn: int, corners: bool) -> Pair | None:
         pair = self._inner.drawn(turn, corners)
-        return None if pair is None else self.domain.told(pair, next(self._turn))
+        return None if pair is None else self.domain.as_frames(pair, next(self._turn))
 
     def moves(self) -> RandomSteps | None:
-        parsed = parse_relation(self.domain.relation)
-        return (
-            None
-            if parsed.unit or parsed.k > 1 or parsed.name not in ("replace-one", "add-remove")
-            else _FrameMoves(self.domain, self._inner)
-        )
+        moves = self._inner.moves()
+        return _FrameMoves(self.domain, moves) if moves is not None and self.domain.changes_one_row else None
 
 
 class _FrameMoves(RandomSteps):
     """Steps between pairs of `Rows`, converted to frames."""
 
-    def __init__(self, domain: Table, inner: Draws[Any]) -> None:
-        moves = inner.moves()
-        assert moves is not None
+    def __init__(self, domain: Table, moves: RandomSteps) -> None:
         self._domain, self._moves = domain, moves
 
     def step(self, pair: Pair) -> tuple[int, Pair | None]:
@@ -399,7 +394,7 @@ class _FrameMoves(RandomSteps):
         if inner is None:
             return 0, None
         part, found = self._moves.step(inner)
-        return part, None if found is None else self._domain.told(found, self._domain.styles)
+        return part, None if found is None else self._domain.as_frames(found, self._domain.styles)
 
     def learn(self, part: int, before: float, after: float) -> None:
         self._moves.learn(part, before, after)

@@ -204,16 +204,14 @@ class Records(Tabular):
 
         return drop_invalid_pairs(pairs())
 
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs with common records set to zero or rounded, or with a rounded changed record."""
         if pair.relation != "replace-one":
             return
         tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
         low, high = (-math.inf, math.inf) if self.outside else self.ends
         for first, second in truncated_tables(tables[0], tables[1], low, high):
-            found = self.pair(first[:, 0], second[:, 0], pair.why)
-            if found is not None:
-                yield found
+            yield self.pair(first[:, 0], second[:, 0], pair.why)
 
     @property
     def absent(self) -> bool:
