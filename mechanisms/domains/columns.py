@@ -32,6 +32,11 @@ class Column:
     categories: tuple[Any, ...] = ()
     missing: bool = False
 
+    @property
+    def count(self) -> int:
+        """Return the number of values: categories, integers or days."""
+        return len(self.categories) if self.kind == "category" else int(self.high - self.low) + 1
+
     def value(self, number: float) -> Any:
         """Return the value that a number encodes: a category by its index, a date by its day."""
         if self.kind == "category":

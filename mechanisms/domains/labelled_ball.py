@@ -102,17 +102,15 @@ class LabelledBall(Domain):
         )
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Return fixed pairs: changed records at corners of the domain, among common records.
+        """Yield fixed pairs: changed records at corners of the domain, among common records.
 
         The common records are neutral, equal, opposed or balanced.
         """
         crowds, changes = list(_crowds(self)), list(_changes(self))
-        found = []
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
                 at, _ = PLACES[turn]
-                found.append(build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at))
-        return found
+                yield build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at)
 
     def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         others, labels = self.size - 1, sorted(set(self.labels))
@@ -308,7 +306,7 @@ def decode_vector(z: FloatArray, domain: LabelledBall) -> FloatArray:
     return domain.pulled(domain.radius * (length * z[:-1] / size) if size > 0 else 0.0 * z[:-1])
 
 
-def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[tuple[FloatArray, float]], list[tuple[FloatArray, float, int]]] | None:
+def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[Record], list[Counted]] | None:
     """Return the changed records and the common records without padding; None if the datasets differ otherwise."""
     removed, added = pair.d0.counts() - pair.d1.counts(), pair.d1.counts() - pair.d0.counts()
 
