@@ -110,7 +110,7 @@ class LabelledBall(Domain):
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
                 at, _ = PLACES[turn]
-                yield build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at)
+                yield build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at=at)
 
     def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         others, labels = self.size - 1, sorted(set(self.labels))
@@ -132,7 +132,7 @@ class LabelledBall(Domain):
         others_text = "at random corners" if corners else "from the interior"
         at, _ = PLACES[turn % 3]
         what = "another direction" if change == 3 else CHANGES[change]
-        return build_labelled_pair(self, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at)
+        return build_labelled_pair(self, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at=at)
 
     def _random_point(self, rng: Generator, corner: bool) -> FloatArray:
         """Return a random point: on the boundary (a corner of the cube) if `corner`, otherwise uniform inside."""
@@ -162,7 +162,7 @@ class LabelledBall(Domain):
             if counts.sum() > others:
                 counts = np.floor(counts * (others / counts.sum()))
             common = [(x, y, int(c)) for (x, y), c in zip(records[changed:], counts, strict=True) if c >= 1]
-            return build_labelled_pair(self, records[0], records[changed - 1], common, "search", at)
+            return build_labelled_pair(self, records[0], records[changed - 1], common, "search", at=at)
 
         return SearchSpace((changed + distinct) * width + distinct, decode)
 
@@ -223,7 +223,7 @@ def padding(domain: LabelledBall) -> Record:
 
 
 def build_labelled_pair(
-    domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, at: str = "first"
+    domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, *, at: str = "first"
 ) -> Pair | None:
     """Return the pair that differs in one record, filled up to the domain's size with `padding`.
 

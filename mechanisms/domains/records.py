@@ -130,9 +130,8 @@ class Records(Tabular):
             changes = [(np.nan, value) for value in added]
         first, middle_place, last = PLACES
         for places in ((first, last, middle_place), (last, middle_place, first)):
-            for rank in range(
-                len(crowds) + len(changes) - 1
-            ):  # along diagonals, so that the most promising crowds meet the most promising changes first
+            # Along diagonals, so that the most promising crowds meet the most promising changes first.
+            for rank in range(len(crowds) + len(changes) - 1):
                 if rank == 2 and n > 1 and self.relation == "add-remove":
                     yield self.pair(np.empty(0), np.array([high]), "one record against none")
                 for turn, (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):

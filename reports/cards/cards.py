@@ -138,9 +138,8 @@ def _plain_facts(entry: Entry) -> Facts:
     for key, value in entry.result.items():
         if key in skipped_keys or value is None or not isinstance(value, bool | int | float | str):
             continue
-        if isinstance(value, bool):
-            value = "yes" if value else "no"
-        facts.append((key.replace("_", " "), figure(value, 6) if isinstance(value, float) else escaped_markdown(value)))
+        text = ("no", "yes")[value] if isinstance(value, bool) else value
+        facts.append((key.replace("_", " "), figure(text, 6) if isinstance(text, float) else escaped_markdown(text)))
     return [*facts, ("environment", _environment(entry.result))]
 
 

@@ -35,11 +35,8 @@ def markdown(comparison: Comparison) -> str:
     lines += [f"Old: {code(comparison.old)}. New: {code(comparison.new)}.", "", f"What to do: {_what_to_do(comparison)}.", ""]
     lines += ["## What changed", ""]
     formatters = (escaped_markdown, code, code, escaped_markdown, escaped_markdown, escaped_markdown)
-    lines += (
-        table(HEADER, [[formatter(text) for formatter, text in zip(formatters, _cells(row), strict=True)] for row in rows])
-        if rows
-        else ["Nothing."]
-    )
+    cells = [[formatter(text) for formatter, text in zip(formatters, _cells(row), strict=True)] for row in rows]
+    lines += table(HEADER, cells) if rows else ["Nothing."]
     same = len(comparison.rows) - len(rows)
     if same:
         lines += ["", f"The same within their error: {same}."]

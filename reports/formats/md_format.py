@@ -62,10 +62,8 @@ def markdown(
         lines += card(entry)
     lines += ["## Run", ""]
     if command:
-        command_lines = (
-            [escaped_markdown(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
-        )
-        lines += [*command_lines, ""]
+        fenced = ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
+        lines += [*([escaped_markdown(command)] if "<" in command else fenced), ""]
     lines += table(("", ""), [(escaped_markdown(name), escaped_markdown(value)) for name, value in environment.items()])
     return "\n".join(lines).rstrip() + "\n"
 

@@ -181,17 +181,15 @@ def _transfer(numbers: Json) -> list[str]:
     rows = [[str(c), *(f"{value:.3f}" for value in values)] for c, values in found["accuracy"].items()]
     least = found["accuracy"][f"{min(CONSTANTS):g}"]
     matching_epsilon = next((e for e, value in zip(found["epsilons"], least, strict=True) if value > found["baseline"] - 0.01), None)
-    constant_text = (
-        ""
-        if matching_epsilon is None
-        else (
+    constant_text = ""
+    if matching_epsilon is not None:
+        constant_text = (
             " Only c/epsilon matters: to come within one point of the baseline at epsilon = 0.1 takes c = "
             f"{min(CONSTANTS) * 0.1 / matching_epsilon:.2g}, where for ten or more equal test points 1.7 to 2.0 is the least that keeps "
             "the promise at that epsilon and delta (claim JK-10). The points here are spread out: together they feel at most "
             f"{found['spread']:.2f} times the change of w* that equal ones would, so that the least c may be smaller by about that factor, "
             "not by thirty."
         )
-    )
     return [
         "## JT13, figure 2 (a): TDDL, accuracy against epsilon",
         "![TDDL accuracy](transfer-accuracy.svg)",
