@@ -87,7 +87,7 @@ def shallow_copy(value: Any) -> Any:
 
 
 def apart(value: Any) -> Parts:
-    """Convert a frame or graph to plain parts: texts, numbers, arrays, and lists and dicts of them. Raise UnsupportedData for unsupported data."""
+    """Convert a frame or graph to plain parts: texts, numbers, arrays, and lists and dicts of them. Raise UnsupportedData for others."""
     name = library_name(value)
     if name == "networkx":
         form = type(value).__name__
