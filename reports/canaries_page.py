@@ -86,10 +86,7 @@ def plot(details: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot from the command-line arguments; return the exit code.
-
-    Usage errors are printed with the callback `told`. Raises InvalidArgument if the file does not contain the table.
-    """
+    """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 2:
         told("usage: python -m dpwitness.reports.canaries_page FOLDER CANARIES.json")
         return 2

@@ -110,10 +110,7 @@ def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
 
 
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot from the command-line arguments; return the exit code.
-
-    Usage errors are printed with the callback `told`. Raises InvalidArgument if a file does not contain the table.
-    """
+    """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 3:
         told("usage: python -m dpwitness.reports.power_page FOLDER BEFORE.json AFTER.json")
         return 2

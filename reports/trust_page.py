@@ -201,10 +201,7 @@ def read_table(path: Path, name: str) -> Mapping[str, Any]:
 
 
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page from the command-line arguments: the output file, then JSON of benchmarks and sections in markdown.
-
-    Returns the exit code. Usage errors are printed with the callback `told`.
-    """
+    """Write the page from the command-line arguments: the output file, then JSON of benchmarks and sections in markdown."""
     if len(arguments) < 2:
         told("usage: python -m dpwitness.reports.trust_page OUT.md FILE.json|FILE.md ...")
         return 2

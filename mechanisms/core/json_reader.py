@@ -127,10 +127,7 @@ def object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def require_json_limits(value: Any) -> None:
-    """Raise InvalidArgument if a value is nested too deep, has too many elements, or has a text or number that is too long.
-
-    The function is not recursive.
-    """
+    """Raise InvalidArgument if a value is nested too deep, has too many elements, or has a text or number that is too long."""
     level, depth, count = [value], 0, 1
     while level:
         if depth > DEPTH:

@@ -51,11 +51,7 @@ class Costs(Domain):
         return isinstance(dataset, LinearCosts) and dataset.x.shape == shape and bool(np.all(np.abs(dataset.x) <= self.bound))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: one cost replaced by its negative, by zero or by another corner.
-
-        The replaced cost lies in the first, the middle or the last round. The other rounds have
-        zero, equal or opposite costs.
-        """
+        """Yield fixed pairs: one cost replaced by its negative, by zero or by another corner."""
         rounds, p, bound = self.length, self.dimension, self.bound
         opposed, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
         opposed[0] = -bound

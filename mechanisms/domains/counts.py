@@ -91,11 +91,7 @@ class Counts(Domain):
         return self.pair(base, base + step, f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: `length` counts and `length` steps.
-
-        The counts are integers spread over the whole range. Some of them move by one; only one
-        moves under l1 and l2.
-        """
+        """Return coordinates of a pair: `length` counts and `length` steps."""
         n = self.length
 
         def decode(z: FloatArray) -> Pair | None:

@@ -102,10 +102,7 @@ class LabelledBall(Domain):
         )
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: changed records at corners of the domain, among common records.
-
-        The common records are neutral, equal, opposed or balanced.
-        """
+        """Yield fixed pairs: changed records at corners of the domain, among common records."""
         crowds, changes = list(_crowds(self)), list(_changes(self))
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):

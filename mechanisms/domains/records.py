@@ -145,10 +145,7 @@ class Records(Tabular):
                         yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: a changed record among up to four different values, each repeated.
-
-        Categories are drawn instead. Every third turn other integers are drawn too.
-        """
+        """Return coordinates of a pair: a changed record among up to four repeated values. Some integers, and categories, are drawn."""
         distinct = min(self.size - 1, 4)
         shares = rng.dirichlet(np.ones(distinct)) if distinct else np.zeros(0)
         copies = np.maximum(1, np.floor(shares * (self.size - 1))).astype(int)

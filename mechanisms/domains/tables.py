@@ -183,10 +183,7 @@ class TableSampler(Draws[Tabular]):
         return pairs[(turn + place * len(pairs) // 3) % len(pairs)]
 
     def _opposite_values(self, column: int, value: float, at: int) -> tuple[float, float]:
-        """Return two different values of a feature where possible.
-
-        Integers come from their matching; other values are paired with the more distant bound.
-        """
+        """Return two different values of a feature where possible."""
         low, high = self.ends[column].tolist()
         if low == high:
             return value, value

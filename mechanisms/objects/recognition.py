@@ -213,10 +213,7 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
 
 
 def _takes_data(found: Any, key: str) -> bool:
-    """Return whether the first parameter of a method, after self, is a dataset, by its name or by the name of the method.
-
-    The parameter has the name of a dataset, or the method has the name of a release and the parameter has no default.
-    """
+    """Return whether the first parameter of a method, after self, is a dataset, by its name or by the name of the method."""
     if isinstance(inspect.getattr_static(found, key), staticmethod):
         return False
     accepted = (parameters(getattr(found, key)) or [])[1:]

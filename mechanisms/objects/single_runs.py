@@ -49,10 +49,7 @@ class PerRun:
         self.__module__, self.__doc__ = _calling_module(), inspect.getdoc(unbound(rebuilt[1][0]))
 
     def __getattr__(self, name: str) -> Any:
-        """Return `__qualname__`, the name of the mechanism in its module.
-
-        The attribute is missing where no module has the mechanism, as inside a function.
-        """
+        """Return `__qualname__`, the name of the mechanism in its module."""
         if name == "__qualname__":
             for key, value in list(vars(sys.modules.get(self.__module__, object)).items()):
                 if value is self:

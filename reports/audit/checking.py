@@ -107,10 +107,7 @@ def _checked_result(result: Json, name: str, at: str) -> Json:
 
 
 def _check_result(result: Json) -> bool:
-    """Return whether the bound and the verdict of a result follow from its counts.
-
-    Raises InvalidArgument if bound, verdict, counts or texts contradict each other.
-    """
+    """Return whether the bound and the verdict of a result follow from its counts."""
     kind, evidence = result.get("kind"), result.get("evidence")
     determined = _RULES[kind](result) if kind in _RULES else False
     if kind in _EVIDENCE and evidence not in (None, _EVIDENCE[kind]):

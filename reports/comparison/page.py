@@ -16,10 +16,7 @@ HEADER = ("change", "audit", "claim", "old", "new", "numbers [what the run shows
 
 
 def terminal(comparison: Comparison, *, explain: bool = False) -> str:
-    """Return a comparison as text for a terminal: the headline, and a table of the changed rows, worst first.
-
-    With `explain`, the text includes the criterion.
-    """
+    """Return a comparison as text for a terminal: the headline, and a table of the changed rows, worst first."""
     rows = [HEADER, *(_cells(row) for row in changed(comparison))]
     lines = [comparison.headline(), f"old: {comparison.old}", f"new: {comparison.new}"]
     if len(rows) > 1:

@@ -67,10 +67,7 @@ def _answer_sentence(results: list[Json]) -> str:
 
 
 def _rank(result: Json) -> tuple[bool, int, bool]:
-    """Return the sort key of a result: results that need action first, then by severity.
-
-    A violation by low bits ranks directly after the violations by values.
-    """
+    """Return the sort key of a result: results that need action first, then by severity."""
     order = SEVERITY.index(result["verdict"])
     bits = violated_in_bits(result) and order > 0
     return (bool(excused(result)), 0 if bits else order, bits)

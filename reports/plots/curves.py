@@ -75,10 +75,7 @@ def _claimed_profile(claim: Claim, epsilon: FloatArray) -> FloatArray:
 
 
 def draw_profile(axes: Axes, result: Json) -> None:
-    """Draw the privacy profile delta(epsilon) of the claim and the certified profile.
-
-    A certified profile above the claim's profile is a violation.
-    """
+    """Draw the privacy profile delta(epsilon) of the claim and the certified profile."""
     claim, proof = claim_of(result), _certified_bound(result)
     exact = _curves(result, "profile", "epsilons", "delta_lower", "delta_upper")
     end = _last_epsilon(claim, proof, exact)
@@ -140,10 +137,7 @@ def _clipped(curve: FloatArray, floor: float) -> FloatArray:
 
 
 def draw_tradeoff(axes: Axes, result: Json) -> None:
-    """Draw the claim's trade-off curve (true-positive over false-positive rate) and the certified point.
-
-    A certified point above the claim's curve is a violation.
-    """
+    """Draw the claim's trade-off curve (true-positive over false-positive rate) and the certified point."""
     claim, proof = claim_of(result), _certified_bound(result)
     exact = _curves(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper")
     # Linear axes would hide a rare point in a corner.
