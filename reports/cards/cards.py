@@ -99,8 +99,8 @@ def what_to_do(entry: Entry) -> str:
     result = entry.result
     found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
     _, own_advice = _CARDS.get(str(result.get("kind")), _PLAIN)
-    if found in own_advice:
-        return own_advice[found]
+    if str(found) in own_advice:
+        return own_advice[str(found)]
     if found == Verdict.VIOLATED.value:
         least = number(result.get("parameter_lower"))
         finite = least is not None and 0 < least < float("inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def draw_profile(axes: Axes, result: Json) -> None:
         axes.plot(epsilon, _clipped(certified, floor), color=RED, linewidth=1.7, label="certified: at least")
         if claimed is not None and (beyond := certified > claimed).any():
             low, high = _clipped(claimed, floor), _clipped(certified, floor)
-            style = {"facecolor": "none", "edgecolor": RED, "hatch": "////", "label": "violated here"}
+            style: Any = {"facecolor": "none", "edgecolor": RED, "hatch": "////", "label": "violated here"}
             axes.fill_between(epsilon, low, high, where=beyond.tolist(), **style)
         if claim is not None and 0 < proof.epsilon < math.inf and claim.bounds_epsilon:
             label = f"epsilon > {proof.epsilon:.4g} at delta = {claim.delta_budget:g}"
