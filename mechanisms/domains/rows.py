@@ -166,14 +166,6 @@ class Rows(Tabular):
         return SearchSpace((2 + distinct) * len(moving), decode)
 
     @property
-    def label_values(self) -> tuple[float, ...]:  # type: ignore[override]
-        return self.labels
-
-    @property
-    def all_labels(self) -> bool:  # type: ignore[override]
-        return self.every_label
-
-    @property
     def columns(self) -> FloatArray:
         return self.ends
 
@@ -184,10 +176,6 @@ class Rows(Tabular):
     @property
     def category_columns(self) -> tuple[int, ...]:
         return self.categories
-
-    def dataset(self, table: FloatArray) -> FloatArray:
-        """Return the table unchanged."""
-        return table
 
     @property
     def interval(self) -> tuple[float, float] | None:
