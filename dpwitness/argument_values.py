@@ -141,7 +141,7 @@ def relation_from_option(text: str) -> Any:
         return text
     found = _load_object("--relation", text)
     if not callable(getattr(found, "check", None)):
-        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.Relation, got an object of type {type(found).__name__}")
+        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.domains.Relation, got an object of type {type(found).__name__}")
     return found
 
 
@@ -222,7 +222,7 @@ def domain_of(text: str | None) -> Any:
         return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
     found = _load_object("--domain", text)
     if not isinstance(found, Domain):
-        raise InvalidArgument(f"--domain: {text!r} must be a domain or a dpwitness.Relation, got an object of type {type(found).__name__}")
+        raise InvalidArgument(f"--domain: {text!r} must be a domain or a dpwitness.domains.Relation, got an object of type {type(found).__name__}")
     return found
 
 

@@ -69,7 +69,7 @@ def has_capability(mechanism: Any, power: Any) -> bool:
 
 
 class HasDraws(Protocol):
-    """Mechanism with a compiled sampling kernel, a `dpwitness.Draws`, so that audits count outputs without storing them."""
+    """Mechanism with a compiled sampling kernel, a `dpwitness.wrap.Draws`, so that audits count outputs without storing them."""
 
     def draws(self, dataset: Any, /) -> Any: ...
 

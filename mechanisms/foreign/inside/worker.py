@@ -86,9 +86,10 @@ def _forms_module() -> Any:
 
 
 def _provide_dpwitness() -> None:
-    """Make the folder `objects` importable as dpwitness in an interpreter without dpwitness, so that a target file may import it."""
+    """Make the folder `objects` importable as dpwitness and dpwitness.wrap in an interpreter without dpwitness, for target files."""
     if importlib.util.find_spec("dpwitness") is None:
-        _load_package("dpwitness", "objects")
+        found = _load_package("dpwitness", "objects")
+        found.wrap = sys.modules["dpwitness.wrap"] = found
 
 
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
