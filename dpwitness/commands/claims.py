@@ -30,7 +30,7 @@ def arguments(command: Command) -> None:
     for name, text in (("list", "list all claims"), ("show", "show one claim and its proof"), ("check", "check one claim, or all")):
         action = actions.add_parser(name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
         if name != "list":
-            action.add_argument("id", metavar="ID", help="see `dpwitness claims list`" + ("; or all" if name == "check" else ""))
+            action.add_argument("id", metavar="ID", help="see `dpwitness list claims`" + ("; or all" if name == "check" else ""))
         if name == "check":
             action.add_argument(
                 "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="values of parameters, or ranges NAME=LOW:HIGH"
@@ -44,12 +44,14 @@ def arguments(command: Command) -> None:
         add_color_option(action)
     text = "record that the texts of claims were reviewed against their checks; needs a checkout of the project"
     accept = actions.add_parser("accept", help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
-    accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness claims list`")
+    accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness list claims`")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness claims list|show ID|check ID|check all|accept ID`` and return the exit code."""
-    return {"list": _list, "show": _show, "check": _check, "accept": _accept}[args.action](args)
+    if args.action == "list":
+        return list_claims(args.json)
+    return {"show": _show, "check": _check, "accept": _accept}[args.action](args)
 
 
 def replay(args: argparse.Namespace, witness: Json) -> int:
@@ -81,7 +83,7 @@ def _print_finding(args: argparse.Namespace, found: ClaimFinding, more: Json | N
     return _exit_code([found.claim_verdict.value])
 
 
-def _list(args: argparse.Namespace) -> int:
+def list_claims(as_json: bool) -> int:
     """Print all claims with their cached findings."""
     from dpwitness.proofs_checks import declarations
 
@@ -89,7 +91,7 @@ def _list(args: argparse.Namespace) -> int:
     rows = [it.to_json() for it in declarations().values()]
     for row in rows:
         row.update(verdicts.get(_cache_key(row), {}))
-    if args.json:
+    if as_json:
         print_json(rows)
         return OK
     width = max(len(row["id"]) for row in rows)

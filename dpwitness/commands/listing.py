@@ -1,30 +1,39 @@
-"""``dpwitness list``: list mechanisms, domains, relations, suites and benchmarks."""
+"""``dpwitness list``: list mechanisms, domains, relations, suites, benchmarks, targets, claims, and the audits of stores."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
+from dpwitness.commands import claims, store, targets
 from dpwitness.commands.common import Command, print_json
 from dpwitness.exit_codes import OK
 from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 Rows = list[Json]
 
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    listing = command("list", "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks")
-    listing.add_argument(
-        "what", nargs="?", choices=["zoo", "mechanisms", "domains", "relations", "suites", "bench"], help="list only this section"
+    listing = command(
+        "list", "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks; or targets, claims, or stores FILE..."
     )
+    listing.add_argument("what", nargs="?", choices=[*_SECTIONS, "targets", "claims", "stores"], help="list only this section")
+    listing.add_argument("files", nargs="*", metavar="FILE", help="stores whose audits are listed")
     listing.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness list`` and return the exit code."""
-    found = list_rows([args.what] if args.what else None)
+    if bool(args.files) != (args.what == "stores"):
+        raise InvalidArgument(f"{args.what} takes no FILE, got {args.files[0]}" if args.files else "stores needs one FILE or more, got none")
+    if args.what == "stores":
+        return store.list_audits(args.files, args.json)
+    if args.what in ("targets", "claims"):
+        return {"targets": targets.list_environments, "claims": claims.list_claims}[args.what](args.json)
+    found = {name: rows() for name, rows in _SECTIONS.items() if args.what in (None, name)}
     if args.json:
         print_json(found)
         return OK
@@ -34,19 +43,6 @@ def run(args: argparse.Namespace) -> int:
         for row in rows:
             print(f"  {row['name']:<{width}}  {row['text']}".rstrip())
     return OK
-
-
-def list_rows(rooms: Collection[str] | None = None) -> dict[str, Rows]:
-    """Return rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it."""
-    sections: dict[str, Callable[[], Rows]] = {
-        "zoo": _zoo,
-        "mechanisms": _mechanisms,
-        "domains": _domains,
-        "relations": _relations,
-        "suites": _suites,
-        "bench": _bench,
-    }
-    return {name: rows() for name, rows in sections.items() if rooms is None or name in rooms}
 
 
 def _zoo() -> Rows:
@@ -63,7 +59,6 @@ def _zoo() -> Rows:
 
 
 def _mechanisms() -> Rows:
-    """Return the rows of mechanism classes."""
     from dpwitness import mechanisms
 
     rows = []
@@ -98,14 +93,23 @@ def _relations() -> Rows:
 
 
 def _suites() -> Rows:
-    """Return the rows of suites."""
     from dpwitness.suites import SUITES
 
     return [{"name": name, "text": found.text} for name, found in SUITES.items()]
 
 
 def _bench() -> Rows:
-    """Return the rows of benchmarks."""
     from dpwitness.bench import BENCHMARKS
 
     return [{"name": name, "text": f"measured by {module}"} for name, module in BENCHMARKS.items()]
+
+
+# Rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it.
+_SECTIONS: dict[str, Callable[[], Rows]] = {
+    "zoo": _zoo,
+    "mechanisms": _mechanisms,
+    "domains": _domains,
+    "relations": _relations,
+    "suites": _suites,
+    "bench": _bench,
+}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sqlite3
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,28 +34,42 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness store`` and return the exit code."""
-    try:
-        {"ls": _list, "show": _show, "merge": _merge, "gc": _gc, "export": _export}[args.action](args)
-    except sqlite3.Error as error:  # damage to the file outside the rows, or a full disk
-        raise InvalidArgument(f"store is damaged or cannot be written, got {args.file}: {error}") from None
+    if args.action == "ls":
+        _require_name_count(args, 0, "no names")
+        return list_audits([args.file], args.json)
+    with _readable(args.file):
+        {"show": _show, "merge": _merge, "gc": _gc, "export": _export}[args.action](args)
     return OK
 
 
-def _list(args: argparse.Namespace) -> None:
-    """Print the audits of the store and its size."""
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
+    """Raise InvalidArgument for damage to the file outside the rows, or a full disk."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise InvalidArgument(f"store is damaged or cannot be written, got {file}: {error}") from None
+
+
+def list_audits(files: Sequence[str], as_json: bool) -> int:
+    """Print the audits of stores and the size of each store."""
     from dpwitness.auditors.storing.store import read_store
 
-    _require_name_count(args, 0, "no names")
-    with read_store(args.file) as store:
-        entries = store.entries()
-        if args.json:
-            print_json([_audit_json(entry) for entry in entries])
-        else:
-            width = max([len(entry.name) for entry in entries], default=0)
-            for entry in entries:
-                print(f"{entry.name:<{width}}  {_format_state(entry)}")
-            print(f"{len(entries)} audits, {Path(args.file).stat().st_size / 1e6:.1f} MB")
-        _require_intact(store, entries)
+    rows = []
+    for file in files:
+        with _readable(file), read_store(file) as store:
+            entries = store.entries()
+            rows += [_audit_json(entry) for entry in entries]
+            if not as_json:
+                width = max([len(entry.name) for entry in entries], default=0)
+                for entry in entries:
+                    print(f"{entry.name:<{width}}  {_format_state(entry)}")
+                where = f"{file}: " if len(files) > 1 else ""
+                print(f"{where}{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB")
+            elif file == files[-1]:
+                print_json(rows)
+            _require_intact(store, entries)
+    return OK
 
 
 def _show(args: argparse.Namespace) -> None:
