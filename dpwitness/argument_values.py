@@ -222,7 +222,9 @@ def domain_of(text: str | None) -> Any:
         return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
     found = _load_object("--domain", text)
     if not isinstance(found, Domain):
-        raise InvalidArgument(f"--domain: {text!r} must be a domain or a dpwitness.domains.Relation, got an object of type {type(found).__name__}")
+        raise InvalidArgument(
+            f"--domain: {text!r} must be a domain or a dpwitness.domains.Relation, got an object of type {type(found).__name__}"
+        )
     return found
 
 

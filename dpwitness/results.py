@@ -9,13 +9,4 @@ from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 
-__all__ = [
-    "AuditResult",
-    "CanaryResult",
-    "CertifyResult",
-    "Plan",
-    "SensitivityResult",
-    "TraceResult",
-    "UtilityResult",
-    "limit",
-]
+__all__ = ["AuditResult", "CanaryResult", "CertifyResult", "Plan", "SensitivityResult", "TraceResult", "UtilityResult", "limit"]

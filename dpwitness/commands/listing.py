@@ -28,7 +28,9 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness list`` and return the exit code."""
     if bool(args.files) != (args.what == "stores"):
-        raise InvalidArgument(f"{args.what} takes no FILE, got {args.files[0]}" if args.files else "stores needs one FILE or more, got none")
+        raise InvalidArgument(
+            f"{args.what} takes no FILE, got {args.files[0]}" if args.files else "stores needs one FILE or more, got none"
+        )
     if args.what == "stores":
         return store.list_audits(args.files, args.json)
     if args.what in ("targets", "claims"):

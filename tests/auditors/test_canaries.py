@@ -281,7 +281,9 @@ def test_limits(epsilon, canaries, counted, curve):
 
 
 def test_the_limit_of_a_training_is_that_of_the_gaussian_with_its_epsilon():
-    assert dpw.canaries.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(dpw.canaries.canary_limit("gdp:1", 1000).epsilon, rel=0.01)
+    assert dpw.canaries.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(
+        dpw.canaries.canary_limit("gdp:1", 1000).epsilon, rel=0.01
+    )
     with pytest.raises(InvalidArgument, match="claim must be pure, approx, gdp or a curve"):
         dpw.canaries.canary_limit("zcdp:1", 1000)
 

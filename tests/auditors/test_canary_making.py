@@ -198,7 +198,9 @@ def test_scores_are_margins_and_losses():
     two = np.stack([np.zeros(20), odds[:, 0]], axis=1)  # a binary model, both ways
     signs = 2 * (labels % 2) - 1
     for kind in ("margin", "loss"):
-        assert dpw.canaries.prediction_scores(odds[:, 0], signs, kind) == pytest.approx(dpw.canaries.prediction_scores(two, labels % 2, kind))
+        assert dpw.canaries.prediction_scores(odds[:, 0], signs, kind) == pytest.approx(
+            dpw.canaries.prediction_scores(two, labels % 2, kind)
+        )
     assert dpw.canaries.prediction_scores(odds[:, 0], signs, "loss") == pytest.approx(log_expit(signs * odds[:, 0]))
 
 

@@ -319,7 +319,10 @@ def test_workers_of_another_version_are_named(address, monkeypatch):
 
     here, numpy = module.builds()
     monkeypatch.setattr(module, "builds", lambda: ("0.0.9", numpy))
-    with pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9"), dpw.executors.executor(address):
+    with (
+        pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9"),
+        dpw.executors.executor(address),
+    ):
         pass
 
 
@@ -340,7 +343,10 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
         taken.bind(("127.0.0.1", 0))
         spec = f"dask://127.0.0.1:{taken.getsockname()[1]}"
         started = time.monotonic()
-        with pytest.raises(dpw.InvalidArgument, match=f"--executor {spec}: no scheduler answered within 0.5 s"), dpw.executors.executor(spec):
+        with (
+            pytest.raises(dpw.InvalidArgument, match=f"--executor {spec}: no scheduler answered within 0.5 s"),
+            dpw.executors.executor(spec),
+        ):
             pass
     assert time.monotonic() - started < 5
 
