@@ -27,7 +27,7 @@ from dpwitness.commands.common import (
 from dpwitness.console import announce, bar
 from dpwitness.exit_codes import apart
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.number_options import real
+from dpwitness.option_values.numbers import real
 
 if TYPE_CHECKING:
     from dpwitness.auditors.black_box.audit import Progress
@@ -109,7 +109,9 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
-    from dpwitness.argument_values import domain_of, given, pair_of, scores, workers
+    from dpwitness.option_values.datasets import domain_of, pair_of
+    from dpwitness.option_values.targets import given, workers
+    from dpwitness.option_values.user_code import scores
 
     if args.report is not None:
         from dpwitness.reports.audit.report import check_writable
@@ -148,11 +150,11 @@ def examine(
     domain: Any = None,
 ) -> list[AuditResult | CertifyResult]:
     """Run the requested audits and return their results; an enclosure of the privacy loss comes first."""
-    from dpwitness.argument_values import claim_of
     from dpwitness.auditors.black_box.audit import audit
     from dpwitness.mechanisms.privacy import promised
     from dpwitness.mechanisms.protocols.capabilities import has_capability
     from dpwitness.mechanisms.protocols.mechanism import WhiteBox
+    from dpwitness.option_values.datasets import claim_of
 
     if args.white_box and not has_capability(mechanism, WhiteBox):
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, but {name} has none")
@@ -215,9 +217,9 @@ def _search_adversary(
 
     Return the session with that adversary, its location for the witness, the pair, and a note.
     """
-    from dpwitness.argument_values import claim_of
     from dpwitness.auditors.pairs.adversaries import EVALUATIONS, find_adversary
     from dpwitness.auditors.targets.loading import FOREIGN, describe_target
+    from dpwitness.option_values.datasets import claim_of
 
     seconds = args.search_seconds or SEARCH_SECONDS
     evaluations_limit = 10**6 if args.search_seconds else EVALUATIONS

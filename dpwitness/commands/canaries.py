@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpwitness.commands.common import CONFIDENCE, SEED, Command, accepted, accepting, detail, report_results
 from dpwitness.exit_codes import apart
-from dpwitness.number_options import real, whole
+from dpwitness.option_values.numbers import real, whole
 
 
 def arguments(command: Command) -> None:

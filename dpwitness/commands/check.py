@@ -11,7 +11,7 @@ from dpwitness.commands.common import SECONDS, Command, append_step_summary, com
 from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.name_filter import matches
+from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
@@ -40,11 +40,13 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness check``: print one line per check, and return the exit code of the worst target."""
-    from dpwitness.argument_values import given, keywords, shown
     from dpwitness.auditors.checks.runner import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.mechanisms.foreign.target import Target
     from dpwitness.mechanisms.foreign.worker_pool import target_names
+    from dpwitness.option_values.datasets import keywords
+    from dpwitness.option_values.targets import given
+    from dpwitness.option_values.user_code import shown
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
@@ -104,8 +106,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
     """Check one target and print a line per finding."""
-    from dpwitness.argument_values import shown, workers
     from dpwitness.auditors.checks.runner import CheckFinding, check_mechanism
+    from dpwitness.option_values.targets import workers
+    from dpwitness.option_values.user_code import shown
 
     def print_finding(finding: CheckFinding) -> None:
         line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())

@@ -18,7 +18,7 @@ from dpwitness.executors.specs import FORMS, parse
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, attempt, show
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.number_options import real, whole
+from dpwitness.option_values.numbers import real, whole
 
 if TYPE_CHECKING:
     from dpwitness.reports.comparison.accepted import Accepted

@@ -10,7 +10,7 @@ from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, Command, chec
 from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, apart
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.number_options import real, whole
+from dpwitness.option_values.numbers import real, whole
 from dpwitness.reports.phrasing.wording import plain
 
 
@@ -68,10 +68,11 @@ def _parameter_above_claim(claim: Any, mechanism: Any, share: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness plan`` and return the exit code."""
-    from dpwitness.argument_values import claim_of, dataset, keywords, load, pair_of
-    from dpwitness.argument_values import workers as opened
     from dpwitness.auditors.planning.plan import plan
     from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+    from dpwitness.option_values.datasets import claim_of, dataset, keywords, pair_of
+    from dpwitness.option_values.targets import load
+    from dpwitness.option_values.targets import workers as opened
 
     if args.canaries is not None:
         return _plan_canaries(args)

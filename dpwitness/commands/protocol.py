@@ -68,9 +68,10 @@ def _write_shim(source: Path, folder: Path) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     """Check a program and print a line per step."""
-    from dpwitness.argument_values import dataset, words
     from dpwitness.mechanisms.foreign.conformance import check_protocol
     from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.option_values.datasets import dataset
+    from dpwitness.option_values.targets import words
 
     if (args.d0 is None) != (args.d1 is None):
         raise InvalidArgument("--d0 and --d1 must be given together")

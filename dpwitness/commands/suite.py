@@ -26,7 +26,7 @@ from dpwitness.commands.common import (
 from dpwitness.console import bar
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.name_filter import matches
+from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
     """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store holds as finished are not repeated."""
-    from dpwitness.argument_values import workers
     from dpwitness.auditors.storing.store import open_store
+    from dpwitness.option_values.targets import workers
     from dpwitness.suites import run_case
 
     with nullcontext() if args.store is None else open_store(args.store) as store:

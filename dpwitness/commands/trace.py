@@ -20,7 +20,7 @@ from dpwitness.commands.common import (
 )
 from dpwitness.console import bar
 from dpwitness.exit_codes import apart
-from dpwitness.number_options import whole
+from dpwitness.option_values.numbers import whole
 
 
 def arguments(command: Command) -> None:
@@ -49,9 +49,10 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness trace`` and return the exit code."""
-    from dpwitness.argument_values import claim_of, given, keywords, pair_of, workers
     from dpwitness.auditors.gray_box.trace import trace
     from dpwitness.mechanisms.core.validation import InvalidArgument
+    from dpwitness.option_values.datasets import claim_of, keywords, pair_of
+    from dpwitness.option_values.targets import given, workers
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:

@@ -85,7 +85,7 @@ def suite(name: str) -> list[Case]:
 
     Examples
     --------
-    >>> from dpwitness.name_filter import matches
+    >>> from dpwitness.option_values.name_filter import matches
     >>> [case.name for case in suite("zoo") if matches("svt and not broken", case.name)]
     ['svt1', 'svt2', 'svt3', 'svt4', 'svt5', 'svt6']
     """

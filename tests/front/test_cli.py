@@ -201,7 +201,7 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
     (shell.folder / "typo.py").write_text("def f(dataset, size, rng:\n    pass\n")
     torn = shell.dpwitness("audit", "torn.py:f", "--claim", "pure:1", *PAIR)
     assert torn.returncode == 2
-    assert "rate = 1 / 0" in torn.stderr and "dpwitness/argument_values.py" not in torn.stderr and "importlib" not in torn.stderr
+    assert "rate = 1 / 0" in torn.stderr and "dpwitness/option_values" not in torn.stderr and "importlib" not in torn.stderr
     assert torn.stderr.splitlines()[-1].endswith("torn.py could not be loaded: ZeroDivisionError: division by zero")
     typo = shell.dpwitness("audit", "typo.py:f", "--claim", "pure:1", *PAIR)
     assert typo.returncode == 2

@@ -66,6 +66,7 @@ ROOMS = [
     "dpwitness.reports",
     "dpwitness.executors",
     "dpwitness",
+    "dpwitness.option_values",
     "dpwitness.suites",
     "dpwitness.bench",
     "dpwitness.bench.hostile",
