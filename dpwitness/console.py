@@ -8,7 +8,8 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
@@ -133,9 +134,15 @@ def _format_clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def bar() -> Bar | None:
-    """Return a progress bar on standard error; None if standard error is not a terminal, or with ``--quiet``."""
-    return Bar(sys.stderr) if sys.stderr.isatty() and not _is_quiet() else None
+@contextmanager
+def bar() -> Iterator[Bar | None]:
+    """Yield a progress bar on standard error, erased at the end; None if standard error is not a terminal, or with ``--quiet``."""
+    with _terminal_progress() as drawn:
+        yield drawn if isinstance(drawn, Bar) else None
+
+
+def _terminal_progress() -> Progress:
+    return Bar(sys.stderr) if sys.stderr.isatty() and not _is_quiet() else Progress()
 
 
 def _is_quiet() -> bool:
@@ -166,7 +173,7 @@ def progress_bar() -> Progress:
         from IPython.display import display
 
         return Cell(display)
-    return bar() or Progress()
+    return _terminal_progress()
 
 
 def announce(line: str) -> None:
@@ -229,10 +236,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
 
 
 def _most_important_rows(rows: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
-    """Return the most important lines after the headline, in their order.
-
-    Only the first note is included. If there are more notes, it states how many are omitted.
-    """
+    """Return the most important lines after the headline, in their order, with the first note and the number of omitted notes."""
     chosen = [(name, text) for name, text in rows if name in ("event", "low bits", "accepted", "next", "report")]
     chosen = [(name, text) for name, text in chosen if name != "low bits" or text.startswith("VIOLATED")]
     if verdict.value in ("ERROR", "INCONCLUSIVE"):
@@ -301,10 +305,7 @@ def summary(entries: Sequence[Entry]) -> str:
 
 
 def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return column widths that fit the terminal.
-
-    The widest columns are wrapped between words first, then within words. The first column, the verdict, is never wrapped.
-    """
+    """Return column widths that fit: the widest are wrapped between words first, then within words; the first column never."""
     widths = [max(map(len, column)) for column in columns]
     room -= len(_COLUMN_GAP) * (len(columns) - 1)
     for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpwitness.colors import marked
-from dpwitness.commands.common import SECONDS, Command, append_step_summary, command_line, interpreter, print_json, program, running
+from dpwitness.commands.common import Command, append_step_summary, command_line, interpreter, print_json, program, running, time_limit
 from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -31,9 +31,7 @@ def arguments(command: Command) -> None:
     checked.add_argument(
         "-k", dest="keyword", default="", metavar="EXPR", help="only checks whose name matches: words and `and`, `or`, `not`"
     )
-    checked.add_argument(
-        "--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one batch of runs; default 300"
-    )
+    time_limit(checked, "one batch of runs")
     interpreter(checked)
     running(checked, "the checks of each target")
 
@@ -42,52 +40,27 @@ def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness check``: print one line per check, and return the exit code of the worst target."""
     from dpwitness.auditors.checks.runner import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.mechanisms.foreign.target import Target
-    from dpwitness.mechanisms.foreign.worker_pool import target_names
-    from dpwitness.option_values.datasets import keywords
-    from dpwitness.option_values.targets import given
-    from dpwitness.option_values.user_code import shown
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
         check_writable(args.report)
-
-    if args.program is None and not (args.target or "").strip():
-        raise InvalidArgument(f"a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got {args.target!r}")
-    file, name = _split_target(args.target or "")
     checks = [check for check in CHECKS if matches(args.keyword, check)]
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
-    program_target = None
-    if args.program is None and (args.claim, args.domain) != (None, None):
-        raise InvalidArgument("--claim and --domain are for programs: a target file declares both")
-    with shown():
-        if args.program is not None or not args.target:
-            program_target, name, _ = given(args)
-            program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
-            file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
-            if missing:
-                raise InvalidArgument(f"check needs a claim and a domain, which {name} does not declare: give {' and '.join(missing)}")
-        names = [name] if name else target_names(file, args.python, args.time_limit, args.memory)
-    if not names:
-        raise InvalidArgument(
-            f"{file} must contain a function with an attribute `claim`, but has none; for a template: dpwitness targets new FILE"
-        )
+    file, targets, all_of_file = _targets_of(args)
     out = sys.stderr if args.json else sys.stdout
     reports: list[Any] = []
     code = OK
-    for target_name in names:
+    for target in targets:
         try:
-            reports.append(
-                _check_one(program_target or Target(file, target_name, args.python, {}, args.time_limit, args.memory), args, checks, out)
-            )
+            reports.append(_check_one(target, args, checks, out))
         except InvalidArgument as error:
-            if name:
+            if not all_of_file:
                 raise
-            print(plain(f"{target_name}: {error}\n"), file=out)
+            print(plain(f"{target.__name__}: {error}\n"), file=out)
             code = USAGE
         except KeyboardInterrupt:
-            print(f"{target_name}: interrupted", file=out)
+            print(f"{target.__name__}: interrupted", file=out)
             code = code or NO_VERDICT
             break
     write_failed = False
@@ -102,6 +75,37 @@ def run(args: argparse.Namespace) -> int:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
     return after(VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), write_failed)
+
+
+def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
+    """Return the file, its targets (or the program of ``--command``), and whether all targets of the file are meant."""
+    from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.mechanisms.foreign.worker_pool import target_names
+    from dpwitness.option_values.datasets import keywords
+    from dpwitness.option_values.targets import given
+    from dpwitness.option_values.user_code import shown
+
+    if args.program is not None:
+        with shown():
+            program_target, name, _ = given(args)
+            program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
+            missing = [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
+        if missing:
+            raise InvalidArgument(f"check needs a claim and a domain, which {name} does not declare: give {' and '.join(missing)}")
+        return name, [program_target], False
+    text = args.target or ""
+    if not text.strip():
+        raise InvalidArgument(f"a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got {args.target!r}")
+    if (args.claim, args.domain) != (None, None):
+        raise InvalidArgument("--claim and --domain are for programs: a target file declares both")
+    file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
+    with shown():
+        names = [name] if name else target_names(file, args.python, args.time_limit, args.memory)
+    if not names:
+        raise InvalidArgument(
+            f"{file} must contain a function with an attribute `claim`, but has none; for a template: dpwitness targets new FILE"
+        )
+    return file, [Target(file, name, args.python, {}, args.time_limit, args.memory) for name in names], not name
 
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
@@ -125,9 +129,3 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
         report = check_mechanism(target, seed=args.seed or 0, **budget, checks=checks, executor=executor, progress=print_finding)
     print(plain(f"{report.headline()}\n"), file=out)
     return report
-
-
-def _split_target(text: str) -> tuple[str, str]:
-    """Split FILE[:NAME]; NAME is empty if all targets are meant."""
-    file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
-    return file, name

@@ -66,8 +66,6 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
         raise InvalidArgument(
             "--report is only for the witness of an audit; for the page of the claims: dpwitness claims check all --report DIR"
         )
-    if args.target is not None or args.allow:
-        raise InvalidArgument("--target and --allow are only for the witness of an audit: a claim has no target")
     settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
     print(f"checks the claim with seed {args.seed}", file=sys.stderr if args.json else sys.stdout, flush=True)
     found = settle(declaration(witness["name"]), settings, seed=args.seed)
@@ -220,7 +218,6 @@ def _load_findings() -> dict[str, dict[str, str]]:
 
 
 def _cache_file() -> Path:
-    """Return the path of the cache of findings."""
     from dpwitness.mechanisms.foreign.environments import home
 
     return home().parent / "claims.json"

@@ -42,6 +42,18 @@ def add_color_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--color", choices=COLOR_CHOICES, default=argparse.SUPPRESS, help=help_text)
 
 
+def confidence(parser: argparse.ArgumentParser, of: str, default: float | None = 0.99, text: str = "") -> None:
+    """Add ``--confidence`` of a quantity."""
+    help_text = f"confidence of {of}; default{'' if text else ' '}{text or default}"
+    parser.add_argument("--confidence", type=CONFIDENCE, default=default, metavar="C", help=help_text)
+
+
+def time_limit(parser: argparse.ArgumentParser, of: str = "one chunk of runs", default: float = 300.0) -> None:
+    """Add ``--time-limit``."""
+    help_text = f"time limit of {of}; default {default:g}"
+    parser.add_argument("--time-limit", type=SECONDS, default=default, metavar="SECONDS", help=help_text)
+
+
 def running(
     parser: argparse.ArgumentParser, seconds: str = "", seed: str = "root of all randomness: the same seed gives the same counts"
 ) -> None:
@@ -132,14 +144,6 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     )
 
 
-def check_claim(args: argparse.Namespace) -> None:
-    """Raise InvalidArgument for a claim that cannot be parsed, before the target is loaded."""
-    from dpwitness.mechanisms.privacy import parse_claim
-
-    if args.claim is not None:
-        parse_claim(args.claim)
-
-
 def storing(parser: argparse.ArgumentParser, told: str = "") -> None:
     """Add ``--store``."""
     parser.add_argument(
@@ -155,11 +159,18 @@ def accepting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="FILE", help=help_text)
 
 
-def accepted(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
-    """Return the accepted findings of ``--baseline``, or None without a baseline; read before any run."""
+def prepare(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
+    """Check report folder, baseline and claim before any run; return the accepted findings, or None without a baseline."""
+    from dpwitness.mechanisms.privacy import parse_claim
+    from dpwitness.reports.audit.report import check_writable
     from dpwitness.reports.comparison.accepted import read_accepted
 
-    return None if args.baseline is None else read_accepted(args.baseline)
+    if args.report is not None:
+        check_writable(args.report)
+    known = None if args.baseline is None else read_accepted(args.baseline)
+    if getattr(args, "claim", None) is not None:
+        parse_claim(args.claim)
+    return known
 
 
 def interpreter(parser: argparse.ArgumentParser) -> None:

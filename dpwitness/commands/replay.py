@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dpwitness.commands import claims
-from dpwitness.commands.common import CONFIDENCE, Command, detail, report_results, running
+from dpwitness.commands.common import Command, confidence, detail, report_results, running
 from dpwitness.console import bar
 from dpwitness.exit_codes import apart
 
@@ -24,12 +24,7 @@ def arguments(command: Command) -> None:
         default=[],
         help="let the witness run this target, although it is outside the current folder; may be repeated",
     )
-    replay.add_argument(
-        "--confidence",
-        type=CONFIDENCE,
-        metavar="C",
-        help="confidence of the verdict; default: that of the witness, but at least 0.99 (canaries: 0.95)",
-    )
+    confidence(replay, "the verdict", None, ": that of the witness, but at least 0.99 (canaries: 0.95)")
     seed = "seed of an earlier replay, to repeat it exactly; default: drawn from the operating system, recorded, and shown with --verbose"
     running(replay, seed=seed)
     detail(replay)
@@ -58,11 +53,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
     with apart():
         mechanism = prepared.load()
-    progress_bar = bar()
-    with workers(args, mechanism) as executor, apart():
+    with workers(args, mechanism) as executor, bar() as progress, apart():
         result = prepared.run(
-            mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=progress_bar
+            mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=progress
         )
-    if progress_bar is not None:
-        progress_bar.close()
     return report_results(args, [result], title=f"Replay of {Path(args.witness).name}")
