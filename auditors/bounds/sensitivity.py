@@ -59,6 +59,14 @@ class SensitivityResult(Result):
         Number of evaluations and best ratio, at each improvement.
     skipped : int
         Number of evaluations at which a solver did not converge. They are ignored.
+    name, function, bound, norm, norm_used, seed
+        Arguments of `dpwitness.audit_sensitivity`; `norm` is the name of the norm `norm_used`.
+    evaluations : int
+        Number of evaluations of the function.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds : float
+        Duration, in seconds.
     """
 
     name: str

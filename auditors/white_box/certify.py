@@ -188,7 +188,7 @@ def certify(
         return _result_without_bounds(Verdict.ERROR, note, common, 2 * check, time.perf_counter() - started)
     route_text = found.route
     if proved is not None and "proved" in (low.why, high.why):
-        route_text = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numbers beside it: {route_text}")
+        route_text = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numerical bounds: {route_text}")
         found.notes += proved.notes
         if len(proved.epsilons):
             found.epsilons, found.delta_lower, found.delta_upper = proved.epsilons, proved.delta_lower, proved.delta_upper

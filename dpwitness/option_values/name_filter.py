@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
-_TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
+_NODES = (ast.Expression, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.Not, ast.Constant)
 
 
 def matches(expression: str, name: str) -> bool:
@@ -17,43 +18,13 @@ def matches(expression: str, name: str) -> bool:
     >>> matches("laplace and not (grid or vector)", "laplace-0.9"), matches("laplace and not (grid or vector)", "laplace-grid")
     (True, False)
     """
-    tokens = [match.group(1) for match in _TOKEN.finditer(expression)]
-    if not tokens:
-        return True
-
-    def fail() -> InvalidArgument:
-        return InvalidArgument(f"-k must be words with and, or, not and parentheses, got {expression!r}")
-
-    def disjunction() -> bool:
-        value = conjunction()
-        while tokens and tokens[0] == "or":
-            tokens.pop(0)
-            value = conjunction() or value
-        return value
-
-    def conjunction() -> bool:
-        value = negation()
-        while tokens and tokens[0] == "and":
-            tokens.pop(0)
-            value = negation() and value
-        return value
-
-    def negation() -> bool:
-        if not tokens:
-            raise fail()
-        token = tokens.pop(0)
-        if token == "not":
-            return not negation()
-        if token == "(":
-            value = disjunction()
-            if not tokens or tokens.pop(0) != ")":
-                raise fail()
-            return value
-        if token in ("and", "or", ")"):
-            raise fail()
-        return token.lower() in name.lower()
-
-    value = disjunction()
-    if tokens:
-        raise fail()
-    return value
+    words = re.findall(r"[()]|[^\s()]+", expression)
+    operators = ("and", "or", "not", "(", ")")
+    code = " ".join(word if word in operators else str(word.lower() in name.lower()) for word in words)
+    try:
+        tree = ast.parse(code or "True", mode="eval")
+        if all(isinstance(node, _NODES) for node in ast.walk(tree)):
+            return bool(eval(compile(tree, "-k", "eval")))
+    except (SyntaxError, RecursionError, MemoryError):
+        pass
+    raise InvalidArgument(f"-k must be words with and, or, not and parentheses, got {expression!r}")
