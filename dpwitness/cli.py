@@ -83,7 +83,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Build the parser with all commands."""
     parser = _Parser(
         prog="dpwitness",
         description="Does this implementation keep the privacy promise it makes?",

@@ -317,7 +317,6 @@ def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]
 
 
 def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
-    """Return the labeled lines of a trace: findings, calls and privacy loss."""
     rows = [("finding", str(finding)) for finding in result.findings]
     rows += [("call", call.told()) for call in result.calls[:_MAX_CALLS]]
     if len(result.calls) > _MAX_CALLS:
@@ -329,7 +328,6 @@ def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
 
 
 def _pair_row(data: Json) -> tuple[str, str]:
-    """Return the labeled line of the audited pair."""
     from dpwitness.reports.phrasing.wording import dataset
 
     pair = data["pair"]
@@ -337,7 +335,6 @@ def _pair_row(data: Json) -> tuple[str, str]:
 
 
 def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
-    """Return the labeled lines of a black-box audit."""
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.phrasing.wording import figure
 
@@ -371,7 +368,6 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
 
 
 def _detectable_sentence(result: AuditResult) -> str:
-    """Return the sentence about the smallest violation that the audit would have detected."""
     from dpwitness.reports.phrasing.wording import figure
 
     if not math.isfinite(result.detectable):
@@ -380,7 +376,6 @@ def _detectable_sentence(result: AuditResult) -> str:
 
 
 def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
-    """Return the labeled lines of a white-box enclosure."""
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.phrasing.wording import figure
 

@@ -186,7 +186,6 @@ def after(code: int, failed: bool = True) -> int:
 
 
 def _print_error(name: str, text: str) -> None:
-    """Print a one-line message on standard error."""
     print(f"dpwitness{' ' + name if name else ''}: {' '.join(text.split())}", file=sys.stderr)
 
 

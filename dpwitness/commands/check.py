@@ -109,7 +109,6 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
 
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
-    """Check one target and print a line per finding."""
     from dpwitness.auditors.checks.runner import CheckFinding, check_mechanism
     from dpwitness.option_values.targets import workers
     from dpwitness.option_values.user_code import shown

@@ -100,7 +100,6 @@ def list_claims(as_json: bool) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    """Print one claim, its cached finding and its proof."""
     from dpwitness.proofs_checks.engine.ledger import declaration
 
     it = declaration(args.id)
@@ -128,7 +127,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _accept(args: argparse.Namespace) -> int:
-    """Record that the current texts of claims were reviewed."""
     import dpwitness.reports
     from dpwitness.proofs_checks.engine.ledger import declaration
     from dpwitness.proofs_checks.engine.reviewed_texts import accept, differences, read_reviewed
@@ -144,7 +142,6 @@ def _accept(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Check one claim, or all."""
     from dpwitness.proofs_checks import check
 
     settings = _parse_settings(args.set)

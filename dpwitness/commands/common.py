@@ -289,7 +289,6 @@ def command_line() -> str:
 
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
-    """Return the advice on the next step, in one line."""
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult

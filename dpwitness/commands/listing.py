@@ -85,7 +85,6 @@ def _domains() -> Rows:
 
 
 def _relations() -> Rows:
-    """Return the rows of relations, with their options."""
     from dpwitness.mechanisms.data.relations import OPTIONS, RELATIONS
 
     return [

@@ -59,17 +59,10 @@ def _parse_find(text: str) -> float | str:
     return f"{number(text[:-1])}%" if text.endswith("%") else number(text)
 
 
-def _parameter_above_claim(claim: Any, mechanism: Any, share: str) -> float:
-    """Return the parameter that exceeds a claim's parameter by a percentage."""
-    from dpwitness.mechanisms.privacy import promised
-
-    return float(promised(mechanism, claim, "plan").parameter * (1 + float(share[:-1]) / 100))
-
-
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness plan`` and return the exit code."""
     from dpwitness.auditors.planning.plan import plan
-    from dpwitness.mechanisms.privacy import parse_claim
+    from dpwitness.mechanisms.privacy import parse_claim, promised
     from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
     from dpwitness.option_values.datasets import claim_of, dataset, keywords, pair_of
     from dpwitness.option_values.targets import load
@@ -92,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     if isinstance(args.find, str):
-        args.find = _parameter_above_claim(claim_of(args, mechanism), mechanism, args.find)
+        args.find = float(promised(mechanism, claim_of(args, mechanism), "plan").parameter * (1 + float(args.find[:-1]) / 100))
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
     try:
         with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, apart():

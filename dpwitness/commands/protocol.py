@@ -52,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_shim(source: Path, folder: Path) -> int:
-    """Copy the shim of a language into a folder."""
     found = sorted(path for path in source.rglob("*") if path.is_file())
     for path in found:
         written = folder / path.relative_to(source)
@@ -67,7 +66,6 @@ def _write_shim(source: Path, folder: Path) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Check a program and print a line per step."""
     from dpwitness.mechanisms.foreign.conformance import check_protocol
     from dpwitness.mechanisms.foreign.target import Target
     from dpwitness.option_values.datasets import dataset

@@ -56,7 +56,7 @@ def list_audits(files: Sequence[str], as_json: bool) -> int:
     from dpwitness.auditors.storing.store import read_store
 
     rows = []
-    for file in files:
+    for number, file in enumerate(files, start=1):
         with _readable(file), read_store(file) as store:
             entries = store.entries()
             rows += [_audit_json(entry) for entry in entries]
@@ -66,14 +66,13 @@ def list_audits(files: Sequence[str], as_json: bool) -> int:
                     print(f"{entry.name:<{width}}  {_format_state(entry)}")
                 where = f"{file}: " if len(files) > 1 else ""
                 print(f"{where}{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB")
-            elif file == files[-1]:
+            elif number == len(files):
                 print_json(rows)
             _require_intact(store, entries)
     return OK
 
 
 def _show(args: argparse.Namespace) -> None:
-    """Print stages and interim analyses of selected audits."""
     from dpwitness.auditors.storing.store import read_store
 
     with read_store(args.file) as store:
@@ -98,7 +97,6 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _merge(args: argparse.Namespace) -> None:
-    """Merge other stores into the store."""
     from dpwitness.auditors.storing.merge import merge
     from dpwitness.auditors.storing.store import open_store, read_store
 
@@ -131,7 +129,6 @@ def _gc(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    """Write a report of the finished audits."""
     from dpwitness.auditors.storing.store import read_store
     from dpwitness.reports.audit.report import write_report
 
@@ -176,13 +173,11 @@ def _select_audits(store: Store, names: list[str]) -> list[Entry]:
 
 
 def _format_state(entry: Entry) -> str:
-    """Return an audit's verdict and progress as text."""
     progress = f"{entry.done:,} of {entry.planned:,} runs"
     return f"{entry.verdict}  {progress}" if entry.verdict else f"not finished  {progress}"
 
 
 def _audit_json(entry: Entry) -> dict[str, Any]:
-    """Return an audit's identity and state as JSON."""
     return {
         "name": entry.name,
         "state": _format_state(entry),
@@ -196,7 +191,6 @@ def _audit_json(entry: Entry) -> dict[str, Any]:
 
 
 def _stages_json(store: Store, entry: Entry) -> dict[str, Any]:
-    """Return an audit's stages and interim analyses as JSON."""
     stages = store.query(
         "SELECT phase, pair, stages.rounds, coalesce(sum(spans.rounds), 0), count(first) "
         "FROM stages LEFT JOIN spans ON spans.stage = stages.id WHERE audit = ? GROUP BY stages.id ORDER BY stages.id",

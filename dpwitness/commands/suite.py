@@ -119,7 +119,6 @@ def _write_pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, s
 
 
 def _format_tally(outcomes: Sequence[Any], planned: int) -> str:
-    """Return the counts of right, wrong, unsettled and unfinished cases as text."""
     right = sum(o.right is True for o in outcomes)
     wrong = [o.case.name for o in outcomes if o.wrong]
     uncompared = sum(o.right is None and not o.unfinished for o in outcomes)

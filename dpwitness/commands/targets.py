@@ -60,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_template(path: Path) -> int:
-    """Write the template of a target file."""
     if path.suffix != ".py":
         raise InvalidArgument(f"FILE must end in .py, got {str(path)!r}")
     try:
@@ -73,7 +72,6 @@ def _write_template(path: Path) -> int:
 
 
 def _setup(names: list[str]) -> int:
-    """Install the named environments."""
     from dpwitness.mechanisms.foreign.environments import environments
 
     known = environments()

@@ -132,7 +132,6 @@ def write_sent_files(sent: bytes) -> Sent:
 
 
 def _has_content(path: Path, content: bytes) -> bool:
-    """Return whether a file exists with the given content."""
     try:
         return path.read_bytes() == content
     except OSError:

@@ -50,6 +50,5 @@ def ranks() -> Iterator[Executor]:
 
 
 def _initialize_rank() -> None:
-    """Initialize a rank as a worker."""
     set_worker_signals()
     import_module(ENGINE_MODULE)

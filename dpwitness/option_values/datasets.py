@@ -70,7 +70,6 @@ def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
 
 
 def _read_frame(name: str, file: str) -> Any:
-    """Read a Parquet or CSV file into a pandas frame."""
     try:
         pandas = library("pandas")
         return (pandas.read_parquet if file.endswith(".parquet") else pandas.read_csv)(file)

@@ -159,7 +159,6 @@ def _display_name(name: str) -> str:
 
 
 def _load_zoo_mechanism(name: str, kwargs: Json) -> tuple[Any, str, Json]:
-    """Return a mechanism of the zoo (`dpwitness list zoo`)."""
     from dpwitness.mechanisms.textbook.zoo import zoo
 
     known = zoo()

@@ -59,16 +59,12 @@ def shown() -> Iterator[None]:
 def _print_user_traceback(error: BaseException) -> None:
     """Print the traceback from the first frame that belongs neither to dpwitness nor to the import system."""
     frames = list(traceback.walk_tb(error.__traceback__))
-    user_frames = [i for i, (frame, _) in enumerate(frames) if not _is_own_module(frame.f_globals.get("__name__", ""))]
+    modules = [frame.f_globals.get("__name__", "").split(".")[0] for frame, _ in frames]
+    user_frames = [i for i, module in enumerate(modules) if module not in ("dpwitness", "importlib", "functools")]
     if user_frames or isinstance(error, SyntaxError):
         shown = traceback.TracebackException.from_exception(error)
         shown.stack = traceback.StackSummary.from_list(list(shown.stack)[user_frames[0] if user_frames else len(frames) :])
         print("".join(shown.format()), end="", file=sys.stderr)
-
-
-def _is_own_module(module: str) -> bool:
-    """Return whether a module belongs to dpwitness or to the import system."""
-    return module.split(".")[0] in ("dpwitness", "importlib", "functools")
 
 
 def check_signature(mechanism: Any, name: str) -> None:

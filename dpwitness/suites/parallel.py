@@ -48,7 +48,6 @@ def _cost(case: Case) -> int:
 
 @cache
 def _cases_by_name(name: str) -> dict[str, Case]:
-    """Return the cases of a suite by name."""
     from dpwitness.suites import suite_of
 
     return {case.name: case for case in suite_of(name).cases()}
