@@ -92,7 +92,7 @@ class Plan:
     pairs : int
         Number of pairs from which a pilot picks.
     seconds_per_run, expected_seconds : float, optional
-        Measured time per run with `workers` workers, and expected time of the given or else the needed runs.
+        Seconds per run, measured with `workers` workers, and expected seconds of the given or else the needed runs.
     name : str
         Name of the mechanism; empty without a mechanism.
     workers : int

@@ -56,7 +56,7 @@ def renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tup
 
 @dataclass(frozen=True, slots=True)
 class RDP(Claim):
-    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair.
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair (Mironov 2017).
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class RenyiCurve(Claim):
 
 @dataclass(frozen=True, slots=True)
 class ZCDP(Claim):
-    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, in both orders of the pair.
+    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both ways (Bun and Steinke 2016).
 
     Parameters
     ----------
