@@ -1,7 +1,7 @@
 """Colors of verdicts on a terminal.
 
 A verdict in dpwitness's own text is enclosed in marks: private-use characters that `plain` removes from external text.
-Only `ending.Stream.show` converts marks to color codes or removes them. Therefore external text cannot send codes to the terminal.
+Only `exit_codes.Stream.show` converts marks to color codes or removes them. Therefore external text cannot send codes to the terminal.
 """
 
 from __future__ import annotations
