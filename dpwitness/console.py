@@ -183,30 +183,10 @@ def announce(line: str) -> None:
 
 
 def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, report: str = "", every: bool = False) -> str:
-    """Return a result as text: verdict, certified number, confidence and next step.
+    """Return a result as text: headline, then labeled lines; verdicts are marked for coloring (`colors`).
 
-    Verdicts are marked for coloring (`colors`).
-
-    Parameters
-    ----------
-    result : Result
-        The result to describe.
-    data : dict
-        ``result_json(result)``, computed once.
-    bits : bool
-        Whether a leak in low-order bits counts for the exit code.
-    next_step : str
-        Advice on what the user should do next.
-    report : str
-        Path of the report; empty if there is none.
-    every : bool
-        Whether to show every line, instead of the six most important lines. A trace shows every
-        line.
-
-    Returns
-    -------
-    str
-        The headline, followed by labeled lines.
+    `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit code, `next_step` the advice, and
+    `report` the path of the report, if any. With `every`, and for traces, every line is shown instead of the six most important lines.
     """
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
@@ -276,18 +256,7 @@ def describe_event_in_words(event: str) -> str:
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """Return the answer and the table of a report as text that fits the terminal; verdicts are marked for coloring (`colors`).
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-        From `document.entries_of`.
-
-    Returns
-    -------
-    str
-        The answer, an empty line, and the table with one row per audit, worst first.
-    """
+    """Return the answer of a report and its table, worst audit first, as text that fits the terminal; verdicts are marked (`colors`)."""
     from dpwitness.reports.cards.overview import answer, columns, sort_worst_first
     from dpwitness.reports.formats.html_frame import text
 

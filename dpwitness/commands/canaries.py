@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import SEED, Command, accepting, confidence, detail, prepare, report_results
+from dpwitness.commands.common import SEED, Command, accepting, confidence, detail, prepare, report_results, reporting
 from dpwitness.exit_codes import apart
 from dpwitness.option_values.numbers import real, whole
 
@@ -32,9 +32,7 @@ def arguments(command: Command) -> None:
     canaries.add_argument(
         "--seed", type=SEED, default=0, metavar="S", help="seed that chooses the revealed coins and breaks ties of scores"
     )
-    canaries.add_argument("--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and a witness if violated")
-    canaries.add_argument("--summary", metavar="FILE", help="append a short summary in markdown")
-    canaries.add_argument("--json", action="store_true", help="print the result as JSON")
+    reporting(canaries)
     accepting(canaries)
     detail(canaries)
 

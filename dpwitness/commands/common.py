@@ -70,9 +70,13 @@ def running(
         budget.add_argument("--seconds", type=SECONDS, metavar="S", help=help_text)
     parser.add_argument("--seed", type=SEED, metavar="S", help=seed)
     workers(parser)
-    parser.add_argument(
-        "--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
-    )
+    reporting(parser)
+
+
+def reporting(parser: argparse.ArgumentParser) -> None:
+    """Add ``--report``, ``--summary`` and ``--json``."""
+    help_text = "write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
+    parser.add_argument("--report", metavar="DIR", help=help_text)
     parser.add_argument(
         "--summary",
         metavar="FILE",

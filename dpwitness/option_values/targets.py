@@ -105,9 +105,7 @@ def load(
     """Return a mechanism, its display name, and its location for the witness file.
 
     The mechanism runs in worker processes: of this interpreter, of `python` if given, or of the environment of an adapter.
-    Mechanisms of dpwitness run in this process. So do all mechanisms if `in_process` is true.
-    If `density` is true, so do mechanisms with an output density.
-    If the user's code raises during import, the traceback is printed without frames of dpwitness, before the one-line error.
+    Mechanisms of dpwitness run in this process; so do all mechanisms if `in_process`, and those with an output density if `density`.
     """
     place, _, name = target.rpartition(":")
     if place == "zoo" and python is None:
@@ -117,24 +115,20 @@ def load(
     if form is not None:
         name = f"{split_form(name)[0]} as {form}"
     in_other_interpreter = python is not None or adapter_file(place) is not None
-    in_this_process = in_process or place.partition(".")[0] == "dpwitness"
+    is_own = place.partition(".")[0] == "dpwitness"
+    in_this_process = in_process or is_own
     if in_this_process and memory:
         raise InvalidArgument(f"--memory limits worker processes, but {target} runs in this process")
     if in_process and in_other_interpreter:
         raise InvalidArgument("--in-process cannot be combined with --python or with the target of an adapter")
     if in_this_process and not in_other_interpreter:
-        if " as " not in name and place.partition(".")[0] != "dpwitness":
-            form, notice = recognize(load_object("", f"{place}:{name}", build=False), name, kwargs, dataset)
-            if form:
-                announce(notice)
-                name = f"{name} as {form}"
+        if " as " not in name and not is_own:
+            name = _with_form(name, *recognize(load_object("", f"{place}:{name}", build=False), name, kwargs, dataset))
         return _load_in_process(place, name, kwargs, time_limit)
     if " as " not in name and adapter_file(place) is None:
         with shown():
             recognized = (Target if in_other_interpreter else Isolated)(place, name, python, kwargs, time_limit, memory).recognize(dataset)
-        if recognized["form"]:
-            announce(recognized["told"])
-            name = f"{recognized['name']} as {recognized['form']}"
+        name = _with_form(recognized["name"] if recognized["form"] else name, recognized["form"], recognized["told"])
     if in_other_interpreter:
         return _load_target(place, name, kwargs, python, time_limit, memory)
     found = Isolated(place, name, None, kwargs, time_limit, memory)
@@ -146,6 +140,13 @@ def load(
         found.close()
         return _load_in_process(place, name, kwargs, time_limit)
     return found, _display_name(name), {"target": _recorded(place, name)} | ({"kwargs": kwargs} if kwargs else {})
+
+
+def _with_form(name: str, form: str, notice: str) -> str:
+    """Announce how a target is run and append the form to its name, if a form was recognized."""
+    if form:
+        announce(notice)
+    return f"{name} as {form}" if form else name
 
 
 def _recorded(place: str, name: str) -> str:
