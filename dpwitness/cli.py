@@ -30,7 +30,7 @@ from dpwitness.commands import (
 )
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
-from dpwitness.interrupts import heard, last
+from dpwitness.interrupts import finish, handled_signals
 
 COMMANDS = {
     "init": example,
@@ -126,9 +126,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _print(f"{parser.description}\ndpwitness COMMAND --help describes a command.", USAGE)
     if args.command == "more":
         return _print(args.more, OK)
-    with heard():
+    with handled_signals():
         code = guarded(args.command, lambda: _run(args))
-        return last(code) if argv is None else code
+        return finish(code) if argv is None else code
 
 
 def _print(text: str, code: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.commands import common
 from dpwitness.console import announce, bar
-from dpwitness.exit_codes import apart
+from dpwitness.exit_codes import redirected_stdout
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import real
 
@@ -82,14 +82,14 @@ def _add_certify(command: common.Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
     from dpwitness.option_values.datasets import domain_of, pair_of
-    from dpwitness.option_values.targets import given, workers
+    from dpwitness.option_values.targets import load_mechanism, workers
     from dpwitness.option_values.user_code import scores
 
     known = common.prepare(args)
-    mechanism, name, target = given(args, in_process=args.in_process, density=args.white_box or args.search)
+    mechanism, name, target = load_mechanism(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, score_functions, domain = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores), domain_of(args.domain)
     _check_combination(args, mechanism, name, pair)
-    with workers(args, mechanism, score_functions) as executor, bar() as progress, apart():
+    with workers(args, mechanism, score_functions) as executor, bar() as progress, redirected_stdout():
         options = {"executor": executor, "progress": progress, "scores": score_functions or None, "domain": domain}
         results = _run_audits(args, mechanism, name, target, pair, options)
     return common.report_results(args, results, title=f"Audit of {name}", bits=args.bits, known=known)

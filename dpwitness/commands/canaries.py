@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from dpwitness.commands.common import SEED, Command, accepting, confidence, detail, prepare, report_results, reporting
-from dpwitness.exit_codes import apart
+from dpwitness.exit_codes import redirected_stdout
 from dpwitness.option_values.numbers import real, whole
 
 
@@ -45,6 +45,6 @@ def run(args: argparse.Namespace) -> int:
     known = prepare(args)
     name = args.name or Path(args.file).name
     options = {key: getattr(args, key) for key in ("confidence", "seed", "delta", "method", "guesses")}
-    with apart():
+    with redirected_stdout():
         result = audit_canaries(**read_score_file(args.file), claim=args.claim, name=name, **options)
     return report_results(args, [result], title=f"Canaries of {name}", known=known)

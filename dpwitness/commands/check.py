@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from dpwitness.colors import marked
 from dpwitness.commands.common import Command, append_step_summary, command_line, interpreter, print_json, program, running, time_limit
 from dpwitness.console import announce
-from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
+from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, code_after_write, show, try_to_write
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
@@ -67,14 +67,16 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         from dpwitness.reports.audit.checks_page import write
 
-        page, write_failed = attempt("report", lambda: write(reports, args.report, command=command_line()))
+        page, write_failed = try_to_write("report", lambda: write(reports, args.report, command=command_line()))
         if page is not None:
             print(f"report: {page}", file=out)
     write_failed |= append_step_summary(args, reports, f"Checks of {file}")
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
-    return after(VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), write_failed)
+    return code_after_write(
+        VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), write_failed
+    )
 
 
 def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
@@ -82,12 +84,12 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
     from dpwitness.mechanisms.foreign.target import Target
     from dpwitness.mechanisms.foreign.worker_pool import target_names
     from dpwitness.option_values.datasets import keywords
-    from dpwitness.option_values.targets import given
-    from dpwitness.option_values.user_code import shown
+    from dpwitness.option_values.targets import load_mechanism
+    from dpwitness.option_values.user_code import printed_traceback
 
     if args.program is not None:
-        with shown():
-            program_target, name, _ = given(args)
+        with printed_traceback():
+            program_target, name, _ = load_mechanism(args)
             program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
             missing = [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
         if missing:
@@ -99,7 +101,7 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
     if (args.claim, args.domain) != (None, None):
         raise InvalidArgument("--claim and --domain are for programs: a target file declares both")
     file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
-    with shown():
+    with printed_traceback():
         names = [name] if name else target_names(file, args.python, args.time_limit, args.memory)
     if not names:
         raise InvalidArgument(
@@ -111,7 +113,7 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
     from dpwitness.auditors.checks.runner import CheckFinding, check_mechanism
     from dpwitness.option_values.targets import workers
-    from dpwitness.option_values.user_code import shown
+    from dpwitness.option_values.user_code import printed_traceback
 
     def print_finding(finding: CheckFinding) -> None:
         line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
@@ -119,7 +121,7 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
             line = line.replace("failed", marked("failed", "VIOLATED" if finding.violation else "ERROR"), 1)
         show(line, out)
 
-    with shown():
+    with printed_traceback():
         print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
     for note in target.notes:
         print(plain(f"  note: {note}"), file=out)

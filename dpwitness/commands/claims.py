@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, add_color_option, print_json
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, attempt
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, try_to_write
 from dpwitness.mechanisms.core import json_reader
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
@@ -186,12 +186,12 @@ def _check_all(args: argparse.Namespace) -> int:
     if args.report is not None:
         from dpwitness.reports.papers.claims_page import write
 
-        report, write_failed = attempt("report", lambda: write(results, args.report))
+        report, write_failed = try_to_write("report", lambda: write(results, args.report))
         if report is not None:
             print(f"report: {report}", file=out)
     if args.json:
         print_json(results)
-    return after(NO_VERDICT if interrupted else _exit_code(words), write_failed)
+    return code_after_write(NO_VERDICT if interrupted else _exit_code(words), write_failed)
 
 
 def _save_findings(findings: list[Json]) -> None:

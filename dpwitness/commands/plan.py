@@ -8,7 +8,7 @@ from typing import Any
 
 from dpwitness.commands.common import TRIALS, Command, confidence, interpreter, print_json, subject, time_limit, workers
 from dpwitness.console import announce
-from dpwitness.exit_codes import NO_VERDICT, OK, apart
+from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import real, whole
 from dpwitness.reports.phrasing.wording import plain
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         args.find = float(promised(mechanism, claim_of(args, mechanism), "plan").parameter * (1 + float(args.find[:-1]) / 100))
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
     try:
-        with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, apart():
+        with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, redirected_stdout():
             found = plan(claim_of(args, mechanism), mechanism=mechanism, pair=pair, executor=executor, name=name, **common)
     except MechanismFailed as error:
         announce(f"dpwitness plan: {error}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from dpwitness.commands import claims
 from dpwitness.commands.common import Command, confidence, detail, report_results, running
 from dpwitness.console import bar
-from dpwitness.exit_codes import apart
+from dpwitness.exit_codes import redirected_stdout
 
 
 def arguments(command: Command) -> None:
@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
     prepared = prepare_replay(args.witness, mechanism=replacement, allow=args.allow, called=args.target or "")
     args.source_changed = prepared.source_changed
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
-    with apart():
+    with redirected_stdout():
         mechanism = prepared.load()
-    with workers(args, mechanism) as executor, bar() as progress, apart():
+    with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
         result = prepared.run(
             mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=progress
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
 from dpwitness.console import bar
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
     report, write_failed = None, False
     if args.report is not None:
-        report, write_failed = attempt("report", lambda: _write_pages(found, outcomes, missing, args.report))
+        report, write_failed = try_to_write("report", lambda: _write_pages(found, outcomes, missing, args.report))
     write_failed |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # a note of the result reports the failure
     write_failed |= common.append_step_summary(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_format_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     common.announce_stale_baseline(judge([o.json for o in outcomes], known or ()).stale)
     if any((o.wrong and not _is_accepted(o)) or (known is not None and unaccepted_rules(o.json)) for o in outcomes):
         return VIOLATED
-    return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)
+    return code_after_write(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)
 
 
 def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
@@ -94,7 +94,7 @@ def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], 
         if store is not None:
             store.renewed = True
         for case in cases:
-            with workers(args, case.mechanism) as executor, bar() as progress, apart():
+            with workers(args, case.mechanism) as executor, bar() as progress, redirected_stdout():
                 outcome = run_case(case, **options, defaults=suite, executor=executor, progress=progress, store=store)
             yield outcome
             if outcome.interrupted:

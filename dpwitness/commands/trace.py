@@ -6,7 +6,7 @@ import argparse
 
 from dpwitness.commands import common
 from dpwitness.console import bar
-from dpwitness.exit_codes import apart
+from dpwitness.exit_codes import redirected_stdout
 from dpwitness.option_values.numbers import whole
 
 
@@ -39,17 +39,17 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.auditors.gray_box.trace import trace
     from dpwitness.mechanisms.core.validation import InvalidArgument
     from dpwitness.option_values.datasets import claim_of, keywords, pair_of
-    from dpwitness.option_values.targets import given, workers
+    from dpwitness.option_values.targets import load_mechanism, workers
 
     known = common.prepare(args)
     if args.no_confirm and args.trials is not None:
         raise InvalidArgument("--trials is for the confirming audit, which --no-confirm leaves out")
     if args.program is not None:
         raise InvalidArgument("the noise of a program cannot be recorded, only that of Python functions: try `dpwitness audit --command`")
-    mechanism, name, target = given(args, in_process=args.in_process)
+    mechanism, name, target = load_mechanism(args, in_process=args.in_process)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     primitives = keywords(args.primitives, "--primitives") if args.primitives else None
-    with workers(args, mechanism) as executor, bar() as progress, apart():
+    with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
         result = trace(
             mechanism,
             pair,

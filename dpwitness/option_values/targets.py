@@ -20,10 +20,10 @@ from dpwitness.mechanisms.foreign.environments import adapter_file
 from dpwitness.mechanisms.foreign.target import Isolated, Target
 from dpwitness.mechanisms.objects.recognition import recognize, split_form
 from dpwitness.option_values.datasets import dataset, keywords, shortened
-from dpwitness.option_values.user_code import check_signature, load_object, shown
+from dpwitness.option_values.user_code import check_signature, load_object, printed_traceback
 
 
-def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
+def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     """Return the mechanism of the command line, its name and its location (as `load` returns them).
 
     The mechanism comes from the target, ``--command`` or ``--dsn``.
@@ -55,7 +55,7 @@ def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
         kwargs["domain"] = keywords(args.domain, "--domain")
     place, _, name = QUERY.partition(":")
     found = Isolated(place, name, None, kwargs, args.time_limit, args.memory)
-    with shown():
+    with printed_traceback():
         found.describe()
     return found, "query", {"target": QUERY, "kwargs": kwargs}
 
@@ -126,13 +126,13 @@ def load(
             name = _with_form(name, *recognize(load_object("", f"{place}:{name}", build=False), name, kwargs, dataset))
         return _load_in_process(place, name, kwargs, time_limit)
     if " as " not in name and adapter_file(place) is None:
-        with shown():
+        with printed_traceback():
             recognized = (Target if in_other_interpreter else Isolated)(place, name, python, kwargs, time_limit, memory).recognize(dataset)
         name = _with_form(recognized["name"] if recognized["form"] else name, recognized["form"], recognized["told"])
     if in_other_interpreter:
         return _load_target(place, name, kwargs, python, time_limit, memory)
     found = Isolated(place, name, None, kwargs, time_limit, memory)
-    with shown():
+    with printed_traceback():
         found.describe()
     if found.plain:
         return _load_target(place, name, kwargs, None, time_limit, memory)
@@ -186,7 +186,7 @@ def _load_in_process(place: str, name: str, kwargs: Json, time_limit: float) -> 
 def _load_target(place: str, name: str, kwargs: Json, python: str | None, time_limit: float, memory: float) -> tuple[Any, str, Json]:
     """Return a target that runs in worker processes of `python`."""
     found = Target(place, name, python, kwargs, time_limit, memory)
-    with shown():
+    with printed_traceback():
         found.describe()
     return found, _display_name(name), describe_target(found) or {}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.targets.loading import find_target, load_target, relative
-from dpwitness.exit_codes import apart
+from dpwitness.exit_codes import redirected_stdout
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
 from dpwitness.mechanisms.foreign.inside.introspection import method_hint
@@ -25,7 +25,7 @@ def load_object(option: str, text: str, kwargs: Json | None = None, *, build: bo
     Errors name `option`, or the target if it is empty.
     """
     try:
-        with apart():
+        with redirected_stdout():
             return load_target(text, kwargs) if build else find_target(text)
     except InvalidArgument as error:
         raise InvalidArgument(f"{option}: {error}" if option else str(error)) from None
@@ -47,7 +47,7 @@ def scores(names: Sequence[str]) -> list[Any]:
 
 
 @contextmanager
-def shown() -> Iterator[None]:
+def printed_traceback() -> Iterator[None]:
     """Print the traceback of the user's code that a TargetError carries, then raise the error again."""
     try:
         yield
