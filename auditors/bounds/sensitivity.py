@@ -45,7 +45,7 @@ class SensitivityResult(Result):
     verdict : Verdict
         VIOLATED if the difference certainly exceeds the bound, ERROR if the function never converged, NOT_REFUTED otherwise.
     ratio : float
-        Largest |f(D) - f(D')| / bound found.
+        Largest ``|f(D) - f(D')| / bound`` found.
     ratio_lower, ratio_upper : float
         The ratio with the error radii of both values subtracted and added.
     pair : Pair or None
