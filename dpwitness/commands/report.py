@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import Command, chosen, report_json_path
+from dpwitness.commands.common import Command, parse_names, report_json_path
 from dpwitness.console import summary
 from dpwitness.exit_codes import OK, show
 from dpwitness.mechanisms.core.json_reader import printable
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.show and args.report is not None:
         raise InvalidArgument("--show writes nothing: leave out --report")
-    formats = chosen(args.format, format_names())
+    formats = parse_names(args.format, format_names())
     args.file = report_json_path(args.file)
     document = read_document(args.file)
     if args.show:

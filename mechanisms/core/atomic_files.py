@@ -40,7 +40,7 @@ def resolve_destination(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def aside(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which replaces `path` when the block ends.
+    """Yield a temporary path next to `path`, which replaces `path` when the block ends.
 
     If the block raises an exception, the temporary file is deleted and `path` stays as it was. The
     temporary file has the suffix of `path`, from which plotting libraries infer the format.

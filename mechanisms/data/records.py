@@ -327,7 +327,7 @@ def _fill_value_key(array: Any) -> dict[str, Hashable]:
 
 
 def _extra_attributes(value: Any, _depth: int = 0) -> dict[str, Hashable]:
-    """Return exact keys of the attributes that an instance of a subclass has beside its items or fields."""
+    """Return exact keys of the attributes that an instance of a subclass has in addition to its items or fields."""
     kind = type(value)
     if kind.__module__ == "builtins":
         return {}

@@ -38,6 +38,11 @@ class Answers(Domain):
         Bounds of the answers, at least 1 apart.
     relation : {"linf", "l1", "l2"}
         Norm of the neighboring relation.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
     """
 
     length: int

@@ -29,6 +29,11 @@ class Counts(Domain):
         Bounds of the counts.
     relation : {"l1", "l2", "linf"}
         Norm of the neighboring relation.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
     """
 
     length: int

@@ -54,6 +54,11 @@ class Table(Domain):
         Type of the dataset.
     time : str, optional
         Column that numbers the rows, in increasing order.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, a column is malformed, or the relation does not fit the columns.
     """
 
     columns: Mapping[str, Any]
@@ -386,9 +391,20 @@ class _FrameMoves(RandomSteps):
 class Events(Table):
     """Streams of up to `size` events, in order: a list of dicts with `columns`, the number of the event under `time`, and a `user`.
 
-    Columns are those of `Table`. Under ``event`` one event is added or removed, and the others keep
-    their order and time. Under ``add-remove:unit=USER`` all events of one user are added or
-    removed.
+    Under ``event`` one event is added or removed, and the others keep their order and time. Under
+    ``add-remove:unit=USER`` all events of one user are added or removed.
+
+    Parameters
+    ----------
+    columns, size, user, relation, per_user, frame
+        Parameters of `Table`. The default relation without a user is ``event``.
+    time : str
+        Key of the number of an event, in increasing order.
+
+    Raises
+    ------
+    InvalidArgument
+        As for `Table`.
     """
 
     frame: str = "records"

@@ -35,6 +35,11 @@ class Graph(Domain):
         edges) or ``replace-node`` (its edges change). ``:k=`` allows k changes.
     directed : bool
         Whether edges have a direction.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, or the relation is not a relation of graphs.
     """
 
     nodes: int

@@ -45,6 +45,11 @@ class LabelledBall(Domain):
         Neighboring relation.
     norm : {"l2", "linf"}
         Norm ``|x|``; ``linf`` is the largest absolute entry.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
     """
 
     dimension: int

@@ -58,6 +58,11 @@ class Records(Tabular):
         Whether a record may lie outside of the interval; the mechanism then has to clip it.
     categories : bool
         Whether records are integers that represent categories, whose order has no meaning.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
     """
 
     size: int

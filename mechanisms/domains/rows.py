@@ -43,6 +43,11 @@ class Rows(Tabular):
         Columns of integers, counted from 0.
     categories : tuple of int
         Columns of integers that represent categories, whose order has no meaning, counted from 0.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, or a column does not exist.
     """
 
     size: int

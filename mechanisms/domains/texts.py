@@ -29,6 +29,11 @@ class Texts(Domain):
         Largest number of words in a text.
     relation : {"replace-one", "add-remove"}
         Neighboring relation.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, or a word contains spaces.
     """
 
     size: int

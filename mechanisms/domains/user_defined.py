@@ -29,6 +29,11 @@ class Relation(Domain):
     title : str
         Name in reports and witnesses. Default: the name of `check`.
 
+    Raises
+    ------
+    InvalidArgument
+        If a function cannot be called.
+
     Examples
     --------
     >>> from dpwitness import Pair

@@ -87,7 +87,7 @@ def _what_to_do(comparison: Comparison) -> str:
     """Return the advice that follows from the counts of changes."""
     found, steps = comparison.counts, []
     if found["new violation"]:
-        steps.append("release nothing under a claim that is newly violated: replay its witness, which lies beside the new report")
+        steps.append("release nothing under a claim that is newly violated: replay its witness, which is in the folder of the new report")
     if found["no verdict"]:
         steps.append("run again what ended without a verdict")
     if found["rose"]:
