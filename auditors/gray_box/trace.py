@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.black_box.state import Progress
+from dpwitness.auditors.black_box.audit import Progress, audit
 from dpwitness.auditors.gray_box.pair_analysis import Examiner
 from dpwitness.auditors.gray_box.pair_trace import Seen
 from dpwitness.auditors.gray_box.sessions import opened

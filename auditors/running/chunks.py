@@ -16,6 +16,7 @@ from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.repeated_outputs import mark
 from dpwitness.auditors.running.stage import Sides, Stage
 from dpwitness.auditors.running.statefulness import Unfit, same_outputs
+from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
@@ -60,6 +61,11 @@ class Segment:
         self.lost += other.lost
         self.seconds += other.seconds
         self.single |= other.single
+
+    def tally(self, directions: int) -> Tally:
+        """Return the numbers of right and wrong guesses from the first event's cells (abstain, D1, D0); lost rounds count as wrong."""
+        table, lost = self.tables[0], self.lost
+        return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]) + lost, int(table.sum()) + lost, directions)
 
     def agrees(self, other: Segment) -> bool:
         """Return whether another run of the same chunks gave the same results; the duration is not compared."""

@@ -137,6 +137,20 @@ class AuditLedger:
             self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
         self.flush()
 
+    def changed_outputs(self, rounds: int) -> InvalidArgument:
+        """Return the exception for a stage whose first outputs differ from the stored digest."""
+        return self.changed_mechanism(
+            f"the first {rounds:,} rounds of a stored stage give other outputs under the same seed now: "
+            "the target, or something that it uses, has changed"
+        )
+
+    def changed_mechanism(self, evidence: str) -> InvalidArgument:
+        """Return the exception for a mechanism that did not make the stored counts."""
+        return InvalidArgument(
+            f"store was made by another version of this mechanism: {evidence}; "
+            f"use another store, or remove the audit with `dpwitness store gc {self.store.path} {self.entry.name}`"
+        )
+
     def flush(self) -> None:
         """Write all pending statements in one transaction."""
         if not self._pending:
