@@ -32,18 +32,11 @@ from dpwitness.auditors.results.audit_result import AuditResult, BitLevel
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Phase
 from dpwitness.auditors.running.scored_outputs import ScoredMechanism, usable_scores_of
-from dpwitness.auditors.storing.audit_identity import Identity, identity_of
+from dpwitness.auditors.storing.audit_identity import identity_of
 from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
-    InvalidArgument,
-    require_callable,
-    require_integer,
-    require_one_of,
-    require_type,
-    shown,
-)
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.privacy import Claim, TradeoffCurve, promised
@@ -178,19 +171,8 @@ def audit(
     require_type("bits", bits, (bool, np.bool_), "be True or False", "audit")
     require_seconds(seconds, trials, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
-    options = validated_options(
-        mechanism,
-        claim,
-        trials=TRIALS if trials is None else trials,
-        seed=seed,
-        confidence=confidence,
-        executor=executor,
-        name=name,
-        time_limit=time_limit,
-        progress=progress,
-        target=target,
-        near=near,
-    )
+    trials = TRIALS if trials is None else trials
+    options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
     searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
     options = replace(options, stop=stop, bits=bool(bits), seconds=seconds, announce=announce, searched=searched)
     runner = RoundRunner(options)
@@ -207,7 +189,12 @@ def audit(
     if store is None:
         return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        runner.ledger = AuditLedger(opened, _identity(options, pairs, candidates), options.name, options.trials)
+        # The name of a curve's file does not identify the curve, so the store records the content.
+        claim_text = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)
+        content = {"name": options.name, "claim": claim_text, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        budget = {"trials": trials if seconds is None else None, "seconds": seconds}
+        identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
+        runner.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(runner.ledger, total)
         if announce is not None:
             announce(runner.ledger.told())
@@ -215,26 +202,21 @@ def audit(
 
 
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> RunCost:
-    """Measure the cost of runs on this pair; an audit with a time budget does the same first.
-
-    Raises
-    ------
-    MechanismFailed
-        If the mechanism crashes or hangs.
-    """
-    options = validated_options(mechanism, claim, trials=LEAST, seed=seed, executor=executor, name=name)
+    """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise MechanismFailed if they crash or hang."""
+    options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
+    runner = RoundRunner(options)
     try:
-        return _measure_cost(RoundRunner(options), options, pair)
+        return _measure_cost(runner, options, pair)
     finally:
-        if options.own_executor:
-            options.executor.shutdown(wait=False)
+        if executor is None:
+            runner.executor.shutdown(wait=False)
 
 
 def rehearsal(
     mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
 ) -> list[tuple[Pair, Event, float]]:
     """Return the planned test stages of an audit: pair, event and number of rounds of each. No test rounds are run."""
-    options = validated_options(mechanism, claim, trials=trials, seed=seed, confidence=confidence, executor=executor, bits=True)
+    options = replace(validated_options(mechanism, claim, trials, confidence, seed, executor, None), bits=True)
     runner = RoundRunner(options)
     try:
         options, probed = run_probes(runner, options, pairs)
@@ -250,8 +232,8 @@ def rehearsal(
         better = training.better_event(options, [training_outputs(runner, options, selected.pair, Phase.FIRST_TEST, first)])
         return [(pair, event, first), (pair, better.event, rounds - first)]
     finally:
-        if options.own_executor:
-            options.executor.shutdown(wait=False)
+        if executor is None:
+            runner.executor.shutdown(wait=False)
 
 
 def confirm(
@@ -274,18 +256,7 @@ def confirm(
 
     The arguments are those of `audit`; `scores` must list their columns.
     """
-    options = validated_options(
-        mechanism,
-        claim,
-        trials=trials,
-        seed=seed,
-        confidence=confidence,
-        executor=executor,
-        name=name,
-        time_limit=time_limit,
-        progress=progress,
-        target=target,
-    )
+    options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
     runner = RoundRunner(options)
     options = _with_scores(runner, Findings(options).on(pair, runner).options, scores)
     runner.note(*_unverified_notes([pair]))
@@ -357,27 +328,6 @@ def _store_end(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]) -
         runner.ledger.end(findings.extensions, runner.to_json() | findings.to_json(pairs))
 
 
-def _identity(options: AuditOptions, pairs: Sequence[Pair], scores: Sequence[Score]) -> Identity:
-    """Return the identity of an audit in a store."""
-    # The name of a curve's file does not identify the curve, so the store records the content.
-    claim = options.claim.spelled if isinstance(options.claim, TradeoffCurve) else str(options.claim)
-    return identity_of(
-        options.mechanism,
-        options.target,
-        pairs,
-        scores,
-        options.near,
-        name=options.name,
-        claim=claim,
-        seed=options.seed,
-        confidence=options.confidence,
-        stop=options.stop,
-        bits=options.bits,
-        trials=options.trials if options.seconds is None else None,
-        seconds=options.seconds,
-    )
-
-
 def _add_scores(runner: RoundRunner, options: AuditOptions, pair: Pair, scores: Sequence[Score]) -> AuditOptions:
     """Test the scores, and add the usable ones to the mechanism's outputs."""
     if not scores:
@@ -406,13 +356,7 @@ def _unverified_notes(pairs: Sequence[Pair]) -> list[str]:
 
 
 def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
-    """Return the pairs to audit: the given pairs, or those of the domain.
-
-    Raises
-    ------
-    InvalidArgument
-        If `pair` is invalid or outside the domain, or neither a pair nor a domain is given.
-    """
+    """Return the pairs to audit: the given pairs, or those of the domain. Raise InvalidArgument if they are invalid or missing."""
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if pair is not None:
         candidates = [pair] if isinstance(pair, Pair) else pair
@@ -430,17 +374,11 @@ def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Do
 
 def _measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunCost:
     """Measure the cost of runs on this pair."""
-    return price(lambda size: runner.stage(pair, Phase.TIMING, 0, size, size), options.claim, options.executor, options.seconds)
+    return price(lambda size: runner.stage(pair, Phase.TIMING, 0, size, size), options.claim, runner.executor, options.seconds)
 
 
 def _fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
-    """Fix the number of runs before the plan begins, and announce the expected cost.
-
-    Raises
-    ------
-    InvalidArgument
-        If the time is too short for the smallest audit.
-    """
+    """Fix the number of runs before the plan begins, and announce the expected cost. Raise InvalidArgument if the time is too short."""
     seconds, announce, trials = options.seconds, options.announce, options.trials
     if seconds is None and announce is None:
         return options

@@ -111,7 +111,7 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
     except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
         failure = explained(error) or str(error)
     finally:
-        if options.own_executor:
+        if options.executor is None:
             runner.executor.shutdown(wait=False)
         if (interrupted or failure) and isinstance(options.mechanism, Target):
             options.mechanism.close()  # stop busy workers
@@ -196,7 +196,9 @@ def _verdict(
     moved, reason = None, ""
     if interrupted or failure:
         verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
-        notes.insert(0, failure or f"interrupted after {runner.done} of {runner.planned} runs; the bound is that of the last completed look")
+        notes.insert(
+            0, failure or f"interrupted after {runner.done} of {runner.planned} runs; the bound is that of the last completed look"
+        )
         if refuted:
             notes.insert(1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}")
     else:

@@ -60,11 +60,7 @@ def is_environment_fault(error: BaseException) -> bool:
 
 
 def names_environment_fault(kind: type | str, text: str) -> bool:
-    """Return whether an exception indicates a fault of the environment.
-
-    `kind` is the class of the exception, or the name of its class in another process; `text` is its
-    message.
-    """
+    """Return whether an exception of this class, or class name, with this message indicates a fault of the environment."""
     builtin_class = getattr(builtins, kind, None) if isinstance(kind, str) else getattr(builtins, kind.__name__, kind)
     if isinstance(builtin_class, type) and issubclass(builtin_class, _ENVIRONMENT_ERRORS):
         return not issubclass(builtin_class, _DATA_ERRORS)
@@ -84,15 +80,7 @@ def environment_failure(where: str, told: str) -> MechanismFailed:
 
 
 def check_imports(sides: Sequence[Outputs]) -> None:
-    """Raise MechanismFailed if some runs miss a module or a name, on any branch of the code.
-
-    A missing module is never random, so the exception is a fault of the environment.
-
-    Raises
-    ------
-    MechanismFailed
-        If some output is an ImportError, ModuleNotFoundError or NameError.
-    """
+    """Raise MechanismFailed if some runs miss a module or a name, on any branch of the code: that is never random."""
     for side in sides:
         for name in side.structures():
             if name in _NEVER_RANDOM:
@@ -102,15 +90,9 @@ def check_imports(sides: Sequence[Outputs]) -> None:
 def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outputs, Outputs]) -> None:
     """Raise MechanismFailed if an exception separates the datasets, but not by their values.
 
-    The check applies if every run of the probe raises on one dataset and no run on the other.
-    `sides` contains the outputs on D1 and on D0. In all cases other than those below, the audit
-    continues.
-
-    Raises
-    ------
-    MechanismFailed
-        If the environment causes the exception (`environment`), or if its message is about types
-        and the datasets differ in type.
+    The check applies if every run of the probe raises on one dataset and no run on the other:
+    because of the environment, or with a message about types if the datasets differ in type.
+    `sides` contains the outputs on D1 and on D0.
     """
     has_empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # no records, so no type of records either
     raising = [[name.startswith("raises ") for name in side.structures()] for side in sides]

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box.budget import PROBE
 from dpwitness.auditors.events.scores import Score
-from dpwitness.auditors.running.engine import Inline
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
@@ -41,14 +40,13 @@ class AuditOptions:
     trials: int
     confidence: float
     seed: int
-    executor: Executor
-    own_executor: bool  # whether the audit shuts the executor down
+    executor: Executor | None
     time_limit: float
     progress: Progress | None
     target: Json | None
+    near: FloatArray | None
     stop: str = "never"
     bits: bool = False  # whether low bits are audited
-    near: FloatArray | None = None
     seconds: float | None = None
     announce: Callable[[str], None] | None = None
     searched: Domain | None = None  # domain from which the pairs were taken
@@ -75,16 +73,14 @@ class AuditOptions:
 def validated_options(
     mechanism: Any,
     claim: Claim,
-    *,
     trials: int,
+    confidence: float,
     seed: int,
-    confidence: float = 0.99,
-    executor: Executor | None = None,
-    name: str | None = None,
+    executor: Executor | None,
+    name: str | None,
     time_limit: float = 300.0,
     progress: Progress | None = None,
     target: Json | None = None,
-    bits: bool = False,
     near: ArrayLike | None = None,
 ) -> AuditOptions:
     """Return the options of an audit. Raise InvalidArgument if an argument is invalid."""
@@ -101,18 +97,5 @@ def validated_options(
     require_run_options(executor, progress, name, "audit")
     require_type("target", target, dict, "be a dict", "audit", optional=True)
     point = None if near is None else require_numbers("near", near, "audit").ravel()
-    return AuditOptions(
-        name or name_of(mechanism),
-        claim,
-        mechanism,
-        trials,
-        confidence,
-        seed,
-        executor or Inline(),
-        executor is None,
-        float(time_limit),
-        progress,
-        target or describe_target(mechanism),
-        bits=bits,
-        near=point,
-    )
+    name, target, limit = name or name_of(mechanism), target or describe_target(mechanism), float(time_limit)
+    return AuditOptions(name, claim, mechanism, trials, confidence, seed, executor, limit, progress, target, point)

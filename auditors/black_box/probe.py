@@ -54,24 +54,10 @@ _STATE_FAULT = (
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """Results of the probe.
+    """Results of the probe, with the settings `single` and `shared` of later stages (see `Stage`)."""
 
-    Parameters
-    ----------
-    sides : tuple of Outputs
-        Outputs of the chunk on D1 and on D0.
-    words : tuple of int
-        Numbers of random words that were drawn from each generator.
-    rounds : int
-        Number of runs.
-    single, shared : bool
-        Settings of later stages: see `Stage`.
-    notes : tuple of str
-        Notes for the result.
-    """
-
-    sides: tuple[Outputs, Outputs]
-    words: tuple[int, ...]
+    sides: tuple[Outputs, Outputs]  # outputs of the chunk on D1 and on D0
+    words: tuple[int, ...]  # numbers of random words that were drawn from each generator
     rounds: int
     single: bool
     shared: bool
@@ -80,18 +66,15 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class ProbedPair:
-    """Pair number `index` of the usable pairs, with the width of its outputs, whether they have low bits, and their digest.
-
-    The digest is empty if the last bits of outputs may differ from run to run.
-    """
+    """Pair number `index` of the usable pairs, and what its probe has found."""
 
     pair: Pair
     index: int
     stage: Stage
     probe: ProbeResult
-    width: int
-    floats: bool
-    digest: str
+    width: int  # number of columns of the outputs
+    floats: bool  # whether outputs have low bits
+    digest: str  # digest of the outputs; empty if their last bits may differ from run to run
 
 
 def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> tuple[AuditOptions, list[ProbedPair]]:
@@ -171,12 +154,9 @@ def repeat_probe(runner: RoundRunner, probed: ProbedPair) -> None:
 
 @task_lock()
 def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
-    """Probe the stage's only chunk in this process. If `seeded`, equal streams must give equal outputs.
+    """Probe the stage's only chunk in this process, and raise MechanismFailed if the mechanism cannot be audited.
 
-    Raises
-    ------
-    MechanismFailed
-        If the mechanism cannot be audited; the message names its fault.
+    If `seeded`, equal streams must give equal outputs.
     """
     if is_own_mechanism(stage.run):
         return _run_probe(stage, seeded)
@@ -222,13 +202,7 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
 
 
 def _replay_stage(stage: Stage, probed: ProbeResult) -> None:
-    """Run the probe's chunk again after the test, and check that its outputs are the same.
-
-    Raises
-    ------
-    Unfit
-        If the outputs have changed.
-    """
+    """Run the probe's chunk again after the test. Raise Unfit if its outputs have changed."""
     sides, words, _ = _run_chunk(stage)
     _compare_runs(probed.sides, sides, probed.words, words)
 

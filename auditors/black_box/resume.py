@@ -47,11 +47,7 @@ def resume(
 ) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
     """Restore a finished audit, run its first rounds again, and return the findings and the usable pairs.
 
-    Raises
-    ------
-    InvalidArgument
-        If the rounds do not match the stored data, or the stored bounds do not follow from the
-        counts.
+    Raise InvalidArgument if the rounds differ, or the stored bounds do not follow from the counts.
     """
     runner.restore(data)
     findings = Findings.from_json(data, options, pairs)
@@ -124,11 +120,7 @@ def _require_counts_agree(runner: RoundRunner, findings: Findings) -> None:
 def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:
     """Return the total number of runs after each extension up to `longer`, which is added to the stored list if it is new.
 
-    Raises
-    ------
-    InvalidArgument
-        If the audit is not finished, or `longer` is not in the list and does not exceed the total
-        number of planned runs.
+    Raise InvalidArgument if the audit is not finished, or a new total does not exceed the planned runs.
     """
     known: list[int] = ledger.value("extensions", [])
     if longer not in known:

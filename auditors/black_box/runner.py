@@ -14,7 +14,7 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.running import engine
-from dpwitness.auditors.running.engine import Pace, Segment, Stage, audit_key, collect
+from dpwitness.auditors.running.engine import Inline, Pace, Segment, Stage, audit_key, collect
 from dpwitness.auditors.running.repeated_outputs import RepeatDetector
 from dpwitness.auditors.running.statefulness import Unfit, digest
 from dpwitness.auditors.storing.audit_records import AuditLedger
@@ -35,7 +35,8 @@ class RoundRunner:
         mechanism = options.mechanism
         wrapped = isinstance(mechanism, Target | PerRun)
         self.run = getattr(mechanism, "sample", mechanism)
-        self.executor, self.progress, self.planned = options.executor, options.progress, options.trials
+        self.executor = options.executor or Inline()
+        self.progress, self.planned = options.progress, options.trials
         self.notes: list[str] = list(mechanism.notes) if wrapped else []
         self.batch: int | None = getattr(mechanism, "batch", None) if wrapped else None
         self.name, self.seed, self.seeded, self.time_limit = options.name, options.seed, options.seeded, options.time_limit

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.black_box.budget import EARLY_ALPHA, LOOK_ALPHA_SHARE, LOOK_SHARES, chunk_size
+from dpwitness.auditors.black_box.budget import LOOK_ALPHA_SHARE, LOOK_SHARES, chunk_size
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair, repeat_probe
 from dpwitness.auditors.black_box.runner import RoundRunner
@@ -127,9 +127,7 @@ def run_test(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, tra
     repeat_probe(runner, probed)
 
 
-def extend(
-    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, test: EventTest, number: int, total: int
-) -> Iterator[EventTest]:
+def extend(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, test: EventTest, number: int, total: int) -> Iterator[EventTest]:
     """Run extension `number`, up to `total` runs: test the event of the earlier stages on a stage of fresh rounds.
 
     The user who requests an extension has seen the earlier result. The weight of the stage and its
@@ -203,7 +201,9 @@ def _count(
     if binned and not test.stopped and not lost:  # cell counts cannot account for lost rounds
         test = _with_renyi_bound(options, test, binned, cells, runner.done)
     if lost:
-        runner.note(f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly")
+        runner.note(
+            f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly"
+        )
     check_drift(np.array(tables, dtype=float))
     if kept:
         test = replace(test, picture=picture(test.event, both_sides(kept[: max(1, _PICTURE_ROUNDS // stage.chunk)])))

@@ -26,31 +26,15 @@ _Counters = tuple[Counter, Counter]
 
 @dataclass(slots=True)
 class Segment:
-    """Results of consecutive chunks of one segment.
+    """Results of consecutive chunks of one segment."""
 
-    Parameters
-    ----------
-    tables : list of (2, cells) int arrays
-        For each event, the number of outputs in each of its cells; D1 in row 0, D0 in row 1.
-    sides : list
-        Outputs (D1, D0) of the chunks whose outputs are stored.
-    rounds, lost : int
-        Number of all rounds, and of rounds in batches that raised (see `rounds`).
-    marks : list of int
-        Hashes that detect repeated outputs (see `repeats`).
-    seconds : float
-        Duration of the runs only.
-    single : bool
-        Whether some runs were executed one at a time.
-    """
-
-    tables: Tables = field(default_factory=list)
-    sides: list[Sides] = field(default_factory=list)
+    tables: Tables = field(default_factory=list)  # for each event, the number of outputs in each of its cells: (2, cells), D1 in row 0
+    sides: list[Sides] = field(default_factory=list)  # outputs (D1, D0) of the chunks whose outputs are stored
     rounds: int = 0
-    lost: int = 0
-    marks: list[int] = field(default_factory=list)
-    seconds: float = 0.0
-    single: bool = False
+    lost: int = 0  # rounds in batches that raised (see `rounds`)
+    marks: list[int] = field(default_factory=list)  # hashes that detect repeated outputs (see `repeated_outputs`)
+    seconds: float = 0.0  # duration of the runs only
+    single: bool = False  # whether some runs were executed one at a time
 
     def add(self, other: Segment) -> None:
         """Add the results of the chunks that follow."""

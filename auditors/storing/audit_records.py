@@ -76,10 +76,7 @@ class AuditLedger:
         return {key: json.loads(value) for _, key, value in rows if key.startswith(prefix)}
 
     def end(self, number: int, told: Any) -> None:
-        """Store the end of the plan, or of an extension, and delete the stored outputs.
-
-        Counts remain: only they are needed afterwards.
-        """
+        """Store the end of the plan, or of an extension, and delete the stored outputs: only counts are needed afterwards."""
         self.flush()
         self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(told)))
         spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
@@ -172,13 +169,7 @@ class AuditLedger:
             self.flush()
 
     def _stage(self, stage: Stage) -> int:
-        """Return the row number of a stage, and add the row if it is missing.
-
-        Raises
-        ------
-        MechanismFailed
-            If the store holds the stage with another plan.
-        """
+        """Return the row number of a stage, and add the row if it is missing. Raise MechanismFailed if the stored plan differs."""
         _, pair, phase = stage.key
         key = (phase, pair, stage.single)
         if key not in self._stages:
