@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -204,12 +204,8 @@ def audit(
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> RunCost:
     """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise MechanismFailed if they crash or hang."""
     options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
-    runner = RoundRunner(options)
-    try:
+    with closing(RoundRunner(options)) as runner:
         return _measure_cost(runner, options, pair)
-    finally:
-        if executor is None:
-            runner.executor.shutdown(wait=False)
 
 
 def rehearsal(
@@ -217,23 +213,19 @@ def rehearsal(
 ) -> list[tuple[Pair, Event, float]]:
     """Return the planned test stages of an audit: pair, event and number of rounds of each. No test rounds are run."""
     options = replace(validated_options(mechanism, claim, trials, confidence, seed, executor, None), bits=True)
-    runner = RoundRunner(options)
-    try:
+    with closing(RoundRunner(options)) as runner:
         options, probed = run_probes(runner, options, pairs)
         if options.bits:
             audit_low_bits(runner, options, probed)
-        selected = select_pair(runner, options, probed)
-        pair = selected.pair.pair
+        selected, outputs, _ = select_pair(runner, options, probed)
+        pair = selected.pair
         options = Findings(options).on(pair, runner).options
-        training = train(runner, options, selected.pair, selected.outputs)
+        training = train(runner, options, selected, outputs)
         first, event, rounds = training.first_test, training.learned.event, training.rounds
         if not first:
             return [(pair, event, rounds)]
-        better = training.better_event(options, [training_outputs(runner, options, selected.pair, Phase.FIRST_TEST, first)])
+        better = training.better_event(options, [training_outputs(runner, options, selected, Phase.FIRST_TEST, first)])
         return [(pair, event, first), (pair, better.event, rounds - first)]
-    finally:
-        if executor is None:
-            runner.executor.shutdown(wait=False)
 
 
 def confirm(
@@ -310,11 +302,11 @@ def _run_plan(
         yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
         findings = replace(findings, bit_level=audit_low_bits(runner, options, probed))
         yield findings
-    selected = select_pair(runner, options, probed)
-    findings = replace(findings, pairs=selected.scores).on(selected.pair.pair, runner)
+    selected, outputs, scores = select_pair(runner, options, probed)
+    findings = replace(findings, pairs=scores).on(selected.pair, runner)
     yield findings
-    training = train(runner, findings.options, selected.pair, selected.outputs)
-    for test in run_test(runner, findings.options, selected.pair, training):
+    training = train(runner, findings.options, selected, outputs)
+    for test in run_test(runner, findings.options, selected, training):
         findings = replace(findings, test=test)
         yield findings
     if options.searched is not None:

@@ -111,8 +111,7 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
     except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
         failure = explained(error) or str(error)
     finally:
-        if options.executor is None:
-            runner.executor.shutdown(wait=False)
+        runner.close()
         if (interrupted or failure) and isinstance(options.mechanism, Target):
             options.mechanism.close()  # stop busy workers
             wait(runner.pace.under_way, timeout=_ENDING)

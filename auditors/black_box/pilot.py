@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dpwitness.auditors.black_box.budget import PILOT_SHARE, TRAIN_VALUES, bit_rounds, chunk_size
@@ -27,23 +26,16 @@ _FINALISTS = 5  # number of pairs in the second look
 _Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score and a by-product
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Pair to test, with its pilot outputs, which also train, and the scores of all pairs."""
-
-    pair: ProbedPair
-    outputs: tuple[BothSides, ...] = ()
-    scores: tuple[PairScore, ...] = ()
-
-
-def select_pair(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> Selection:
-    """Select the pair on which a learned event is expected to certify the most.
+def select_pair(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]
+) -> tuple[ProbedPair, list[BothSides], tuple[PairScore, ...]]:
+    """Return the pair on which a learned event is expected to certify the most, its pilot outputs, and the scores of all pairs.
 
     Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
     more than choosing one.
     """
     if len(pairs) == 1:
-        return Selection(pairs[0])
+        return pairs[0], [], ()
     goal = int((1 - PILOT_SHARE) * runner.planned)
 
     def judge(sides: BothSides, probed: ProbedPair) -> tuple[float, BothSides]:
@@ -56,7 +48,7 @@ def select_pair(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Prob
     budget = int(PILOT_SHARE * runner.left)
     scores, outputs = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, judge)
     best = next(iter(scores))
-    return Selection(pairs[best], (outputs,), tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items()))
+    return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
 
 
 def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> BitLevel:

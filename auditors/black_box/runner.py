@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.pair_exercise import Seen
 from dpwitness.auditors.black_box.timing import Costs
-from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.running import engine
@@ -35,7 +34,7 @@ class RoundRunner:
         mechanism = options.mechanism
         wrapped = isinstance(mechanism, Target | PerRun)
         self.run = getattr(mechanism, "sample", mechanism)
-        self.executor = options.executor or Inline()
+        self.executor, self._own_executor = options.executor or Inline(), options.executor is None
         self.progress, self.planned = options.progress, options.trials
         self.notes: list[str] = list(mechanism.notes) if wrapped else []
         self.batch: int | None = getattr(mechanism, "batch", None) if wrapped else None
@@ -49,6 +48,11 @@ class RoundRunner:
         self.seen = Seen()
         self.seconds = 0.0  # duration of earlier sessions up to the restored records
         self.started = time.perf_counter()
+
+    def close(self) -> None:
+        """Shut the executor down, unless the user gave it."""
+        if self._own_executor:
+            self.executor.shutdown(wait=False)
 
     @property
     def elapsed(self) -> float:
@@ -79,23 +83,18 @@ class RoundRunner:
         return engine.counts(stage, events, self.executor, self.pace, keep=keep, ledger=self.ledger)
 
     def record(self, stage: Stage, found: Segment) -> None:
-        """Record a segment of a stage. Raise Unfit if its outputs have occurred before."""
-        index = stage.key[1]
-        if self.ledger is not None and self.repeatable and found.sides and found.single == stage.single:
-            self._store_digest(self.ledger, stage, *found.sides[0])
+        """Record a segment of a stage, with the digest of its first outputs. Raise Unfit if its outputs have occurred before."""
+        _, index, phase = stage.key
+        one, zero = found.sides[0] if found.sides else (None, None)
+        if self.ledger is not None and self.repeatable and found.single == stage.single and one is not None and zero is not None:
+            plan = {"rounds": stage.rounds, "chunk": stage.chunk, "single": stage.single, "shared": stage.shared}
+            self.ledger.fact(f"{FIRST_CHUNK}{phase} {index}", lambda: plan | {"outputs": digest((one, zero))})
         if found.single or found.lost:
             self.single.add(index)
         if self.repeats.add(found.marks):
             raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
         self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
         self.advance(found.rounds)
-
-    def _store_digest(self, ledger: AuditLedger, stage: Stage, one: Outputs | None, zero: Outputs | None) -> None:
-        """Store the digest of the outputs of a stage's first chunk, unless it is stored already."""
-        if one is not None and zero is not None:
-            _, index, phase = stage.key
-            plan = {"rounds": stage.rounds, "chunk": stage.chunk, "single": stage.single, "shared": stage.shared}
-            ledger.fact(f"{FIRST_CHUNK}{phase} {index}", lambda: plan | {"outputs": digest((one, zero))})
 
     def advance(self, rounds: int) -> None:
         """Add completed rounds, and report the progress."""
