@@ -39,7 +39,7 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.privacy import Claim, TradeoffCurve, promised
+from dpwitness.mechanisms.privacy import Claim, promised
 
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
@@ -189,9 +189,7 @@ def audit(
     if store is None:
         return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        # The name of a curve's file does not identify the curve, so the store records the content.
-        claim_text = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)
-        content = {"name": options.name, "claim": claim_text, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        content = {"name": options.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
         identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
         runner.ledger = AuditLedger(opened, identity, options.name, trials)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.canaries import guess_counts, recursion, steinke
-from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.curves import Training, certified_epsilon, curve_lines, gaussian_with, held
+from dpwitness.auditors.canaries.bounds import certified_epsilon, epsilons_refuted, largest, parameter_refuted, schedule, sizes
 from dpwitness.auditors.canaries.guesses import Guesses, ordered
 from dpwitness.auditors.canaries.ideal_limit import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
@@ -28,7 +27,7 @@ from dpwitness.mechanisms.core.validation import (
     require_probability,
     require_type,
 )
-from dpwitness.mechanisms.privacy import GDP, Claim, Curve, parse_claim, resolved
+from dpwitness.mechanisms.privacy import GDP, Claim, parse_claim, resolved
 
 _OWNER = "audit_canaries"
 _HISTOGRAM_CELLS = 60  # cells of each histogram
@@ -122,7 +121,7 @@ def audit_canaries(
     begin = time.perf_counter()
     claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", _OWNER)
     claim_notes = resolved(claim, None)[1]
-    claim = held(claim, _OWNER)
+    claim = claim.for_canaries(_OWNER)
     alpha = 1 - require_probability("confidence", confidence, _OWNER)
     seed = require_integer("seed", seed, _OWNER, least=0)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
@@ -150,9 +149,7 @@ def audit_canaries(
             else _largest_curve_parameter(GDP(1.0), right, schedule(size, most, alpha), size)
         )
         gaussian_epsilon = certified_epsilon(GDP(1.0), gaussian_epsilon, delta)
-    guess_counts = (
-        np.unique(np.geomspace(1, most, _PICTURE_POINTS).astype(int)) if not isinstance(claim, Training) else np.empty(0, dtype=int)
-    )
+    guess_counts = np.empty(0, dtype=int) if claim.costly else np.unique(np.geomspace(1, most, _PICTURE_POINTS).astype(int))
     course = zip(
         guess_counts.tolist(),
         right[guess_counts].tolist(),
@@ -190,7 +187,7 @@ def audit_canaries(
 def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:
     """Return the theorem to use, the claim or curve that the theorem tests, and notes on a replaced claim."""
     require_one_of("method", method, ("best", "counting", "steinke", "curve"), _OWNER)
-    by_curve = isinstance(claim, GDP | Curve)
+    by_curve = claim.has_tangents
     if not (by_curve or claim.bounds_epsilon):
         raise InvalidArgument(f"{_OWNER}: claim must be pure, approx, gdp or a curve, which bound how often guesses are right, got {claim}")
     if method == "best":
@@ -200,7 +197,7 @@ def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ..
     if method == "curve" and not by_curve:
         if claim.is_pure:
             raise InvalidArgument(f"{_OWNER}: method must be 'best', 'counting' or 'steinke' for a claim without delta, got 'curve'")
-        return method, gaussian_with(claim.parameter, claim.delta_budget), (_GAUSSIAN_NOTE,)
+        return method, GDP.with_epsilon(claim.parameter, claim.delta_budget), (_GAUSSIAN_NOTE,)
     return method, claim, ()
 
 
@@ -221,7 +218,7 @@ def _test_numbers(
     elif method == "steinke":
         planned = [(max(1, round(_STEINKE_FACTOR * schedule(size, most, alpha)[0][0])), alpha)]
     else:
-        planned = schedule(size, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0)
+        planned = schedule(size, most, alpha, claim.guess_mu)
     chosen = fixed is not None or method != "counting"
     return [
         GuessTest(r, int(right[r]), share, refuted_parameter(method, claim, int(right[r]), r, size, delta, share, fixed=chosen))
@@ -259,7 +256,7 @@ def _smallest_error(method: str, claim: Claim, counts: GuessTest, size: int, del
     if method == "counting":
         law = guess_counts.chance if fixed else guess_counts.p_value
         return float(law(counts.right, counts.guesses, claim.parameter, delta, size))
-    lines = curve_lines(claim)
+    lines = claim.tangents()
     low, high = -40.0, 0.0  # logarithm of the error
     for _ in range(40):
         middle = 0.5 * (low + high)

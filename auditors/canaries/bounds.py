@@ -8,16 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 from dpwitness.auditors.canaries import guess_counts, recursion
-from dpwitness.auditors.canaries.curves import curve_lines, trivial_parameter
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import Claim, Curve
+from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Law = Callable[[FloatArray, FloatArray, FloatArray, float, int], FloatArray]
 
 _HALVINGS = 40
 _MAX_EPSILON = 200.0  # largest epsilon of the search
-_MAX_LOG_FACTOR = 40.0  # largest logarithm of a curve's factor
 _MAIN_SHARE = 0.98  # share of the error for the best number of guesses under Gaussian noise; a smaller and a larger number share the rest
 _OTHER_FACTORS = (1 / 6, 6.0)  # factors of the smaller and the larger number of guesses
 _WEAK_MU = 0.329  # mu below which more guesses are better
@@ -58,11 +56,20 @@ def parameter_refuted(claim: Claim, right: int, guesses: int, canaries: int, alp
             member = claim.with_parameter(parameter)
         except InvalidArgument:  # the loss is so large that the claim promises nothing
             return False
-        return recursion.refutes(right, guesses, canaries, *curve_lines(member), alpha)
+        return recursion.refutes(right, guesses, canaries, *member.tangents(), alpha)
 
-    least = max(above, trivial_parameter(claim))
-    found = largest(refuted, least, math.exp(_MAX_LOG_FACTOR) if isinstance(claim, Curve) else _MAX_EPSILON)
+    least = max(above, claim.trivial_parameter())
+    found = largest(refuted, least, claim.largest_parameter)
     return found if found > least else above
+
+
+def certified_epsilon(claim: Claim, lower: float, delta: float) -> float:
+    """Return the epsilon at delta of a certified parameter.
+
+    Returns 0 if no parameter is certified, or if the curve has no finite epsilon at delta.
+    """
+    found = claim.with_parameter(lower).epsilon_at(delta) if lower > 0 else 0.0
+    return found if math.isfinite(found) else 0.0
 
 
 def largest(refuted: Callable[[float], bool], above: float = 0.0, most: float = _MAX_EPSILON) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from dpwitness.auditors.canaries.audit import ASSUMED, refuted_parameter
-from dpwitness.auditors.canaries.curves import certified_epsilon, held
+from dpwitness.auditors.canaries.bounds import certified_epsilon
 from dpwitness.auditors.results.canary_result import CanaryResult, GuessTest
 from dpwitness.auditors.results.recompute import RecomputedBounds, require_allowed_error, require_stated_value, require_verdict
 from dpwitness.auditors.results.verdicts import Verdict
@@ -27,7 +27,7 @@ def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResul
     `confidence` defaults to the recorded confidence, but at least `LEAST`: the author of the file chose the recorded value.
     Raises InvalidArgument if the counts contradict each other.
     """
-    claim, counts = held(exact_claim(raw["claim"], raw["claim_numbers"]), "witness"), raw["counts"]
+    claim, counts = exact_claim(raw["claim"], raw["claim_numbers"]).for_canaries("witness"), raw["counts"]
     size, guesses, right, alpha, delta = (*(counts[key] for key in ("canaries", "guesses", "right")), raw["alpha"], raw["delta"])
     for path, least, most in (
         ("counts.guesses", right, guesses),
@@ -82,7 +82,7 @@ def recompute_canaries(document: Json) -> RecomputedBounds:
         verdict = Verdict(document["verdict"])
         if "fixed" not in document:  # written by an earlier version, without the exact numbers of the claim
             return RecomputedBounds(verdict, {}, ("parameter_lower",))
-        claim, size = held(exact_claim(document["claim"], document["claim_numbers"]), "canaries"), int(document["canaries"])
+        claim, size = exact_claim(document["claim"], document["claim_numbers"]).for_canaries("canaries"), int(document["canaries"])
         delta, fixed, tested = float(document["delta"]), bool(document["fixed"]), document["tested"]
         require_allowed_error(document, sum(float(each["alpha"]) for each in tested), 1 - float(document["confidence"]))
         largest_bound = 0.0

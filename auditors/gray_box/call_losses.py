@@ -71,11 +71,8 @@ class Losses:
         parts = self._laws_with_counts()
         if not parts:
             return 0.0
-        if len(parts) == 1 and self.squares and claim.symbol == "mu":
-            return math.sqrt(self.squares)
-        if len(parts) == 1 and self.squares and claim.bounds_renyi:  # D_a = a squares / 2
-            return max(a * self.squares / 2 / claim.divergence_at(a) for a in claim.orders_among([2.0]))
-        return float(bounds_from_law(compose(parts), claim).lowers[0].value)
+        known = claim.gaussian_parameter(self.squares) if len(parts) == 1 and self.squares else None
+        return known if known is not None else float(bounds_from_law(compose(parts), claim).lowers[0].value)
 
     def _laws_with_counts(self) -> list[tuple[EnclosedLaw, int]]:
         """Return the laws of all losses with their numbers of calls."""

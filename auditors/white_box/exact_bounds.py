@@ -96,7 +96,7 @@ def add_worst_output(found: Found, worst: WorstOutput | None, law: EnclosedLaw |
 
 def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
     """Return the epsilon values at which the privacy profile is evaluated."""
-    scale = claim.parameter if claim.bounds_epsilon else 1.0
+    scale = claim.at_delta.parameter
     top = max(1.5 * scale, 1.2 * upper if math.isfinite(upper) else 4 * scale)
     return np.linspace(0.0, min(top, 600.0), size)
 

@@ -1,4 +1,4 @@
-"""Fixture for tests of the site, whose HTML is made by `make site` and is not in the repository."""
+"""Fixture for tests of the site: its pages, made anew from their Markdown and JSON."""
 
 import shutil
 from pathlib import Path

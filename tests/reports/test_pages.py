@@ -243,7 +243,7 @@ def test_the_site_is_linked(tmp_path):
 
 
 def test_every_published_page_is_a_page_of_the_site(site):
-    """Each has the heading and all links of its Markdown, as links to HTML."""
+    """Each has the heading and all links of its Markdown, and is in the repository as it is made now, apart from its pictures."""
     names = {file.stem for file in site.glob("*.md")}
     assert {file.stem for file in site.glob("*.html")} == {"index", *names} and "papers-checks" in names
     for name in names:
@@ -252,6 +252,10 @@ def test_every_published_page_is_a_page_of_the_site(site):
         if name != "zoo":  # the report of an audit links to its own witnesses
             links = {re.sub(r"\.md(?=#|$)", ".html", link) for link in re.findall(r"\]\(([\w./-]+\.(?:md|json)[#\w.-]*)\)", text)}
             assert links <= set(seen.links), (name, sorted(links - set(seen.links))[:5])
+    published = Path(__file__).parents[2] / "reports" / "published"
+    for made in site.glob("*.html"):
+        texts = [re.sub("<(figure|svg).*?</\\1>", "", (folder / made.name).read_text(), flags=re.DOTALL) for folder in (site, published)]
+        assert texts[0] == texts[1], f"{made.name}: run `make site`"
 
 
 def test_markup_in_a_page_is_text():
