@@ -19,10 +19,8 @@ from dpwitness.mechanisms.privacy import GDP, Claim, PureDP, parse_claim
 
 _SIZES = 40  # numbers of guesses that are compared
 _MAX_EPSILON = 64.0  # largest epsilon of the search
-_GUESSED_SHARE, _ERROR_SHARE = (
-    0.43,
-    0.8,
-)  # share of canaries that may be guessed; share of the error, as the number of guesses is not known in advance
+_GUESSED_SHARE = 0.43  # share of canaries that may be guessed
+_ERROR_SHARE = 0.8  # share of the error, as the number of guesses is not known in advance
 MOST = 10**7  # canaries
 
 
@@ -41,6 +39,8 @@ class CanaryLimit:
         True epsilon at `delta`.
     detectable : float
         Smallest true epsilon that refutes the claim with probability 0.9; infinity if there is none.
+    claim, delta, canaries, runs, confidence
+        Arguments of `dpwitness.canaries.canary_limit`.
     """
 
     claim: Claim
@@ -67,6 +67,7 @@ class CanaryLimit:
         )
 
     def to_json(self) -> Json:
+        """Return the fields as JSON values."""
         fields = ("delta", "canaries", "runs", "confidence", "true", "epsilon", "parameter", "guesses", "detectable")
         found = {name: strict(getattr(self, name)) for name in fields}
         header = {"claim": str(self.claim), "claim_numbers": list(self.claim.numbers), "headline": self.headline()}

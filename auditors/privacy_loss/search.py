@@ -290,9 +290,8 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
         reached = float(loss.logs(moved[None, :])[side][0])
         if reached >= reference:
             point = moved
-        if (
-            iteration > 1 and reached < reference + 1e-2
-        ):  # the density is bounded and the point close enough; towards a singularity, the density would keep rising
+        # the density is bounded and the point close enough; towards a singularity, the density would keep rising
+        if iteration > 1 and reached < reference + 1e-2:
             break
         unit = unit * 1e-2
     return point

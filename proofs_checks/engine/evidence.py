@@ -11,8 +11,8 @@ from dpwitness.auditors.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.bounds.utility import UtilityResult
 from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
-from dpwitness.auditors.white_box.certify import CertifyResult
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.proofs_checks.engine.enclosures import Enclosure
