@@ -9,8 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.black_box.state import Progress
+from dpwitness.auditors.black_box.audit import Progress, audit
 from dpwitness.auditors.gray_box.evidence import Evidence
 from dpwitness.auditors.gray_box.pair_analysis import examine, glance
 from dpwitness.auditors.gray_box.sessions import Recorder, opened

@@ -239,14 +239,10 @@ def require_equal_runs(future: Future[Span], span: Span) -> None:
 
 
 def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> Any:
-    """Return the future's result; raise MechanismFailed for errors that end the audit of the mechanism.
+    """Return the future's result.
 
-    Raises
-    ------
-    MechanismFailed
-        If the run takes too long, its worker dies, or the mechanism cannot continue.
-    InvalidArgument
-        If the mechanism cannot be pickled.
+    Raise MechanismFailed if the run takes too long, its worker dies, or the mechanism cannot
+    continue; InvalidArgument if the mechanism cannot be pickled.
     """
     limit = stage.time_limit if limit is None else limit
     try:
