@@ -17,7 +17,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require, requi
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, far_response, opposed_records_pair, replaced, zero_record_pair
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
@@ -131,7 +131,7 @@ class _GLM:
 
 @one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GLMOutputPerturbation(OutputPerturbationEnclosures, _GLM):
+class GLMOutputPerturbation(SampledByDraws, OutputPerturbationEnclosures, _GLM):
     """Generalized linear model with output perturbation, theta_hat + b (equation (3)).
 
     The fields are those of every model in this file. `noise` is ``gamma``, ``laplace_radius`` or
@@ -179,10 +179,6 @@ class GLMOutputPerturbation(OutputPerturbationEnclosures, _GLM):
     def draws(self, dataset: LabelledVectors) -> Draws:
         """Return the output law on this dataset as a compiled kernel."""
         return output_draws(*self._risk(dataset), self.grid)
-
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, p)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density at each row of `outputs`: (size,)."""

@@ -17,7 +17,7 @@ from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
@@ -77,7 +77,7 @@ class _Logistic:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
+class LogisticOutputPerturbation(SampledByDraws, OutputPerturbationEnclosures, _Logistic):
     """Logistic regression with output perturbation (Algorithm 1, sensitivity method).
 
     Releases the minimizer of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
@@ -142,10 +142,6 @@ class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
     def draws(self, dataset: LabelledVectors) -> Draws:
         """Return the output law on this dataset as a compiled kernel."""
         return output_draws(*self._risk(dataset), self.grid)
-
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, d)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density at each row of `outputs`: (size,)."""
