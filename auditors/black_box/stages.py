@@ -16,11 +16,11 @@ from dpwitness.auditors.black_box.preflight import fit, require_same_chunks, set
 from dpwitness.auditors.black_box.state import PROBE, AuditState, PairTest
 from dpwitness.auditors.events.bits import learn_float_bits
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import picture
 from dpwitness.auditors.events.learning import Learned, expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, unrepeated_text_notes
 from dpwitness.auditors.events.rule_reader import columns_of
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import Verdict

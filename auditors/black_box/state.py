@@ -15,9 +15,9 @@ from dpwitness.auditors.black_box.pair_exercise import Seen
 from dpwitness.auditors.black_box.probe import ProbeResult
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.detection import ScoreLaw
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.recompute import Basis

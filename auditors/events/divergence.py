@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import Event, Guesses
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.rules import Event, Guesses
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.rules import Event
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 

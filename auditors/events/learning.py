@@ -16,10 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from dpwitness.auditors.events.detection import ScoreLaw, score_law
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_renyi_rule
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import Outputs, concatenate, signs_may_differ
 from dpwitness.auditors.events.posterior import CertificateGoal, Choice, Draws, Table, cell_counts, draw_atoms, draw_shares, judged, trusted
-from dpwitness.auditors.events.rules import Event, mask_other_values
+from dpwitness.auditors.events.rules import mask_other_values
 from dpwitness.auditors.events.scorers import (
     AtomScorer,
     ModelScorer,

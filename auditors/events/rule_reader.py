@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import Block, Distances, Levels, Places, Ramps, Trees
-from dpwitness.auditors.events.rules import Atoms, Ball, Event, Intervals, Lattice, LowBits, Threshold, WeightedScore
+from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument

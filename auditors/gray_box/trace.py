@@ -13,7 +13,7 @@ from dpwitness.auditors.gray_box.pair_analysis import Examiner
 from dpwitness.auditors.gray_box.pair_trace import Seen
 from dpwitness.auditors.gray_box.sessions import opened
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
-from dpwitness.auditors.pairs.search import explore
+from dpwitness.auditors.pairs.exploration import explore
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.trace_result import Finding, TraceResult
 from dpwitness.auditors.results.verdicts import Verdict

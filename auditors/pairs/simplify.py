@@ -7,7 +7,8 @@ value inside is used.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import islice
 
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
@@ -21,7 +22,7 @@ def simplify_pair(domain: Domain, pair: Pair, score: Callable[[Pair], float], le
         improved = False
         rejected = 0
         while time.monotonic() < deadline:
-            candidate = next(_skip(domain.simpler(pair), rejected), None)
+            candidate = next(islice(domain.simpler(pair), rejected, None), None)
             if candidate is None:
                 break
             if score(candidate) >= least:
@@ -29,10 +30,3 @@ def simplify_pair(domain: Domain, pair: Pair, score: Callable[[Pair], float], le
             else:
                 rejected += 1
     return pair
-
-
-def _skip(candidates: Iterator[Pair], count: int) -> Iterator[Pair]:
-    """Yield the candidates after the first `count`."""
-    for i, candidate in enumerate(candidates):
-        if i >= count:
-            yield candidate

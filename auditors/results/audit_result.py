@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
