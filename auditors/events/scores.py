@@ -28,27 +28,14 @@ _MAX_COLUMNS = 256
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score function and its name.
-
-    Parameters
-    ----------
-    name : str
-    function : callable
-        ``function(outputs)``, with outputs as ``sample`` returns them. Must be picklable if the
-        executor uses processes.
-    target : dict, optional
-        Import location of the function for a witness; None if the function cannot be imported.
-    suggested : bool
-        Whether the function is the mechanism's own ``features``.
-    keys : tuple
-        Columns that are used, determined before the audit: names of a dict, column numbers, or None
-        for a single column.
-    """
+    """A score function and its name."""
 
     name: str
+    # ``function(outputs)``, with outputs as ``sample`` returns them. Must be picklable if the executor uses processes.
     function: Callable[[Any], Any]
-    target: Json | None = None
-    suggested: bool = False
+    target: Json | None = None  # import location of the function for a witness; None if the function cannot be imported
+    suggested: bool = False  # whether the function is the mechanism's own ``features``
+    # columns that are used, determined before the audit: names of a dict, column numbers, or None for a single column
     keys: tuple[Key, ...] = (None,)
 
     @property

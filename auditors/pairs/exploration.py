@@ -66,25 +66,13 @@ def _rank(candidate: Candidate) -> float:
 
 @dataclass(slots=True)
 class Exploration:
-    """Results of a search.
+    """Results of a search."""
 
-    Attributes
-    ----------
-    candidates : list of Candidate
-        The best candidates, best first.
-    trace : list of (int, float)
-        Number of evaluations and best value, at each improvement.
-    evaluations, skipped : int
-        Number of scored pairs, and of those skipped because a solver did not converge.
-    reason : str
-        Message of the last skipped pair.
-    """
-
-    candidates: list[Candidate] = field(default_factory=list)
-    trace: list[tuple[int, float]] = field(default_factory=list)
-    evaluations: int = 0
-    skipped: int = 0
-    reason: str = ""
+    candidates: list[Candidate] = field(default_factory=list)  # the best candidates, best first
+    trace: list[tuple[int, float]] = field(default_factory=list)  # number of evaluations and best value, at each improvement
+    evaluations: int = 0  # number of scored pairs
+    skipped: int = 0  # number of these pairs on which a solver did not converge
+    reason: str = ""  # message of the last skipped pair
 
     @property
     def best(self) -> float:
@@ -115,33 +103,12 @@ def explore(
     keep: int = 3,
     stop: float = math.inf,
 ) -> Exploration:
-    """Maximize a score over the pairs of a domain.
+    """Maximize a score over the pairs of a domain, until a limit is reached or a final value reaches `stop`.
 
-    Parameters
-    ----------
-    domain : Domain
-        The datasets and their neighboring relation.
-    score : callable
-        ``score(pair, z)`` returns a value and an output that belongs to it. `z` has `extra` free
-        coordinates.
-    extra : int
-        Number of coordinates that are optimized along with the pair.
-    settle : callable, optional
-        ``settle(pair, output)`` returns the final value, which costs more than the score.
-        Default: the score itself.
-    evaluations, seconds : int, float
-        Limits of the search.
-    seed : int
-        Root seed of the search.
-    keep : int
-        Maximum number of candidates.
-    stop : float
-        Stop as soon as a final value reaches this number.
-
-    Returns
-    -------
-    Exploration
-        The best candidates and counts of the search.
+    ``score(pair, z)`` returns a value and an output that belongs to it, where `z` has `extra` free
+    coordinates that are optimized along with the pair. ``settle(pair, output)`` returns the final
+    value, which costs more than the score; without `settle`, the score is final. At most `keep`
+    candidates are returned.
     """
     run = _Run(domain, score, extra, settle, evaluations, time.monotonic() + seconds, seconds, seed, keep, stop)
     run.catalogue()

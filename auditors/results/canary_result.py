@@ -26,26 +26,14 @@ class GuessTest:
 
 @dataclass(frozen=True, slots=True)
 class CanaryPicture:
-    """Histograms of the canaries' scores, and the bound by number of guesses.
+    """Histograms of the canaries' scores, and the bound by number of guesses."""
 
-    Attributes
-    ----------
-    edges : tuple of float
-        Edges of the histogram's cells.
-    included, left_out : tuple of int
-        Counts of canaries in and out of the training set.
-    guessed_in, guessed_out : tuple of int
-        Counts of canaries guessed to be in and out of the training set.
-    course : tuple of (int, int, float)
-        Number of guesses, number of right guesses, and the parameter that this number of guesses
-        alone would refute.
-    """
-
-    edges: tuple[float, ...]
-    included: tuple[int, ...]
+    edges: tuple[float, ...]  # edges of the histogram's cells
+    included: tuple[int, ...]  # counts of canaries in the training set
     left_out: tuple[int, ...]
-    guessed_in: tuple[int, ...]
+    guessed_in: tuple[int, ...]  # counts of canaries guessed to be in the training set
     guessed_out: tuple[int, ...]
+    # number of guesses, number of right guesses, and the parameter that this number of guesses alone would refute
     course: tuple[tuple[int, int, float], ...]
 
     def to_json(self) -> Json:

@@ -52,17 +52,7 @@ def entry(declared: Declaration) -> dict[str, str]:
 def differences(declared: Declaration, reviewed: Reviewed) -> list[str]:
     """Return one message for each printed text, or check, that differs from the reviewed entry; an empty list if nothing differs.
 
-    Parameters
-    ----------
-    declared : Declaration
-        The present claim.
-    reviewed : mapping
-        Reviewed entries by id, as `read_reviewed` returns.
-
-    Returns
-    -------
-    list of str
-        Messages with both texts and the command that accepts the change.
+    Each message shows both texts and the command that accepts the change.
     """
     old, new = reviewed.get(declared.id), entry(declared)
     instruction = f"Compare the text with its check, then run: dpwitness claims accept {declared.id}"
