@@ -119,11 +119,11 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
     found = []
     for given in scores or ():
         if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
-            given = Score(given[0], given[1], describe_target(given[1]))
-        elif not isinstance(given, Score):
-            given = Score(name_of(given), given, describe_target(given))
-        require_callable("scores", given.function, owner, arguments=1)
-        found.append(given)
+            score = Score(given[0], given[1], describe_target(given[1]))
+        else:
+            score = given if isinstance(given, Score) else Score(name_of(given), given, describe_target(given))
+        require_callable("scores", score.function, owner, arguments=1)
+        found.append(score)
     own = own_score(mechanism)
     all_scores = (*found, own) if own is not None else tuple(found)
     names = [score.name for score in all_scores]

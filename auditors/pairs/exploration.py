@@ -22,7 +22,6 @@ import numpy as np
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.lattice import search_lattice
-from dpwitness.auditors.pairs.simplify import simplify_pair
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.domains.base import SearchSpace
@@ -202,13 +201,13 @@ class _Run:
             turn += 1
         end_points.sort(key=lambda row: (-row[0], row[1]))
         for index, (_, _, shape, point) in enumerate(end_points[:2]):
-            value = -math.inf
+            value, start = -math.inf, point
             for again in range(6):
                 left = int((1 - self.kept) * self.budget) - self.seen.evaluations
                 if self.over or left <= 0 or time.monotonic() > horizon:
                     return
                 patience = min(max(200, int(0.25 * self.budget)), left)
-                found, point = self.climb(shape, point[None, :], 0.4 / (1 + again % 3), patience, horizon, 100 + 10 * index + again)
+                found, start = self.climb(shape, start[None, :], 0.4 / (1 + again % 3), patience, horizon, 100 + 10 * index + again)
                 if found <= value + 1e-4 * abs(value):
                     break
                 value = found
@@ -330,3 +329,25 @@ class _Run:
             # A simple pair is worth more to a reader than the last 3e-4 of the value.
             self.seen.candidates[0] = Candidate(simple, value, output)
             self.seen.candidates.sort(key=_rank)
+
+
+def simplify_pair(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:
+    """Return the simplest pair reached from `pair` by steps inside the domain whose score stays at least `least`.
+
+    Steps give fewer common records, fewer digits and rounder multiplicities. Where zero or a shorter
+    number lies outside the domain, the nearest value inside is used.
+    """
+    deadline = time.monotonic() + seconds
+    improved = True
+    while improved:
+        improved = False
+        rejected = 0
+        while time.monotonic() < deadline:
+            candidate = next(itertools.islice(domain.simpler(pair), rejected, None), None)
+            if candidate is None:
+                break
+            if score(candidate) >= least:
+                pair, improved, rejected = candidate, True, 0
+            else:
+                rejected += 1
+    return pair

@@ -237,8 +237,8 @@ def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant
     found = []
     for mutant, place, number, value in mutants(declared):
         if not mutant.excuse and place.function is not None and (place.module, mutant.line) not in reached:
-            mutant = replace(mutant, excuse="unused")
-        if mutant.excuse:
+            found.append(Outcome(replace(mutant, excuse="unused"), "excused", ""))
+        elif mutant.excuse:
             found.append(Outcome(mutant, "excused", ""))
         elif only(mutant):
             try:
