@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, claim_document, environment, strict
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import Claim
@@ -148,16 +148,7 @@ class CanaryResult(Result):
         return f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; {of}); {found}"
 
     def to_json(self) -> Json:
-        return {
-            "schema_version": SCHEMA,
-            "kind": "canaries",
-            "name": self.name,
-            "claim": str(self.claim),
-            "claim_numbers": list(self.claim.numbers),
-            "relation": None,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
+        fields = {
             "confidence": self.confidence,
             "method": self.method,
             "fixed": self.fixed,
@@ -177,8 +168,5 @@ class CanaryResult(Result):
             "tested": [each.to_json() for each in self.tested],
             "picture": self.picture.to_json() if self.picture else None,
             "seed": self.seed,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
         }
+        return claim_document(self, "canaries", fields)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
@@ -200,20 +200,11 @@ class TraceResult(Result):
         return f"the pair '{self.pair.why}'" if self.pair is not None and self.pair.why else "this pair"
 
     def to_json(self) -> Json:
-        fields = list(TracedCall.__dataclass_fields__)
-        return {
-            "schema_version": SCHEMA,
-            "kind": "trace",
-            "name": self.name,
-            "claim": str(self.claim),
-            "claim_numbers": list(self.claim.numbers),
-            "relation": self.pair.relation if self.pair is not None else None,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
+        columns = list(TracedCall.__dataclass_fields__)
+        fields = {
             "parameter": self.claim.symbol,
             "findings": [{"kind": f.kind, "told": f.told, "where": f.where} for f in self.findings],
-            "calls": [{name: strict(getattr(call, name)) for name in fields} for call in self.calls],
+            "calls": [{name: strict(getattr(call, name)) for name in columns} for call in self.calls],
             "loss": strict(self.loss),
             "charged": strict(self.charged),
             "runs": self.runs,
@@ -224,9 +215,5 @@ class TraceResult(Result):
             "pair": self.pair.to_json() if self.pair is not None else None,
             "seed": self.seed,
             "confidence": self.confidence,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
-            "cpu_seconds": round(self.cpu_seconds, 3),
         }
+        return claim_document(self, "trace", fields) | {"cpu_seconds": round(self.cpu_seconds, 3)}
