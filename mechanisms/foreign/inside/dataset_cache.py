@@ -10,11 +10,11 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __name__ != "dpwitness_dataset_cache":
+    from dpwitness.mechanisms.core import dataframe_backends
     from dpwitness.mechanisms.foreign.inside import codec, introspection
-else:
+else:  # in a worker, whose interpreter may have no dpwitness
     codec, introspection = sys.modules["dpwitness_codec"], sys.modules["dpwitness_introspection"]
-
-dataframe_backends = codec.dataframe_backends
+    dataframe_backends = codec.dataframe_backends
 
 _WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
 
