@@ -44,10 +44,12 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-# `audit` needs the package and its dependencies; `test` and `docs` need their extras too.
+# `audit` needs the package and its dependencies; `test` and `docs` need their extras too. Modules are compiled once, because
+# processes do not store bytecode where PYTHONDONTWRITEBYTECODE is set.
 $(VENV)/.audit $(VENV)/.test $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python requirements.lock pyproject.toml
 	$(PIP) setuptools wheel
 	$(PIP) -e '.$(EXTRAS_$*)'
+	$(VENV)/bin/python -m compileall -q -j0 dpwitness auditors mechanisms proofs_checks reports
 	touch $@
 
 clean:
