@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from importlib import import_module
+from types import ModuleType
 
 from dpwitness.commands.common import SEED, Command, print_json
 from dpwitness.exit_codes import OK, VIOLATED
@@ -25,18 +27,26 @@ def run(args: argparse.Namespace) -> int:
 
     A successful attack gives exit code 1.
     """
-    from dpwitness.bench import BENCHMARKS, SEEDED_BENCHMARKS, format_table
-    from dpwitness.bench import bench as measured
-
-    if args.name is not None and args.name not in BENCHMARKS:
-        raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {args.name!r}")
-    if args.seed is not None and args.name not in SEEDED_BENCHMARKS:
-        raise InvalidArgument(f"--seed is only for bench {', '.join(SEEDED_BENCHMARKS)}, got {args.name or 'no name'}")
+    found = benchmarks()
+    if args.seed is not None and args.name is None:
+        raise InvalidArgument(f"--seed is only for bench {', '.join(found.SEEDED_BENCHMARKS)}, got no name")
     tables = []
-    for name in [args.name] if args.name else BENCHMARKS:
-        tables.append(measured(name, args.seed if name in SEEDED_BENCHMARKS else None))
+    for name in [args.name] if args.name else found.BENCHMARKS:
+        tables.append(found.bench(name, args.seed))
         if not args.json:
-            print(format_table(tables[-1]), flush=True)
+            print(found.format_table(tables[-1]), flush=True)
     if args.json:
         print_json([asdict(table) for table in tables])
     return VIOLATED if any(table.binding and not all(row.met for row in table.rows) for table in tables) else OK
+
+
+def benchmarks() -> ModuleType:
+    """Return the registry of benchmarks. Raise InvalidArgument if dpwitness was installed without a clone."""
+    try:
+        return import_module("dpwitness.benchmarks")
+    except ModuleNotFoundError as error:
+        if error.name != "dpwitness.benchmarks":
+            raise
+        raise InvalidArgument(
+            "benchmarks are part of a clone: run `pip install -e .` in a clone of the repository, then `dpwitness bench`"
+        ) from None

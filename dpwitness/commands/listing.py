@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Callable
 
+from dpwitness.commands.bench import benchmarks
 from dpwitness.commands.common import Command, print_json
 from dpwitness.exit_codes import OK
 from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 Rows = list[Json]
 
@@ -24,7 +27,7 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness list`` and return the exit code."""
-    found = list_rows([args.what] if args.what else None)
+    found = list_rows(args.what)
     if args.json:
         print_json(found)
         return OK
@@ -36,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def list_rows(rooms: Collection[str] | None = None) -> dict[str, Rows]:
+def list_rows(what: str | None = None) -> dict[str, Rows]:
     """Return rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it."""
     sections: dict[str, Callable[[], Rows]] = {
         "zoo": _zoo,
@@ -46,7 +49,14 @@ def list_rows(rooms: Collection[str] | None = None) -> dict[str, Rows]:
         "suites": _suites,
         "bench": _bench,
     }
-    return {name: rows() for name, rows in sections.items() if rooms is None or name in rooms}
+    if what is not None:
+        return {what: sections[what]()}
+    try:
+        benchmarks()
+    except InvalidArgument as error:  # the other sections are listed in any installation
+        print(error, file=sys.stderr)
+        del sections["bench"]
+    return {name: rows() for name, rows in sections.items()}
 
 
 def _zoo() -> Rows:
@@ -106,6 +116,4 @@ def _suites() -> Rows:
 
 def _bench() -> Rows:
     """Return the rows of benchmarks."""
-    from dpwitness.bench import BENCHMARKS
-
-    return [{"name": name, "text": f"measured by {module}"} for name, module in BENCHMARKS.items()]
+    return [{"name": name, "text": f"measured by {module}"} for name, module in benchmarks().BENCHMARKS.items()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -115,14 +116,17 @@ def write_text(path: str | Path, text: str) -> None:
         file.write(text)
 
 
-def json_text(value: Any, *, indent: int | None = 1) -> str:
-    """Return strict JSON text that ends with a newline. Non-ASCII characters are escaped if the text has lone surrogates."""
-    found = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+_NUMBERS = re.compile(r'\[\n([^"\[\]{}]*)\]')  # a line break after "[" is never part of a JSON string
+
+
+def json_text(value: Any) -> str:
+    """Return strict JSON text with lists of numbers on one line. Non-ASCII characters are escaped if the text has lone surrogates."""
+    found = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
     try:
         found.encode("utf-8")
     except UnicodeEncodeError:
-        found = json.dumps(value, indent=indent, allow_nan=False)
-    return found + "\n"
+        found = json.dumps(value, indent=1, allow_nan=False)
+    return _NUMBERS.sub(lambda numbers: f"[{' '.join(numbers[1].split())}]", found) + "\n"
 
 
 def write_json(path: str | Path, value: Any) -> None:

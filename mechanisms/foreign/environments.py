@@ -1,4 +1,7 @@
-"""Virtual environments with pinned libraries for the adapters of `adapters`, in the user's cache."""
+"""Virtual environments with pinned libraries for adapters, in the user's cache.
+
+`adapters` has a folder per library: target files, and ``environments.toml`` with the pins of the published report.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,6 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 
 FOLDER = Path(__file__).resolve().parent / "adapters"
 PROGRAMS = FOLDER / "programs"
-PINS_FILE = "environments.toml"
 
 
 def home() -> Path:
@@ -53,12 +55,12 @@ def _portable_path(place: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Environment of adapters: one table of ``environments.toml``."""
+    """Environment of a library's adapters: one table of ``environments.toml``."""
 
     name: str  # name of the table and of the folder
     requirements: tuple[str, ...] = ()  # pinned requirements that pip installs with their dependencies
     no_deps: tuple[str, ...] = ()  # requirements that pip installs afterwards, without dependencies
-    targets: tuple[str, ...] = ()  # adapters that run in this environment: names of files in `adapters`
+    targets: tuple[str, ...] = ()  # adapters that run in this environment: names of the Python files in the folder of the library
     npm: tuple[str, ...] = ()  # pinned npm packages for programs in JavaScript
     # sources in `adapters/programs` that are used instead of an adapter: node runs JavaScript, g++ compiles C++
     programs: tuple[str, ...] = ()
@@ -146,31 +148,23 @@ class Environment:
 
 @functools.cache
 def environments() -> dict[str, Environment]:
-    """Return all environments by name. Raise InvalidArgument if the file of pins has an unknown field."""
-    path = FOLDER / PINS_FILE
-    if not path.is_file():
-        return {}
+    """Return all environments by name. Raise InvalidArgument if a file of pins has an unknown field."""
     found = {}
-    for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-        try:
-            found[name] = Environment(name, **values)
-        except TypeError as error:
-            raise InvalidArgument(f"{PINS_FILE}: [{name}] has an unknown field: {error}") from None
+    for path in sorted(FOLDER.glob("*/environments.toml")):
+        targets = tuple(sorted(file.name for file in path.parent.glob("*.py")))
+        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+            try:
+                found[name] = Environment(name, targets=targets, **values)
+            except TypeError as error:
+                raise InvalidArgument(f"{path.parent.name}/{path.name}: [{name}] has an unknown field: {error}") from None
     return found
-
-
-def adapters() -> list[str]:
-    """Return the names of the adapter files that are part of dpwitness."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem[0] != "_")
 
 
 def adapter_file(name: str) -> Path | None:
     """Return the file of an adapter by its name, with or without ``_targets``; None if there is no such adapter."""
-    for stem in (name, f"{name}_targets"):
-        if stem in adapters():
-            return FOLDER / f"{stem}.py"
-    return None
+    files = {path.stem: path for path in FOLDER.glob("*/*.py")}
+    return files.get(name) or files.get(f"{name}_targets")
 
 
 def environment_of(file: Path) -> Environment | None:

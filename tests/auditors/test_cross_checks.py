@@ -9,7 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.privacy_loss.search import worst_output
-from dpwitness.bench.white_box import ENCLOSURES, gaussian, searched
+from dpwitness.benchmarks.white_box import ENCLOSURES, gaussian, searched
 from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, zoo
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 

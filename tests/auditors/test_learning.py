@@ -9,7 +9,7 @@ from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import concatenate, encode
 from dpwitness.auditors.events.scorers import Training, fit_model
 from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
-from dpwitness.bench.power import oracle_at, specimens
+from dpwitness.benchmarks.power import oracle_at, specimens
 from dpwitness.mechanisms import BrokenSparseVector, Gaussian
 
 

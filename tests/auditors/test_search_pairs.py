@@ -8,7 +8,7 @@ import pytest
 from dpwitness.auditors.pairs.exploration import simplify_pair
 from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.privacy_loss.search import worst_output
-from dpwitness.bench.white_box import searched
+from dpwitness.benchmarks.white_box import searched
 from dpwitness.mechanisms import (
     Answers,
     ApproxDP,

@@ -7,7 +7,7 @@ import pytest
 
 from dpwitness.auditors.bounds.sensitivity import audit_sensitivity, feature_distance
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.bench.white_box import SENSITIVITIES, sensitivity
+from dpwitness.benchmarks.white_box import SENSITIVITIES, sensitivity
 from dpwitness.mechanisms import (
     Answers,
     ConvergenceError,

@@ -15,7 +15,7 @@ from dpwitness.auditors import Scaling
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.targets.trust import Trust
-from dpwitness.bench.mutants import HOSTILE
+from dpwitness.benchmarks.mutants import HOSTILE
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 

@@ -14,7 +14,7 @@ from dpwitness.auditors.replaying.replay import replay
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean, upper_mean
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.bench.white_box import gaussian
+from dpwitness.benchmarks.white_box import gaussian
 from dpwitness.mechanisms import (
     GDP,
     RDP,

@@ -15,7 +15,7 @@ from dpwitness.auditors.privacy_loss.scale_bets import check_scale
 from dpwitness.auditors.results.enclosure_bounds import End, decide
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.bench.awkward import Law, awkward
+from dpwitness.benchmarks.awkward import Law, awkward
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law, states_one_law
 

@@ -6,11 +6,11 @@ from dataclasses import asdict
 import pytest
 from scipy.stats import binom
 
-from dpwitness.bench import bench
-from dpwitness.bench.adversarial import stopping
-from dpwitness.bench.adversarial.attack import Attack, Outcome, Rate
-from dpwitness.bench.adversarial.run import attacks, measure
-from dpwitness.bench.table import Table
+from dpwitness.benchmarks import bench
+from dpwitness.benchmarks.adversarial import stopping
+from dpwitness.benchmarks.adversarial.attack import Attack, Outcome, Rate
+from dpwitness.benchmarks.adversarial.run import attacks, measure
+from dpwitness.benchmarks.table import Table
 from dpwitness.cli import main
 from dpwitness.reports.trust_page import page
 
@@ -76,11 +76,11 @@ def test_the_command_takes_a_seed_for_attacks_only(capsys, monkeypatch):
     def few(seed):
         return Table("adversarial", (_rate(seed, 9, 0.0).row("x", 0.1),), binding=True)
 
-    monkeypatch.setattr("dpwitness.bench.adversarial.run.measure", few)
+    monkeypatch.setattr("dpwitness.benchmarks.adversarial.run.measure", few)
     assert main(["bench", "adversarial", "--seed", "0"]) == 0
     assert main(["bench", "adversarial", "--seed", "4"]) == 1
     assert "MISSED" in capsys.readouterr().out
     assert main(["bench", "power", "--seed", "4"]) == 2
     assert "--seed is only for bench adversarial" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="leave out the seed"):
+    with pytest.raises(ValueError, match="whose cases are fixed"):
         bench("power", 4)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpwitness.bench import BENCHMARKS, Row, Table, bench, format_table
+from dpwitness.benchmarks import BENCHMARKS, Row, Table, bench, format_table
 
 
 def test_a_row_knows_its_side():

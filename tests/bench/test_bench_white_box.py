@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpwitness.bench.white_box import CASES
+from dpwitness.benchmarks.white_box import CASES
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

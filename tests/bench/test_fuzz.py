@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from dpwitness.bench.hostile.fuzz import Tally, _count_leftovers, _processes_with_token, campaign
-from dpwitness.bench.hostile.fuzz_inputs import environments, options, signals, targets
+from dpwitness.benchmarks.hostile.fuzz import Tally, _count_leftovers, _processes_with_token, campaign
+from dpwitness.benchmarks.hostile.fuzz_inputs import environments, options, signals, targets
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

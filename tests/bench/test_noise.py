@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpwitness.bench.performance import noise
+from dpwitness.benchmarks.performance import noise
 
 DRAWS = 2_000_000
 

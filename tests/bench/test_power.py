@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness.bench.power import measure
+from dpwitness.benchmarks.power import measure
 from dpwitness.mechanisms import InvalidArgument
 from dpwitness.reports.power_page import main
 

@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import ApproxDP, PureDP, Verdict, certify
-from dpwitness.bench import calibration
-from dpwitness.bench.calibration import Counted, alarms, interval, most
-from dpwitness.bench.densities import DENSITIES
-from dpwitness.bench.specimens import PAIR, SPECIMENS
+from dpwitness.benchmarks import calibration
+from dpwitness.benchmarks.calibration import Counted, alarms, interval, most
+from dpwitness.benchmarks.densities import densities
+from dpwitness.benchmarks.specimens import PAIR, specimens
 
 AUDITS = 192  # of each claim kind, pooled over its mechanisms
 KINDS = ("pure", "approx", "gdp", "zcdp", "rdp")
@@ -35,7 +35,7 @@ def test_the_number_of_audits_suffices():
 @pytest.mark.parametrize("kind", KINDS)
 def test_false_alarms_at_one_half(kind):
     """False-failure probability 1e-6; a rate of .75 fails with probability .99."""
-    names = [name for name, s in SPECIMENS().items() if s.claim.kind == kind and not s.target and name not in SLOW]
+    names = [name for name, s in specimens().items() if s.claim.kind == kind and not s.target and name not in SLOW]
     shares = [len(part) for part in np.array_split(np.arange(AUDITS), len(names))]
     wrong = sum(alarms(name, 0.5, audits, trials=2_000) for name, audits in zip(names, shares, strict=True))
     assert wrong <= most(AUDITS, 0.5), f"{wrong} of {AUDITS} audits of {', '.join(names)}"
@@ -43,15 +43,15 @@ def test_false_alarms_at_one_half(kind):
 
 def test_a_claim_that_is_broken_is_counted():
     """The same count with claims a third too small: nearly all audits alarm, so the test above can fail."""
-    broken = {name: dataclasses.replace(s, claim=PureDP(0.6)) for name, s in SPECIMENS().items()}
+    broken = {name: dataclasses.replace(s, claim=PureDP(0.6)) for name, s in specimens().items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "SPECIMENS", lambda: broken)
+        patch.setattr(calibration, "specimens", lambda: broken)
         assert alarms("randomised response", 0.5, 40, trials=2_000) > 30
 
 
 def test_every_claim_kind_and_output_kind_is_there():
-    found = SPECIMENS()
-    assert len(found) >= 25 and len(DENSITIES()) >= 20
+    found = specimens()
+    assert len(found) >= 25 and len(densities()) >= 20
     assert {s.claim.kind for s in found.values()} == set(KINDS)
     assert {s.outputs for s in found.values()} >= {"exceptions", "atoms", "mixed", "strings", "vectors", "workers"}
 
@@ -62,7 +62,7 @@ def test_every_claim_kind_and_output_kind_is_there():
 )
 def test_specimens_keep_their_claim(name):
     """Counts of every output in 1e5 runs a side (exceptions one by one in 2e4): no event beats the claim by six standard errors."""
-    specimen = SPECIMENS()[name]
+    specimen = specimens()[name]
     rng, single = np.random.default_rng(0), name == "a word or an exception"
     runs = 20_000 if single else 100_000
     counts = []
@@ -87,17 +87,17 @@ def _once(run, data, rng):
 @pytest.mark.parametrize("name", ["spike of mass 0.01 and width 0.001", "sentinel value", "normal, mu 1 % large"])
 def test_densities_are_densities_and_break_their_claim(name):
     """The sampler agrees with the density in mass, and the certifier never calls it CERTIFIED."""
-    awkward, rng = DENSITIES()[name], np.random.default_rng(1)
+    awkward, rng = densities()[name], np.random.default_rng(1)
     outputs = awkward.sample(PAIR.d1, 20_000, rng)
     ratio = np.exp(awkward.log_density(outputs, PAIR.d0) - awkward.log_density(outputs, PAIR.d1))
     assert np.mean(ratio) <= 1 + 6 * np.std(ratio) / np.sqrt(20_000) + 1e-6  # E_P q/p <= 1
     assert certify(awkward, PAIR, awkward.claim, trials=10_000).verdict is not Verdict.CERTIFIED
 
 
-@pytest.mark.parametrize("name", DENSITIES())
+@pytest.mark.parametrize("name", densities())
 def test_every_density_breaks_its_claim(name):
     """The mass of a slab, or the density at one point, is more than the claim allows: P(S) > g(Q(S)) for that S."""
-    awkward = DENSITIES()[name]
+    awkward = densities()[name]
     sides = [np.array([PAIR.d1, PAIR.d0]), np.array([PAIR.d0, PAIR.d1])]
     worst = 0.0
     for high, low in sides:
@@ -137,7 +137,7 @@ def test_a_task_that_raises_is_a_row_that_is_missed():
 def test_tight_laws_are_refuted_a_little_below():
     """Specimens are tight: at .8 of its epsilon the randomised response of 20 values is refuted in most of 10 audits."""
     name = "data with probability .01"
-    tight = {name: dataclasses.replace(SPECIMENS()[name], claim=ApproxDP(0.8, 0.01))}
+    tight = {name: dataclasses.replace(specimens()[name], claim=ApproxDP(0.8, 0.01))}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "SPECIMENS", lambda: tight)
+        patch.setattr(calibration, "specimens", lambda: tight)
         assert alarms(name, 0.05, 10, trials=20_000) >= 7

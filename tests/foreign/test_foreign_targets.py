@@ -298,7 +298,7 @@ def test_no_worker_survives(file, tmp_path, end, workers):
 @pytest.mark.benchmark
 def test_speed_of_workers():
     """Ratios of `dpwitness bench foreign`, measured in one run; the one by processor time holds on a busy machine too."""
-    from dpwitness.bench import bench, format_table
+    from dpwitness.benchmarks import bench, format_table
 
     table = bench("foreign")
     assert all(row.met for row in table.rows), format_table(table)

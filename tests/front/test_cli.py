@@ -236,3 +236,16 @@ def test_progress_bar_on_a_terminal_and_silence_in_a_pipe(shell):
         os.close(outer)
     assert "runs/s" in drawn and "left" in drawn and drawn.endswith("\r")
     assert shown.stdout.startswith(b"NOT REFUTED")
+
+
+def test_benchmarks_are_part_of_a_clone(monkeypatch, capsys):
+    """An installed wheel has no package `benchmarks`: the commands say so in one line, and the other sections are listed."""
+    from dpwitness.cli import main
+
+    monkeypatch.setitem(sys.modules, "dpwitness.benchmarks", None)
+    for arguments in (["bench"], ["bench", "power"], ["list", "bench"]):
+        assert main(arguments) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1 and "benchmarks are part of a clone: run `pip install -e .`" in err
+    assert main(["list", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"zoo", "mechanisms", "domains", "relations", "suites"}

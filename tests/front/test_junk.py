@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.bench.hostile.junk import calls, fault, pair_calls
+from dpwitness.benchmarks.hostile.junk import calls, fault, pair_calls
 from dpwitness.cli import main
 from dpwitness.mechanisms import InvalidArgument, Laplace, Pair, Records
 

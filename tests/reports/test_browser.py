@@ -24,6 +24,7 @@ from dpwitness.cli import main
 from dpwitness.mechanisms.domains import Records
 from dpwitness.reports.audit.document import build_document, result_json
 from dpwitness.reports.audit.report import write_document
+from dpwitness.reports.site.site import PAGES
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -367,23 +368,22 @@ def test_the_policy_forbids_what_is_injected(browser, small):
 # -- the published site -----------------------------------------------------------------------------------------------
 
 
-PUBLISHED = Path(dpw.__file__).resolve().parent.parent / "reports" / "published"
 PHONE = {"viewport": {"width": 390, "height": 844}}
 
 
-@pytest.mark.parametrize("name", sorted(file.stem for file in PUBLISHED.glob("*.html")))
-def test_published_pages_fit_a_phone(opened, name):
-    page = opened(PUBLISHED / f"{name}.html", **PHONE, java_script_enabled=False)
+@pytest.mark.parametrize("name", sorted(["index", *(name for name, _, _ in PAGES)]))
+def test_published_pages_fit_a_phone(opened, site, name):
+    page = opened(site / f"{name}.html", **PHONE, java_script_enabled=False)
     assert sideways(page) <= 390
     outside = "node => [...node.querySelectorAll('table')].some(each => !each.closest('.wide'))"
     assert not page.locator("main").evaluate(outside)  # tables scroll inside their box
 
 
-def test_squares_of_the_overview_are_read_in_color_and_without(opened):
+def test_squares_of_the_overview_are_read_in_color_and_without(opened, site):
     """Signs have a contrast of 4.5 with their square, light, dark and on paper; a square is large enough for a finger."""
     colors = "nodes => nodes.map(node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).color])"
     for scheme, media in (("light", "screen"), ("dark", "screen"), ("dark", "print")):
-        page = opened(PUBLISHED / "index.html", color_scheme=scheme, **PHONE)
+        page = opened(site / "index.html", color_scheme=scheme, **PHONE)
         page.emulate_media(media=media, color_scheme=scheme)
         pairs = {tuple(pair) for pair in page.locator("main .cell").evaluate_all(colors)}
         assert len(pairs) >= (5 if media == "screen" else 1) and all(contrast(*pair) > 4.5 for pair in pairs), (scheme, media, pairs)
@@ -393,8 +393,8 @@ def test_squares_of_the_overview_are_read_in_color_and_without(opened):
     assert len(signs) == len(set(signs)) > 3
 
 
-def test_a_square_opens_its_check(opened):
-    page = opened(PUBLISHED / "index.html", java_script_enabled=False)
+def test_a_square_opens_its_check(opened, site):
+    page = opened(site / "index.html", java_script_enabled=False)
     page.locator("li > .cell").first.click()
     page.wait_for_url("**/papers-checks.html#*")
     assert page.locator(f'[id="{page.url.partition("#")[2]}"]').count() == 1
@@ -402,8 +402,8 @@ def test_a_square_opens_its_check(opened):
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/browser.sh installs it where npm is")
 @pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"} | PHONE], ids=["light", "dark on a phone"])
-def test_everybody_can_use_the_overview(opened, options):
-    page = opened(PUBLISHED / "index.html", bypass_csp=True, **options)
+def test_everybody_can_use_the_overview(opened, site, options):
+    page = opened(site / "index.html", bypass_csp=True, **options)
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     told = [(each["id"], each["impact"], each["nodes"][0]["html"][:200]) for each in found["violations"]]

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from dpwitness.bench.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms import InvalidArgument
 from dpwitness.reports.canaries_page import main
 

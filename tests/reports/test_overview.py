@@ -24,9 +24,9 @@ PUBLISHED = Path(dpw.__file__).resolve().parent.parent / "reports" / "published"
 
 
 @pytest.fixture(scope="module")
-def sections():
-    """Each section of the published page as text, by its name."""
-    text = (PUBLISHED / "index.html").read_text(encoding="utf-8")
+def sections(site):
+    """Each section of the first page as text, by its name."""
+    text = (site / "index.html").read_text(encoding="utf-8")
     return {part.partition('"')[0]: unescape(part) for part in text.split('<section id="')[1:]}
 
 
@@ -84,8 +84,8 @@ def test_every_page_has_its_section_and_pictures(sections):
         assert "nan" not in re.findall(r'="(nan|inf)', text), name
 
 
-def test_every_link_to_a_place_in_a_published_page_finds_it():
-    texts = {file.name: file.read_text(encoding="utf-8") for file in PUBLISHED.glob("*.html")}
+def test_every_link_to_a_place_in_a_published_page_finds_it(site):
+    texts = {file.name: file.read_text(encoding="utf-8") for file in site.glob("*.html")}
     places = {name: set(re.findall(r' id="([^"]+)"', text)) for name, text in texts.items()}
     for name, text in texts.items():
         links = {link.partition("#") for link in re.findall(r'<a [^>]*href="([\w.-]*#[^"]+)"', text)}

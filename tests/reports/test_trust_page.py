@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 import pytest
 
-from dpwitness.bench.calibration import Counted
-from dpwitness.bench.table import Row, Table
+from dpwitness.benchmarks.calibration import Counted
+from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms import InvalidArgument
 from dpwitness.reports.trust_page import main, page
 

@@ -57,12 +57,12 @@ def test_nothing_is_wrong_and_every_violation_has_a_witness_and_a_cause(found):
 
 def test_no_row_names_a_pair():
     """Where to look comes from the target file's domain alone."""
-    assert not any("Pair(" in path.read_text() for path in FOLDER.glob("*_targets.py"))
+    assert not any("Pair(" in path.read_text() for path in FOLDER.glob("*/*_targets.py"))
     assert all(case.pairs is None for case in cases())
 
 
 def test_every_adapter_has_an_environment():
-    files = {path.name for path in FOLDER.glob("*_targets.py")}
+    files = {path.name for path in FOLDER.glob("*/*.py")}
     assert {file for environment in environments().values() for file in environment.targets} == files
     pinned = [line for environment in environments().values() for line in (*environment.requirements, *environment.no_deps)]
     assert all("==" in line for line in pinned)

@@ -1,0 +1,43 @@
+"""Registry of benchmarks: tables of required and measured values of speed, power and error rates."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from dpwitness.benchmarks.table import Row, Table, format_table
+from dpwitness.mechanisms.core.validation import InvalidArgument
+
+__all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
+
+# Each module has a function `measure() -> Table`. A module is imported only when its benchmark runs.
+BENCHMARKS: dict[str, str] = {
+    "adversarial": "dpwitness.benchmarks.adversarial.run",
+    "audit": "dpwitness.benchmarks.audit",
+    "calibration": "dpwitness.benchmarks.calibration",
+    "canaries": "dpwitness.benchmarks.canaries",
+    "foreign": "dpwitness.benchmarks.foreign",
+    "fuzz": "dpwitness.benchmarks.hostile.fuzz",
+    "gray-box": "dpwitness.benchmarks.gray_box",
+    "mechanisms": "dpwitness.benchmarks.mechanisms",
+    "mutation": "dpwitness.benchmarks.mutation",
+    "power": "dpwitness.benchmarks.power",
+    "programs": "dpwitness.benchmarks.programs",
+    "scale": "dpwitness.benchmarks.performance.scale",
+    "speed": "dpwitness.benchmarks.performance.speed",
+    "white-box": "dpwitness.benchmarks.white_box",
+}
+
+
+SEEDED_BENCHMARKS = ("adversarial",)  # benchmarks with random cases, which take a seed: `measure(seed)`
+
+
+def bench(name: str, seed: int | None = None) -> Table:
+    """Run one benchmark and return its table. Raise InvalidArgument for an unknown name or a seed that it does not take."""
+    if name not in BENCHMARKS:
+        raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
+    if seed is not None and name not in SEEDED_BENCHMARKS:
+        raise InvalidArgument(f"--seed is only for bench {', '.join(SEEDED_BENCHMARKS)}, got {name!r}, whose cases are fixed")
+    measure = import_module(BENCHMARKS[name]).measure
+    table = measure(seed) if name in SEEDED_BENCHMARKS else measure()
+    assert isinstance(table, Table)
+    return table

@@ -1,0 +1,130 @@
+"""An attack, its runs, and the exact binomial test of its success rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator, SeedSequence
+from scipy.stats import binom
+
+from dpwitness import InvalidArgument, Pair, Verdict
+from dpwitness.benchmarks.table import Row
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+RUNS = 400
+CHANCE = 1e-3  # probability that a correct program misses any row of the table
+_MAX_FAILURES_LISTED = 5  # number of failures per attack in the JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of one run: the failure of the program (empty if none), and the error probability that the program stated for this run."""
+
+    fault: str
+    stated: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """An attack on one statement of the program.
+
+    `run` draws parameters from the generator and attacks once. It returns a description of the failure, or "" if the program was right,
+    or an `Outcome` if the stated error differs between runs. An exception counts as a failure.
+    """
+
+    name: str
+    run: Callable[[Generator], str | Outcome]
+    stated: float = 0.0  # stated probability of a failure; 0 for a failure that must never happen
+    runs: int = RUNS
+
+    def attempt(self, seed: int, number: int) -> Outcome:
+        """Execute run `number` under a root seed."""
+        rng = np.random.default_rng(SeedSequence(seed, spawn_key=(*self.name.encode(), number)))
+        try:
+            found = self.run(rng)
+        except Exception as error:  # an exception counts as a failure, and the benchmark continues
+            found = f"raises {type(error).__name__}: {str(error)[:200]}"
+        return found if isinstance(found, Outcome) else Outcome(found, self.stated)
+
+
+@dataclass(slots=True)
+class Rate:
+    """Failure count of one attack, with the sum of stated errors and the failures by run number."""
+
+    failures: int = 0
+    runs: int = 0
+    stated_sum: float = 0.0
+    faults: dict[int, str] = field(default_factory=dict)
+
+    def add(self, number: int, outcome: Outcome) -> None:
+        self.failures += bool(outcome.fault)
+        self.runs += 1
+        self.stated_sum += outcome.stated
+        if outcome.fault:
+            self.faults[number] = outcome.fault
+
+    def __add__(self, other: Rate) -> Rate:
+        sums = (self.failures + other.failures, self.runs + other.runs, self.stated_sum + other.stated_sum)
+        return Rate(*sums, {**self.faults, **other.faults})
+
+    @property
+    def stated(self) -> float:
+        """Mean of the stated errors.
+
+        If the errors differ, the binomial tail at their mean bounds the exact tail (Hoeffding 1956).
+        """
+        return min(1.0, self.stated_sum / max(self.runs, 1))
+
+    @property
+    def p_value(self) -> float:
+        """Probability of at least this number of failures if each run fails with the stated probability."""
+        if self.stated <= 0:
+            return 0.0 if self.failures else 1.0
+        return float(binom.sf(self.failures - 1, self.runs, self.stated))
+
+    def row(self, name: str, threshold: float) -> Row:
+        """Return the row of the table; the row is met if the p-value exceeds `threshold`."""
+        allowed_failures = int(binom.isf(threshold, self.runs, self.stated)) if self.stated > 0 else 0
+        unit = f"of {self.runs}, stated {self.stated:.3g}, p-value {self.p_value:.2g}"
+        return Row(name, allowed_failures / self.runs, self.failures / self.runs, unit, at_most=True, counts=(self.failures, self.runs))
+
+    def details(self, name: str) -> Mapping[str, Any]:
+        first = [f"run {number}: {self.faults[number]}" for number in sorted(self.faults)[:_MAX_FAILURES_LISTED]]
+        return {"attack": name, "stated": self.stated, "counts": [self.failures, self.runs], "p_value": self.p_value, "failures": first}
+
+
+def refusal(call: Callable[[], Any], what: str) -> str:
+    """Return "" if the call raises InvalidArgument, else a description of its result."""
+    try:
+        found = call()
+    except InvalidArgument:
+        return ""
+    return f"accepted {what}: {getattr(found, 'verdict', found)!s:.60}"
+
+
+def failure_unless_verdict(found: Any, allowed: Iterable[Verdict], what: str) -> str:
+    """Return "" if the verdict of a result is allowed, else a failure message."""
+    return "" if found.verdict in tuple(allowed) else f"{found.verdict.value}: {what}"
+
+
+def false_alarm(found: Any, what: str) -> str:
+    """Return a failure message if a mechanism that satisfies its claim is reported as VIOLATED, else ""."""
+    return f"VIOLATED: {what}" if found.verdict is Verdict.VIOLATED else ""
+
+
+def response(epsilon: float) -> Callable[..., Any]:
+    """Return randomized response on the parity of the first record, with odds e^epsilon. The mechanism is exactly epsilon-DP."""
+
+    def run(dataset: Any, size: int, rng: Generator) -> Any:
+        truth = int(np.asarray(dataset).flat[0]) % 2
+        return np.where(rng.random(size) < 1 / (1 + np.exp(-epsilon)), truth, 1 - truth)
+
+    return run
+
+
+def seed_of(rng: Generator) -> int:
+    """Draw the seed of an audit."""
+    return int(rng.integers(2**40))
