@@ -87,10 +87,10 @@ def _mechanisms() -> Rows:
 
 def _domains() -> Rows:
     """Return the rows of domains, each followed by its keys in a target file."""
-    from dpwitness.mechanisms.domains import KINDS, field_texts
+    from dpwitness.mechanisms.domains import domain_kinds, field_texts
 
     rows = []
-    for name, kind in KINDS.items():
+    for name, kind in domain_kinds().items():
         text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
         rows.append({"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": field_texts(kind)})
         rows += [{"name": f"  {key}", "text": description} for key, description in field_texts(kind).items()]

@@ -76,9 +76,8 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=destination))
     try:
         yield draft
-        places = {
-            file: resolve_destination(destination / file.name) for file in sorted(draft.iterdir())
-        }  # check all of them before replacing any
+        # Check all of them before replacing any.
+        places = {file: resolve_destination(destination / file.name) for file in sorted(draft.iterdir())}
         _rename(list(places.items()))
     except OSError as error:
         _name_file(error, destination)

@@ -36,7 +36,7 @@ def test_a_query_is_audited_and_replayed(tmp_path, monkeypatch, capsys):
     [
         (["--dsn", "sqlite:///:memory:"], "--dsn needs a --query"),
         (["mine.py:size", "--query", "SELECT 1"], "--query is for databases: give --dsn"),
-        (["mine.py:size", "--domain", '{"kind": "Tabel"}'], "domain kind must be one of Records, Rows, Table"),
+        (["mine.py:size", "--domain", '{"kind": "Tabel"}'], "domain kind must be one of Answers, Costs, Counts"),
         (["mine.py:size", "--domain", '{"kind": "Table", "columns": {"x": [0, 1]}, "usr": 1}'], "has the keys columns, size, user"),
         (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"], "takes unit=... and k=..."),
         (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a file that pandas can read"),
