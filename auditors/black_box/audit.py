@@ -23,9 +23,9 @@ from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration,
 from dpwitness.auditors.black_box.train import Training, train, training_outputs
 from dpwitness.auditors.black_box.wider_bounds import suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.rule_reader import columns_of
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score, collect_scores
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.results.audit_result import AuditResult, BitLevel

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.pair_exercise import Seen
 from dpwitness.auditors.black_box.timing import Costs
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.running import engine
 from dpwitness.auditors.running.engine import Inline, Pace, Segment, Stage, audit_key, collect
 from dpwitness.auditors.running.repeated_outputs import RepeatDetector

@@ -19,10 +19,10 @@ from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.train import BothSides, Training, both_sides, complete_sides
 from dpwitness.auditors.events.detection import ScoreLaw
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram, picture
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.rule_reader import columns_of, read_event
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.running.engine import Phase, Stage
 from dpwitness.auditors.running.statefulness import check_drift

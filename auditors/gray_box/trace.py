@@ -14,7 +14,7 @@ from dpwitness.auditors.gray_box.evidence import Evidence
 from dpwitness.auditors.gray_box.pair_analysis import examine, glance
 from dpwitness.auditors.gray_box.sessions import Recorder, opened
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
-from dpwitness.auditors.pairs.search import explore
+from dpwitness.auditors.pairs.exploration import explore
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict

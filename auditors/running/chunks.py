@@ -9,8 +9,8 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.rules import MIN_KERNEL_ROUNDS, Event
 from dpwitness.auditors.running.fused_counts import Counter, counter
 from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.repeated_outputs import mark

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Protocol
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import WrongShape
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.running.chunks import Segment, Span, require_complete_counts, run_span
 from dpwitness.auditors.running.generator_locks import reset_generator_lock
 from dpwitness.auditors.running.inline_executor import Inline
