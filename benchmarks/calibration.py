@@ -184,7 +184,7 @@ def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Ta
     `size` multiplies all counts: 1 takes about an hour on two idle cores, .05 about four minutes. `only` names one group of rows:
     "alarms", "searches", "given", "certified", "awkward", "power" or "ends".
     """
-    given = ("Laplace", "randomised response", "words", "number, None or word", "Gaussian, delta .01", "Gaussian", "Gaussian, RDP")
+    given = ("Laplace", "randomized response", "words", "number, None or word", "Gaussian, delta .01", "Gaussian", "Gaussian, RDP")
     tasks = [
         *(("alarms" if specimen.domain is None else "searches", name) for name, specimen in specimens().items()),
         *(("certified", name) for name in densities()),

@@ -121,7 +121,9 @@ def _compare_with_jax_privacy() -> tuple[list[Row], list[str]]:
     try:
         from jax_privacy import auditing
     except Exception as error:
-        return [], [f"jax-privacy could not be imported here ({type(error).__name__}): the published figures of its own test stand for it"]
+        return [], [
+            f"jax-privacy could not be imported here ({type(error).__name__}): the comparison uses the published figures of its tests"
+        ]
     grid = (np.arange(10_000) + 0.5) / 10_000
     sides = norm.ppf(grid) + 1.0, norm.ppf(grid)
     rows = []

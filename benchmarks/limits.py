@@ -97,7 +97,7 @@ def _sensitivity_bounds(times: int) -> Ends:
 
 
 def _best_event_bounds(claim: Claim, mechanism: Any, right: float, wrong: float) -> Callable[[int], Ends]:
-    """Return a counter of audits by the best event whose bound is above, and below, the limit: half of them each."""
+    """Return a function that audits with the best event and counts bounds above and below the limit. Half are expected on each side."""
 
     def count(times: int) -> Ends:
         rounds = 50_000
@@ -134,5 +134,5 @@ ENDS: dict[str, Callable[[int], Ends]] = {
         lambda n, rng: rng.exponential(size=n), Scaling(1.0, GRID, statistic="mean", spread=1.0), -0.5
     ),
     "limit, best event of Laplace": _best_event_bounds(PureDP(1.0), m.Laplace(1.0), 0.5, 0.5 * _E),
-    "limit, best event of randomised response": _best_event_bounds(PureDP(1.0), m.RandomizedResponse(1.0), 1 / (1 + _E), _E / (1 + _E)),
+    "limit, best event of randomized response": _best_event_bounds(PureDP(1.0), m.RandomizedResponse(1.0), 1 / (1 + _E), _E / (1 + _E)),
 }

@@ -1,7 +1,7 @@
 """Benchmark of the audit's power against an oracle: certified bound divided by the limit, for specimens with a known privacy-loss law.
 
 The complete pipeline runs on a given pair, without low-order bits and without early stopping. The gap to the limit has three
-causes: training rounds, alpha spent on interim analyses, and a rest from the learned event and from chance (seeds).
+causes: training rounds, alpha spent on interim analyses, and a remainder that is due to the learned event and to chance (seeds).
 An oracle with the same randomness shows how much is due to chance.
 """
 
@@ -124,9 +124,10 @@ def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measure
 
 
 def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int = 100) -> tuple[float, ...]:
-    """Return the median, 10 % quantile and worst case of an oracle: the same number of seeds, with the best event of the known law.
+    """Return the median, 10 % quantile and worst certified / limit of an oracle, which tests the best event of the known law.
 
-    Each value is the median over the repeats. The best event may be so rare that chance alone moves its bound by a third.
+    The oracle has as many seeds as the audits, and each value is the median over the repeats. The best event may be so rare that
+    chance alone moves its bound by a third.
     Claims that are certified by cells are skipped.
     """
     rng, medians = np.random.default_rng(trials), []

@@ -56,7 +56,7 @@ _MAIN_COMMANDS = 8  # number of commands on the first screen; `dpwitness more` l
 
 _EXIT_CODES = (
     "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
-    f"3 inconclusive, interrupted, a mechanism that failed, or an error that is not known ({TRACEBACK}=1 shows where)"
+    f"3 inconclusive, interrupted, a mechanism that failed, or an unexpected error ({TRACEBACK}=1 shows the traceback)"
 )
 
 

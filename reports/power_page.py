@@ -63,7 +63,7 @@ def _quantile_table(budgets: Sequence[Budget], required: Sequence[Mapping[str, A
     def told(budget: Budget, what: str, share: float) -> str:
         value = _quantile(budget, share)
         least = required_values.get(f"certified / limit at {budget['trials']:,} trials: {what}")
-        return figure(value, 3) + ("" if least is None else f" ({'met' if value >= least else '**missed**'}: {least:g} asked)")
+        return figure(value, 3) + ("" if least is None else f" ({'met' if value >= least else '**missed**'}: {least:g} required)")
 
     head = ["trials", "cases", "seeds", *(what for what, _ in _QUANTILES)]
     return table(

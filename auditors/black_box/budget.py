@@ -1,4 +1,4 @@
-"""Budget of an audit: the shares of its runs for probes, low bits, pilot, training and test, and the shares of its error for looks."""
+"""Budget of an audit: shares of its runs for probes, low bits, pilot, training and test, and of its error probability for interim looks."""
 
 from __future__ import annotations
 

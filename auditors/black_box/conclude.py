@@ -131,7 +131,10 @@ def _store_result(runner: RoundRunner, ledger: AuditLedger, extensions: int, res
         note = f"{ledger.store.path} holds an extension that is {entry.verdict}: --extend {entry.planned} shows it"
         result = replace(result, notes=(note, *result.notes))
     if ledger.trouble:
-        note = f"{ledger.store.path} could not be written to the end ({ledger.trouble}): what is not in it would be run again"
+        note = (
+            f"{ledger.store.path} could not be written to the end ({ledger.trouble}): a continued audit repeats the runs "
+            f"that are not stored"
+        )
         result = replace(result, notes=(*result.notes, note), unstored=ledger.trouble)
     return result
 

@@ -39,8 +39,8 @@ _TYPE_ERROR_TEXT = re.compile(
     re.IGNORECASE,
 )
 _ADVICE = (
-    "that is a fault of the environment and not a violation: install what is missing, or a version of the library that has it, "
-    "and run again"
+    "this is a fault of the environment, not a violation: install the missing package, or a version of the library that has the missing "
+    "name, and run again"
 )
 
 
@@ -67,16 +67,16 @@ def names_environment_fault(kind: type | str, text: str) -> bool:
     return _MESSAGES.search(text) is not None
 
 
-def check_exception_text(where: str, told: str) -> None:
-    """Raise MechanismFailed if `told`, such as "ImportError: No module named x", describes an exception of the environment."""
-    kind, _, text = told.partition(": ")
+def check_exception_text(where: str, message: str) -> None:
+    """Raise MechanismFailed if `message`, such as "ImportError: No module named x", describes an exception of the environment."""
+    kind, _, text = message.partition(": ")
     if names_environment_fault(kind, text):
-        raise environment_failure(where, told)
+        raise environment_failure(where, message)
 
 
-def environment_failure(where: str, told: str) -> MechanismFailed:
+def environment_failure(where: str, message: str) -> MechanismFailed:
     """Return the MechanismFailed to raise for a fault of the environment on the dataset `where`."""
-    return MechanismFailed(f"mechanism always raises on {where} alone: {told}; {_ADVICE}")
+    return MechanismFailed(f"mechanism always raises on {where} alone: {message}; {_ADVICE}")
 
 
 def check_imports(sides: Sequence[Outputs]) -> None:

@@ -66,7 +66,7 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class ProbedPair:
-    """Pair number `index` of the usable pairs, and what its probe has found."""
+    """Pair number `index` of the usable pairs, and the findings of its probe."""
 
     pair: Pair
     index: int
@@ -119,7 +119,7 @@ def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: in
     runner.advance(found.rounds)
     runner.note(*found.notes)
     if not options.seeded and not isinstance(options.mechanism, Target):  # the notes of a target already report it
-        runner.note("not reproducible: the mechanism says that it takes no seed, so the same seed gives other counts")
+        runner.note("not reproducible: the mechanism declares that it takes no seed, so a second audit gives other counts")
     settings = runner.settled(f"probe {index}", lambda: _settings(found, options.score_columns))
     if runner.ledger is not None and options.seeded and settings["outputs"] not in ("", digest(found.sides)):
         raise runner.ledger.changed_outputs(stage.size(0))
@@ -256,7 +256,7 @@ def _check_buffer(stage: Stage, call: int) -> int:
     with contextlib.suppress(Exception):
         stage.run(stage.pair.d0, _CALL_RUNS, rngs[1])
     if not same_outputs(copy, encode(raw, _CALL_RUNS)):
-        raise Unfit("mechanism returns one buffer again and again: an output changes with the next call; return a new array each time")
+        raise Unfit("mechanism returns the same buffer in every call: an output changes with the next call; return a new array each time")
     return 2 * _CALL_RUNS
 
 

@@ -20,7 +20,7 @@ _WIDER_PHASE = 1_000_000  # phase number in the stages' keys, above those of all
 
 
 def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain) -> None:
-    """Add a note on wider bounds of a domain that change the outputs, if none of its own pairs does.
+    """Add a note on wider bounds of a domain that change the outputs, if none of the pairs in the declared domain does.
 
     Pairs outside the declared domain cannot refute the claim.
     """

@@ -155,7 +155,7 @@ def canary_limit(
 
 
 def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers of guesses, half "in" and half "out", and the probability that a guess is right."""
+    """Return several numbers of guesses, and for each the probability that a guess is right if the attack is ideal."""
     if truth.is_pure:  # randomized response is equally informative about all coins
         return (guesses := sizes(canaries)), np.full(guesses.size, expit(truth.parameter))
     mu = truth.parameter

@@ -174,7 +174,7 @@ class Check:
         return self.function.__name__
 
     def __call__(self, subject: Subject) -> None:
-        """Check a copy of the pairs of `subject`. Raise Skip if `subject` does not meet a requirement."""
+        """Run the check on `subject` with a copy of its pairs. Raise Skip if `subject` does not meet a requirement."""
         for tag in self.needs:
             if not tag.given(subject):
                 raise Skip(tag.value)
@@ -189,7 +189,7 @@ def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Callabl
 def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = None) -> dict[str, int]:
     """Return the number of runs of each check. Checks that do not apply to `subject` leave their runs to the others.
 
-    The audit of the claim gets the least runs of an audit before other checks get any.
+    The audit of the claim first gets the minimum number of runs of an audit; the other checks share the rest.
     """
     apply = [each for each in checks.values() if subject is None or all(tag.given(subject) for tag in each.needs)]
     together = {each.group: each.share for each in apply}

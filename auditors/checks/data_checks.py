@@ -27,7 +27,7 @@ _TINY = 5e-324
 @check(Tag.CLAIM, share=0.06)
 def check_exceptions_do_not_tell(subject: Subject) -> None:
     """Check that a run's exceptions do not distinguish neighboring datasets beyond the claim, over all pairs."""
-    require_indistinguishable(subject, _exception_labels, "exceptions tell the datasets apart")
+    require_indistinguishable(subject, _exception_labels, "exceptions distinguish the datasets")
 
 
 @check(Tag.CLAIM, share=0.06)
@@ -36,7 +36,7 @@ def check_shapes_do_not_tell(subject: Subject) -> None:
 
     The form is the type, shape, length and keys of an output, and the places of NaN and infinite numbers. An exception is a type too.
     """
-    require_indistinguishable(subject, _shape_labels, "the form of the output tells the datasets apart")
+    require_indistinguishable(subject, _shape_labels, "the form of the output distinguishes the datasets")
 
 
 @check(Tag.CLAIM, Tag.SEED, share=0.06)
@@ -45,7 +45,7 @@ def check_draws_do_not_tell(subject: Subject) -> None:
     one, many = (_words_of_batch(subject, subject.pairs[0].d1, size) for size in (1, 64))
     if many <= one:
         raise Skip("the mechanism draws from another generator, whose words cannot be counted")
-    require_indistinguishable(subject, _draw_labels, "the number of random draws tells the datasets apart", _DrawCounter(subject.mechanism))
+    require_indistinguishable(subject, _draw_labels, "the number of draws distinguishes the datasets", _DrawCounter(subject.mechanism))
 
 
 @check(Tag.CLAIM, Tag.NUMBERS, share=0.06)

@@ -12,7 +12,7 @@ h is constant on K cells. The training data fix h and the order a. So the test n
 of bounded variables, each from independent outputs: a lower limit of the first and an upper limit
 of the second, at alpha/2 each. This needs far fewer rounds than K simultaneous limits.
 
-**Limits.** X in [0, 1] has mean m, and the bet 0 <= b < 1 is fixed beforehand. Then prod_i (1 + b
+**Limits.** X in [0, 1] has mean m, and the bet 0 <= b < 1 is fixed in advance. Then prod_i (1 + b
 (X_i - m)) has mean 1. By Markov the product reaches 1/alpha with probability at most alpha
 (Waudby-Smith and Ramdas 2024). The product decreases in m; the point where the product crosses
 1/alpha is a lower limit. For an upper limit, bet on 1 - X. On K cells the product needs the counts

@@ -185,7 +185,7 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
 def signs_may_differ(outputs: Outputs, ones: int) -> bool:
     """Return whether the signs of zeros may distinguish the first `ones` outputs from the others.
 
-    Only then the signs are worth columns of their own.
+    Only then do the signs get separate columns.
     """
     width = outputs.signs
     values, is_minus = outputs.values[:, :width], outputs.values[:, width:] == 1
@@ -232,7 +232,7 @@ def unrepeated_text_notes(*sides: Outputs) -> list[str]:
     """
     kinds = sorted({kind for side in sides for kind in _unrepeated_kinds(side)})
     return [
-        f"{UNAUDITED_PREFIX}the outputs' values of type {kind}: they hardly ever repeat, and what distinguishes them is not a number; "
+        f"{UNAUDITED_PREFIX}the outputs' values of type {kind}: they rarely repeat, and the difference between them is not a number; "
         "return numbers or categories, or use more trials"
         for kind in kinds
     ]

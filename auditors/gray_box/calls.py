@@ -145,7 +145,7 @@ class Calls:
         noisy = sum(self.table["noise"][i] > 0 for i in spends)
         drawn = sum(kind == "gaussian" and not self.source(i) for i, kind in enumerate(kinds))
         if noisy and 0 < drawn != noisy:
-            yield f"the accountant was told of {noisy} noisy steps, noise was drawn {drawn} times"
+            yield f"the accountant received {noisy} noisy steps, but noise was drawn {drawn} times"
 
     def summary(self) -> tuple[TracedCall, ...]:
         """Return one row per primitive and line, in the order of the first calls."""

@@ -139,6 +139,6 @@ def laws_compared(runs: PairSession, evidence: Evidence, recordings: Sequence[Js
 def _describe_scales(a: FloatArray, b: FloatArray) -> str:
     """Describe the number of the output whose noise has the most different scales on both sides."""
     if a.shape != b.shape or close(a, b):
-        return "number 0 of the output: its noise has another law on each side"
+        return "number 0 of the output: the distribution of its noise differs between the two datasets"
     k = int(np.argmax(np.abs(a - b)))
     return f"number {k} of the output: its noise has scale {a[k]:.6g} on one side and {b[k]:.6g} on the other"

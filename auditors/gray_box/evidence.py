@@ -55,14 +55,14 @@ class Evidence:
         return self if note in self.notes else replace(self, notes=(*self.notes, note))
 
     def with_loss(self, runs: PairSession) -> Evidence:
-        """Return the evidence with the composed loss and the charged epsilon, and notes on what is not counted."""
+        """Return the evidence with the composed loss and the charged epsilon, and notes on calls that are not counted."""
         losses, _ = self.calls.losses
         if self.calls.loose() and not self.calls.moved:
-            losses = replace(losses, unknown=[*losses.unknown, "noise that is drawn apart from the data"])
+            losses = replace(losses, unknown=[*losses.unknown, "noise that is drawn separately from the data"])
         found = replace(self, loss=losses.parameter(runs.claim), charged=self.calls.charged())
         if losses.unknown:
             names = ", ".join(sorted(set(losses.unknown))[:3])
-            found = found.with_note(f"the loss of {names} is not known")
+            found = found.with_note(f"the privacy loss of {names} is unknown")
         if self.calls.subsampled(record_count(runs.first)):
             note = "records are drawn: the loss is that of one subsample, amplification by sampling is not counted"
             found = replace(found, priced=False).with_note(note)
@@ -78,7 +78,7 @@ class Evidence:
             told = f"the losses of the calls compose to {told}{at}, claimed {claimed:.6g}"
             found = found.with_finding("LOSS", told, certain=self.priced)
         if claim.bounds_epsilon and self.priced and reached > self.charged * slack:
-            told = f"accountants were told of epsilon = {self.charged:.6g}, the calls compose to {reached:.6g}"
+            told = f"the accountants were charged epsilon = {self.charged:.6g}, but the calls compose to {reached:.6g}"
             found = found.with_finding("ACCOUNT", told)
         for told in calls.account_faults():
             found = found.with_finding("ACCOUNT", told)

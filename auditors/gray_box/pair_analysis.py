@@ -107,7 +107,7 @@ def _with_unseen_draws(runs: PairSession, evidence: Evidence, pairs: list[Run], 
     uncalled = [name for name in asked if not any(n.endswith(name) for n in names)]
     if difference:
         past = runs.recorder.session.past(pairs[0][0]["key"], runs.first, runs.recorder.run_seed())
-        by = f"; drawn past the primitives: {', '.join(past)}" if past else "; it is none of the generators that are known"
+        by = f"; numbers were drawn without a known primitive, by: {', '.join(past)}" if past else "; the source is not a known generator"
         cached = f"; never called: {', '.join(uncalled)}, which may be kept under another name" if uncalled else ""
         return evidence.with_finding("SOURCE", f"two runs on one dataset with the same record differ: {difference}{by}{cached}")
     if asked and len(uncalled) == len(asked):
@@ -126,7 +126,7 @@ def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list
     calls = evidence.calls
     for i in range(len(calls)):
         if calls.name(i) in _SYSTEM:
-            evidence = evidence.with_finding("SOURCE", f"{calls.name(i)}: the seed does not decide what it gives", calls.where(i))
+            evidence = evidence.with_finding("SOURCE", f"{calls.name(i)}: its result does not depend on the seed", calls.where(i))
     keys = [recorded["key"] for recorded in recordings]
     for told in runs.recorder.session.constant(keys[0], keys[1:]) if len(keys) > 1 else ():
         evidence = evidence.with_finding("SOURCE", f"{told} gives the same numbers under every seed")
@@ -220,7 +220,7 @@ def _with_findings_for_all_noise(runs: PairSession, evidence: Evidence, recordin
         evidence = evidence.with_finding(finding.kind, finding.told, finding.where, certain=sure)
     if found:
         return evidence
-    note = "data and noise are mixed in ways that the trace cannot take apart: an audit by runs says more here"
+    note = "data and noise are mixed in ways that the trace cannot separate: run `dpwitness audit` to find out more"
     return replace(evidence, notes=(*evidence.notes, note), priced=False)
 
 

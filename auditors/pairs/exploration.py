@@ -276,7 +276,7 @@ class _Run:
                 self.settled(best.pair, best.output, best.value, f"found by search, restart {number}")
 
     def best_of(self, pairs: Sequence[Pair | None], most: int, until: float) -> Candidate | None:
-        """Return the best of some pairs as far as the limits allow; None if none was scored."""
+        """Return the best of the pairs that can be scored within the evaluation and time limits; None if none was scored."""
         best: Candidate | None = None
         for pair in pairs:
             if self.over or self.seen.evaluations >= most or time.monotonic() > until:

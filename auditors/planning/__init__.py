@@ -1,1 +1,4 @@
-"""Planning before any run: required number of runs, detectable violations, and expected time. May import what the audits import."""
+"""Planning before any run: required number of runs, detectable violations, and expected time.
+
+May import the same packages as the audits.
+"""

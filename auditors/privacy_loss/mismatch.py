@@ -95,9 +95,9 @@ def _is_noticed(gains: Sequence[FloatArray], log_gains: Sequence[FloatArray], si
 
 
 def _smallest_scale_error(sides: list[Side], size: float, needed: float, sign: float, steps: Sequence[float] | None = None) -> float:
-    """Return the smallest error of scale that is predicted to be noticed.
+    """Return the smallest relative error of the noise scale that the bets are predicted to detect.
 
-    The alternatives have twice the error, or the given `steps`.
+    Each bet assumes twice the error, or one of the given `steps`.
     """
     centers, none = [side.center for side in sides], np.zeros(sides[0].rows.shape[1])
 

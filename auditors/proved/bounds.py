@@ -125,7 +125,7 @@ def _cover_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Se
         if len(differing) == 1:
             part, b, a = differing[0]
             found = _cover_outputs(part, b, a, seconds)
-            return None if found is None else (found[0], f"{found[1]}, of the one independent part that differs")
+            return None if found is None else (found[0], f"{found[1]}; only one independent part differs between the datasets")
         if 1 < len(differing) <= _MOST_PARTS and all(has_capability(part, HasDensityBall) for part, _, _ in differing):
             each: list[Cells | None] = []
             for k, (part, b, a) in enumerate(differing):

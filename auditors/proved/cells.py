@@ -149,7 +149,7 @@ class Cells:
         return low, high
 
     def _epsilon(self, delta: float, relative: float) -> Span:
-        """Enclose epsilon by bisection, without `edge`."""
+        """Enclose epsilon at `delta` by bisection, without the shortcut that `edge` allows."""
         low, high = 0.0, 1.0
         at_low = self.hockey_stick(0.0)
         if at_low[1] <= delta:

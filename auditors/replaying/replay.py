@@ -362,14 +362,14 @@ def _resolve_score(recorded: Json, i: int, trust: Trust, given: tuple[Score, ...
 def _claim_notes(found: Witness, mechanism: Any) -> tuple[str, ...]:
     """Return a note if the claim of the witness differs from the mechanism's own.
 
-    Raises InvalidArgument if the witness says that its claim is the mechanism's own.
+    Raises InvalidArgument if the witness records that its claim is the mechanism's own, but the claims differ.
     """
     own = getattr(mechanism, "claim", None)
     if not isinstance(own, Claim) or own.on(found.pair) == found.claim:
         return ()
     if found.raw.get("own_claim"):
         raise InvalidArgument(
-            f"claim must be the mechanism's own, as the witness says it is: {own}, got {found.claim}; "
+            f"claim must be {own}, the mechanism's own claim as recorded in the witness, got {found.claim}; "
             "the witness or the mechanism was edited"
         )
     return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)

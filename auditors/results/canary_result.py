@@ -156,7 +156,7 @@ class CanaryResult(Result):
         law = "Gaussian noise" if self.delta else "randomized response"
         found = f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been found with probability 0.9"
         if math.isinf(self.detectable):
-            found = f"so few canaries find no epsilon of {law} with probability 0.9"
+            found = f"with this few canaries, no epsilon of {law} would be found with probability 0.9"
         return f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; {of}); {found}"
 
     def to_json(self) -> Json:

@@ -191,12 +191,12 @@ class TraceResult(Result):
             audit_text = " and was not confirmed by an audit" if self.audit is not None else ", which was not tried by an audit"
             return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
         loss = self.describe_loss()
-        return f"NOT REFUTED: the trace shows nothing on {self._pair_name()} ({loss}; {self.runs} runs; no proof over other pairs)"
+        return f"NOT REFUTED: the trace shows no violation on {self._pair_name()} ({loss}; {self.runs} runs; no proof over other pairs)"
 
     def describe_loss(self) -> str:
         """Return a description of the composed loss of the trace."""
         if math.isnan(self.loss):
-            return "the loss of some calls is not known"
+            return "the privacy loss of some calls is unknown"
         delta = self.claim.delta_budget
         told = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (f" at delta = {delta:g}" if delta else "")
         return f"{told}, claimed {self.claim.parameter:.4g}"

@@ -1,7 +1,7 @@
 """Lock for the process's global random generators.
 
-Either one chunk draws from the global generators, or any number of chunks run that are not known to
-draw from them.
+Either one chunk draws from the global generators, or any number of chunks run for
+which no draw from them is known.
 """
 
 from __future__ import annotations

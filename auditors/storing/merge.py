@@ -47,7 +47,7 @@ def merge(into: Store, other: Store) -> Merged:
     audits = spans = equal = 0
     for damage in other.damage(spans=True):
         raise InvalidArgument(
-            f"store is damaged, got {other.path} ({damage.row}): remove what is damaged with `dpwitness store gc {other.path}`"
+            f"store is damaged, got {other.path} ({damage.row}): remove the damaged rows with `dpwitness store gc {other.path}`"
         )
     with into.transaction() as connection:
         for entry in other.entries():

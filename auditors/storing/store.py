@@ -158,7 +158,7 @@ class Store:
         """Return the error for a damaged audit, which names the remedy."""
         return InvalidArgument(
             f"store is damaged at audit {name} ({damage.row}), got {self.path}: "
-            f"use another store, or remove what is damaged with `dpwitness store gc {self.path}`; other audits of this store can be used"
+            f"use another store, or remove the damaged rows with `dpwitness store gc {self.path}`; other audits of this store can be used"
         )
 
     def find(self, identity: Identity, name: str) -> Entry | None:
@@ -235,7 +235,7 @@ def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open a store to write; create the file if it is missing.
 
-    Raise InvalidArgument if the file is not a sound store of a known version that can be written, or if another process writes to it.
+    Raise InvalidArgument if the file is not an intact store of a known version that can be written, or if another process writes to it.
     """
     path = Path(path)
     try:
@@ -335,4 +335,4 @@ def _with_path_in_errors(path: Path, work: Callable[[], None]) -> None:
     try:
         work()
     except (sqlite3.Error, UnicodeError) as error:
-        raise InvalidArgument(f"store must be a sound file that can be written, got {path}: {error}") from None
+        raise InvalidArgument(f"store must be an intact file that can be written, got {path}: {error}") from None

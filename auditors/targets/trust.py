@@ -55,7 +55,7 @@ class NeedsPermission(InvalidArgument):
     """Error for a target that runs only if the user allows it; `word` is the text to pass to ``--allow``."""
 
     def __init__(self, reason: str, word: str) -> None:
-        super().__init__(f"{reason}; if it is to run, say so: --allow {printable(shlex.quote(word))}")
+        super().__init__(f"{reason}; to run it, pass --allow {printable(shlex.quote(word))}")
         self.word = word
 
 

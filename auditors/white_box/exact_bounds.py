@@ -39,7 +39,7 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
         *parameters, notes = _renyi_parameters(claim, lower, upper)
     elif not claim.bounds_epsilon:
         parameters = [_curve_parameter(claim, laws) for laws in (lower, upper)]
-        label = f"assumed: events of probability below 1e-9 need no larger {claim.symbol}"
+        label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
     if delta == 0:
         # the loss of mass that no output accounts for is unknown
         if law.missing > 0:
@@ -122,7 +122,7 @@ def _renyi_parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) 
     rest = max(law.supremum for law in upper) / float(ORDERS[last - 1])
     note = f"Renyi orders from 1 + {ORDERS[0] - 1:.3g} to {ORDERS[last - 1]:.4g} were evaluated"
     if math.isinf(rest):
-        note += "; the upper end assumes that larger orders need no larger rho"
+        note += "; the upper end assumes that larger orders do not require a larger rho"
         rest = 0.0
     return low, max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), (note,)
 

@@ -23,7 +23,7 @@ from dpwitness.mechanisms.protocols.capabilities import HasSupport, has_capabili
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _PROFILE_SIZE = 13  # number of epsilon values of the privacy profile
-_GRID_ASSUMPTION = "assumed: between the points of a grid no output outweighs those on it"
+_GRID_ASSUMPTION = "assumed: between the points of a grid, no output has a larger privacy loss than the outputs on the grid"
 _RADII = 10.0 ** -np.arange(0.0, 12.0)  # radii of the balls around the worst output, in units of the spread
 _REACHABLE_MASS = 1e-6  # least mass to which draws can be moved reliably
 _POINTS_PER_BALL = 64  # number of outputs drawn from each ball

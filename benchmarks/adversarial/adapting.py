@@ -114,8 +114,10 @@ def leak_by_batch(rng: Generator) -> str:
 
 
 ATTACKS = (
-    Attack("sound mechanism with state or eyes for the batch accused, alpha .05", partial(sound_but_stateful, 0.05), 0.05),
-    Attack("sound mechanism with dependent rows accused, alpha .05", partial(dependent_rows, 0.05), 0.05),
+    Attack(
+        "correct mechanism with state or batch-dependent outputs reported as VIOLATED, alpha .05", partial(sound_but_stateful, 0.05), 0.05
+    ),
+    Attack("correct mechanism with dependent rows reported as VIOLATED, alpha .05", partial(dependent_rows, 0.05), 0.05),
     Attack("leak before or after a number of calls passes", leak_that_hides),
     Attack("leak in batches only passes", leak_by_batch),
 )

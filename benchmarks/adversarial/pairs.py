@@ -41,7 +41,7 @@ def unexercised(rng: Generator) -> str:
 
 
 def exercised(rng: Generator) -> str:
-    """Run an attack with randomized response that satisfies its claim and reacts to the pair, with at least half of the claimed epsilon."""
+    """Audit a pair that exercises a correct randomized response; the attack succeeds if the verdict is INCONCLUSIVE."""
     claim = float(rng.uniform(1.0, 3.0))
     zero, one = rng.integers(0, 50, 2) * 2 + (0, 1)
     pair = Pair(np.array([float(zero)]), np.array([float(one)]))
@@ -196,7 +196,7 @@ def records_of_a_domain(rng: Generator) -> str:
 
 ATTACKS = (
     Attack("pair that exercises nothing passes", unexercised, LEVEL),
-    Attack("pair that a sound mechanism reacts to is called idle", exercised),
+    Attack("pair that exercises a correct mechanism reported as not exercising it", exercised),
     Attack("datasets that are not neighbors accepted", illegal_pair, runs=1000),
     Attack("neighbors refused", legal_pair, runs=1000),
     Attack("pairs of a table with users leave it", users_of_a_table),

@@ -50,9 +50,9 @@ def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", work
                 print(f"{len(rates)} of {len(chosen)} attacks: {name}", file=sys.stderr, flush=True)
     threshold = CHANCE / len(chosen)
     notes = (
-        f"seed {seed}: dpwitness bench adversarial --seed {seed} makes the same attacks; what draws from the operating system differs",
+        f"seed {seed}: dpwitness bench adversarial --seed {seed} repeats these attacks; only draws from the operating system differ",
         f"a row is missed if its p-value is below {threshold:.2g}, which is {CHANCE:g} divided by the {len(chosen)} attacks: "
-        f"a program that keeps every stated rate misses a row with probability at most {CHANCE:g}",
+        f"a program that attains every stated rate misses a row with probability at most {CHANCE:g}",
     )
     rows = tuple(rates[name].row(name, threshold) for name in chosen)
     success_count = sum(not row.met for row in rows)

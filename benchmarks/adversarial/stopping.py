@@ -35,7 +35,7 @@ def extended(parts: list[Part]) -> list[Part]:
 
 
 def stated(alpha: float, extensions: int) -> float:
-    """Return the total error of the first statement and of all extensions."""
+    """Return the total error probability that an audit states for its first verdict and all its extensions."""
     return alpha * shares_spent(extensions)
 
 
@@ -136,7 +136,7 @@ def extended_store(rng: Generator) -> str:
 
 
 def searched_seed(rng: Generator) -> Outcome:
-    """Attack `replay` with a witness against a sound mechanism, whose author searches for seeds of the audit and of the replay."""
+    """Attack `replay`: the author of a witness tries seeds until the audit and the replay of a correct mechanism report a violation."""
     epsilon, confidence = float(rng.uniform(0.5, 1.5)), float(rng.choice([0.5, 0.8]))
     mechanism, claim = response(epsilon), PureDP(epsilon)
     settings: dict[str, Any] = {"claim": claim, "pair": PAIR, "trials": 1000, "confidence": confidence, "bits": False, "stop": "never"}

@@ -227,7 +227,7 @@ def _run_program(run: Run) -> tuple[int | None, str, int]:
 
 
 def _send_signal(process: subprocess.Popen[bytes], run: Run) -> None:
-    """Send the run's signal after the program has installed its signal handlers; earlier signals would meet the interpreter only."""
+    """Send the run's signal after the program has installed its signal handlers; earlier signals would only hit the interpreter."""
     for _ in range(1200):
         if process.poll() is not None or _handles_signals(process.pid):
             break

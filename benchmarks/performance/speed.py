@@ -48,7 +48,7 @@ CASES = (
     SpeedCase("geometric", m.Geometric(1.0), lambda n, rng: rng.geometric(0.63, n) - rng.geometric(0.63, n), 1.0, 1.0),
     SpeedCase("noisy max of 5", m.NoisyMax(1.0), lambda n, rng: rng.laplace(0.0, 2.0, (n, 5)).argmax(axis=1), 1.5, 0.5),
     SpeedCase("sparse vector, 10 queries", m.SparseVector(1.0), lambda n, rng: rng.laplace(0.0, 8.0, (n, 11)), 2.0, 0.5),
-    SpeedCase("randomised response", m.RandomizedResponse(1.0), lambda n, rng: rng.random(n), 2.0, 8.0),
+    SpeedCase("randomized response", m.RandomizedResponse(1.0), lambda n, rng: rng.random(n), 2.0, 8.0),
     SpeedCase("vector of 5", m.LaplaceVector(1.0, 5), lambda n, rng: rng.laplace(0.0, 1.0, (n, 5)), 5.0, 2.0),
     SpeedCase("vector of 20", m.LaplaceVector(1.0), lambda n, rng: rng.laplace(0.0, 1.0, (n, 20)), 4.0, 1.0),
 )

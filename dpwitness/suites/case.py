@@ -187,7 +187,7 @@ def _certify_case(case: Case, result: AuditResult) -> CertifyResult | None:
 
 def _enclosure_json(found: CertifyResult | None) -> Json:
     if found is None:
-        return {"none": "not known: the mechanism has no density in closed form"}
+        return {"none": "unknown: the mechanism has no density in closed form"}
     if found.verdict is Verdict.ERROR:
         return {"none": found.headline()}
     enclosure_data = found.to_json()

@@ -3,7 +3,7 @@
 The loss is bounded over boxes and over regions outside a circle. It is L = rate (|b'| - |b|) + log
 det H - log det H'. Let s = b' - b be the difference of the two gradients. Convexity of the norm
 gives s.b / |b| <= |b'| - |b| <= s.b' / |b'|. Outside a circle of radius R let w = r n. The
-direction of b is that of b / r, where 1/r <= 1/R ranges over an interval of its own.
+direction of b is that of b / r, where 1/r <= 1/R ranges over a separate interval.
 """
 
 from __future__ import annotations

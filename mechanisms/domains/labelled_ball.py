@@ -255,8 +255,8 @@ def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
     other_direction[-1] = radius
     yield "x against -x", (extreme, high), (-extreme, high)
     if high > low:
-        yield "one label turned over", (extreme, high), (extreme, low)
-        yield "x and the label turned over", (extreme, high), (-extreme, low)
+        yield "one label flipped", (extreme, high), (extreme, low)
+        yield "x and the label flipped", (extreme, high), (-extreme, low)
     yield "one record against none", (extreme, high), (0 * extreme, high)
     yield "one record against half of it", (extreme, high), (0.5 * extreme, low)
     if d > 1:
@@ -265,7 +265,7 @@ def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
             mixed_corner = -extreme.copy()
             mixed_corner[0] = radius
             yield "one entry against the others", (mixed_corner, high), (mixed_corner, low)
-            yield "one entry against the others, turned over", (mixed_corner, high), (-mixed_corner, high)
+            yield "one entry against the others, flipped", (mixed_corner, high), (-mixed_corner, high)
     for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]:
         yield f"label {label:g} against the lowest", (extreme, label), (extreme, low)
 

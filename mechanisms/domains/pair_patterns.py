@@ -25,7 +25,7 @@ PLACES: Sequence[tuple[str, Callable[[int], int]]] = (
     ("in the middle", lambda n: (n + 1) // 2),
     ("last", lambda n: n),
 )
-CHANGES = ("label turned over", "features turned over", "label and features turned over", "one feature moved")
+CHANGES = ("label flipped", "features flipped", "label and features flipped", "one feature moved")
 MAX_LISTED_CATEGORIES = 4096  # up to this many categories are listed and matched completely
 _SAMPLED_PAIRS = 24  # pairs drawn from more categories than `MAX_LISTED_CATEGORIES`
 DIGITS = (1, 2, 3, 4, 6)  # numbers of digits tried in simpler pairs

@@ -205,11 +205,11 @@ def _changes(domain: Rows) -> Iterator[Change]:
         yield "features far outside", np.append(below, last), np.append(above, last)
     yield "features from low to high", np.append(low, last), np.append(high, last)
     if first != last:
-        yield "one label turned over", np.append(high, first), np.append(high, last)
-        yield "features and label turned over", np.append(low, first), np.append(high, last)
+        yield "one label flipped", np.append(high, first), np.append(high, last)
+        yield "features and label flipped", np.append(low, first), np.append(high, last)
     yield "features from the middle to high", np.append(middle, last), np.append(high, last)
     if first != last:
-        yield "one label turned over, low features", np.append(low, last), np.append(low, first)
+        yield "one label flipped, low features", np.append(low, last), np.append(low, first)
     if len(low) > 1:
         side = np.arange(len(low)) % 2 == 0
         yield "features alternately low and high", np.append(np.where(side, low, high), last), np.append(np.where(side, high, low), last)

@@ -113,8 +113,8 @@ class _ConformanceTest:
             refusal("a size of 0", line_of(run | {"size": 0})),
             refusal("a size of -1", line_of(run | {"size": -1})),
             refusal("a dataset that was never sent", line_of(run | {"dataset": 7})),
-            refusal("an operation that is not known", line_of(run | {"op": "dance"})),
-            refusal("a line that is no JSON", b"run 1\n"),
+            refusal("an unknown operation", line_of(run | {"op": "dance"})),
+            refusal("a line that is not valid JSON", b"run 1\n"),
             ("standard error", self.errors),
             ("ends with its input", self.end),
         ]
@@ -209,24 +209,26 @@ class _ConformanceTest:
             raise _Skip("it answers in lines")
         description = _apparent_type(found)
         if description:
-            raise _Wrong(f"hello and header say {found.dtype.name}, the bytes look like {description}")
+            raise _Wrong(f"hello and header declare {found.dtype.name}, the bytes look like {description}")
 
     def same_seed(self) -> None:
         """Test that one seed gives one answer."""
         again = self.ask()
         if not self.program.about["seedable"]:
             if _same(again, self.answers["first"]) and _has_distinct_outputs(again):
-                raise _Wrong("two runs of a program that takes no seed gave the same outputs: they are not drawn afresh")
-            raise _Skip("hello says that it takes no seed")
+                raise _Wrong(
+                    "two runs of a program that takes no seed gave the same outputs: the program must draw fresh noise for each run"
+                )
+            raise _Skip("hello declares that the program takes no seed")
         if not _same(again, self.answers["first"]):
-            raise _Wrong("one seed gave two answers, though hello says that it is seedable")
+            raise _Wrong("one seed gave two answers, although hello declares the program seedable")
 
     def other_seed(self) -> None:
         """Test that different seeds give different answers, and that the runs of a batch differ."""
         self.needs_seed()
         one, other = self.answers["first"], self.ask(_OTHER_SEED)
         if _same(other, one) and _has_distinct_outputs(one):
-            raise _Wrong("two seeds gave one answer: the seed is ignored, though hello says that it is seedable")
+            raise _Wrong("two seeds gave one answer: the seed is ignored, although hello declares the program seedable")
         if not _same(other, one) and not _has_distinct_outputs(one) and not _has_distinct_outputs(other):
             raise _Wrong(f"{_ROWS} runs of a request gave one output, with another seed another one: runs must be independent")
         used = sum(not _same(self.ask(tuple(word + (i == place) for i, word in enumerate(_SEED))), one) for place in range(4))
@@ -254,7 +256,7 @@ class _ConformanceTest:
     def needs_seed(self) -> None:
         """Skip the step if the program takes no seed."""
         if not self.program.about["seedable"]:
-            raise _Skip("hello says that it takes no seed")
+            raise _Skip("hello declares that the program takes no seed")
 
     def second(self) -> None:
         """Test that a second dataset does not change the answer on the first one."""
@@ -321,7 +323,7 @@ class _ConformanceTest:
         """Test that the program prints little on standard error."""
         self.look()
         if self.printed > _MAX_PRINTED:
-            raise _Wrong(f"wrote {self.printed} bytes to standard error, more than {_MAX_PRINTED}: what is printed costs time")
+            raise _Wrong(f"wrote {self.printed} bytes to standard error, more than {_MAX_PRINTED}: printing costs time")
 
     def end(self) -> None:
         """Test that the program ends with exit code 0 after its standard input has ended."""
@@ -338,7 +340,7 @@ class _ConformanceTest:
             raise _Wrong(f"{description} once its standard input had ended, after good answers")
 
     def message(self, sent: Sent) -> list[Any]:
-        """Return the message of a dataset."""
+        """Return the protocol message that sends a dataset to the program."""
         return sent.message(_DATASET_NUMBER, self.program.about["datasets"])
 
     def raw(self, parts: list[Any], size: int, *, any_size: bool = False) -> Any:

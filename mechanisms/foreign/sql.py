@@ -285,7 +285,9 @@ class _DuckDB(_Base):
 
     def check(self, query: str) -> None:
         if self._statement_types(query) != {"SELECT"} or len(self.held.extract_statements(query)) != 1:
-            raise RefusedStatement(f"it must be one SELECT, it holds {', '.join(sorted(self._statement_types(query))) or 'nothing'}")
+            raise RefusedStatement(
+                f"the query must be one SELECT statement, got {', '.join(sorted(self._statement_types(query))) or 'nothing'}"
+            )
 
     def fill(self, table: str, columns: list[list[Any]]) -> None:
         if columns[0]:  # all columns at once: row by row takes a thousand times as long

@@ -266,7 +266,10 @@ class Target(DescribedTarget):
             raise TargetError(str(error)) from None
 
     def recognize(self, dataset: Any = None) -> Json:
-        """Return the form, the name and a sentence on how the function or class is run; a trial call on `dataset` decides where it must."""
+        """Return the form and the name of the function or class, and a sentence on how it is run.
+
+        If its signature fits several forms, a trial call on `dataset` decides.
+        """
         sent: codec.Blobs = []
         request = self._request("recognize", sent) | {"dataset": codec.pack(dataset, sent)}
         limit = max(self.time_limit, _MIN_RECOGNITION_SECONDS)  # imports are not a run

@@ -192,7 +192,7 @@ def worst_pattern(length: int, center: float, noise: Noise) -> tuple[float, tupl
 
     @cache
     def best(left: int, cutoff: int) -> tuple[float, tuple[float, ...]]:
-        """Return the largest log-ratio and its pattern for the last `left` queries and `cutoff` remaining calls above."""
+        """Return the largest log-ratio, and its pattern, over the last `left` queries if `cutoff` answers ABOVE remain."""
         options = [(gain(left, 0), (BELOW,) * left)]
         for below in range(left):
             continuation = best(left - below - 1, cutoff - 1) if cutoff > 1 else (0.0, (NOT_ASKED,) * (left - below - 1))

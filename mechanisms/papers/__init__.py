@@ -1,5 +1,5 @@
 """Algorithms of the audited papers, as printed and repaired, one per file.
 
-Compiled kernels, datasets and a zoo belong to them. May import what the textbook mechanisms may
-import.
+Compiled kernels, datasets and a zoo belong to them. May import the same packages as
+the textbook mechanisms.
 """

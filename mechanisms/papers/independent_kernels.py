@@ -278,7 +278,7 @@ def net_transcripts(
 def net_log_densities(
     rows: FloatArray, truths: FloatArray, gram: FloatArray, kappa: float, scale: float, sigma: float, eta: float
 ) -> FloatArray:
-    """Return the log-density of each full transcript over a net."""
+    """Return the log-density of each full transcript whose points are drawn from a finite net."""
     points = truths.size
     out = np.zeros(len(rows))
     predictions, sums = np.empty(points), np.empty(points)

@@ -169,7 +169,9 @@ class Recorder:
         for stream, recorded in self.played.streams.items():
             done = len(self.streams.get(stream, ()))
             if stream not in self.lost and done < len(recorded):
-                told = f"{recorded[done].primitive.name} is not called, of {len(recorded)} calls on D1 {done} are made"
+                told = (
+                    f"{recorded[done].primitive.name} is not called: only {done} of the {len(recorded)} calls recorded on D1 are repeated"
+                )
                 self._add_difference("fewer calls", stream, done, told)
 
     def caller(self) -> Any:

@@ -156,7 +156,7 @@ class Session:
                 continue
             if name.startswith((generators.GENERATOR, generators.STATE)):
                 if required:
-                    raise WrongPrimitive(f"primitives: {name!r} is compiled, and recorded in any case; name what calls it")
+                    raise WrongPrimitive(f"primitives: {name!r} is compiled and always recorded; name the function that calls it instead")
                 continue
             try:
                 holder, attribute, found = resolve(name, self.home, required)

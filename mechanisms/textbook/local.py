@@ -222,7 +222,7 @@ class _BloomReport(SampledByDraws, ABC):
 @one_law
 @dataclass(frozen=True, slots=True)
 class OneTimeRappor(_BloomReport):
-    """One-time RAPPOR: the permanent randomised response of a Bloom filter, sent once.
+    """One-time RAPPOR: the permanent randomized response of a Bloom filter, sent once.
 
     Erlingsson, Pihur and Korolova (2014), section 2 steps 1 and 2; Theorem 1: epsilon = 2h ln((1 -
     f/2) / (f/2)), solved for f here.

@@ -130,7 +130,9 @@ def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str, where: S
         if z3.is_gt(promise) or z3.is_lt(promise):
             for case in where:
                 if solve(*premises, promise.arg(0) == promise.arg(1), *case)[0] != z3.sat:
-                    return Evidence(ClaimVerdict.INCONCLUSIVE, f"what is promised is not reached: {promise} is never an equality", method)
+                    return Evidence(
+                        ClaimVerdict.INCONCLUSIVE, f"the promised bound is not attained: {promise} is never an equality", method
+                    )
     return Evidence(ClaimVerdict.HOLDS, text, method, grade="proved", scope=WHOLE)
 
 

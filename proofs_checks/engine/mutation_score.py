@@ -29,12 +29,12 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
     ("alignment_claims.call_obligation", "_size(q - q_neighbour) <= 1", "", "a call turns, or none does, however little answers move"),
     ("alignment_claims.call_obligation", "", "", "any call that turns refutes the claim; which, does not matter"),
     ("alignment_claims._size", "x >= 0", "", "any call that turns refutes the claim; or a size that is turned makes costs negative"),
-    ("alignment_claims.winner_obligations", "rival != 0", "", "the winner is no rival of its own: either way it keeps its place"),
+    ("alignment_claims.winner_obligations", "rival != 0", "", "the winner is not its own rival: it wins either way"),
     ("alignment_claims.threshold_obligations", "first = ", "", "the threshold moves by 1 or not at all: equality is all there is"),
     ("alignment_claims.threshold_obligations", "above >= 1", "", "the number of calls above cancels; at least 1 keeps it from being 0"),
     ("alignment_claims.threshold_obligations", "calls + 1", "", "stated slack: k calls may be bounded by the price of more"),
     ("alignment_claims.threshold_obligations", "bounded = ", "", "a sign that the other constraints imply"),
-    ("interactive_claims.each_round_is_private", "", "", "the alignment keeps every comparison, whichever way it is read"),
+    ("interactive_claims.each_round_is_private", "", "", "the alignment preserves every comparison, in both directions"),
     ("interactive_accuracy_claims.updates_are_few", "sigma > 0", "", "signs cancel: sigma and R enter by their squares"),
     ("interactive_accuracy_claims.answers_are_accurate", "sigma > 0", "", "a sign that the other constraints imply"),
     ("aggregation_claims.printed_averaging_loses_one_step", "b > 0", "", "B enters by its square"),
@@ -58,7 +58,7 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
         "ridge_claims.inside_theta_it_survives_opposed_records",
         "at = ",
         "",
-        "the output as it is told; the one that is taken is the check's",
+        "the output in the text of the evidence; the check computes with another variable",
     ),
     ("transfer_claims.responses", "LossLaw(", "", "one of the two laws, which the mean does not need"),
 )
@@ -100,7 +100,7 @@ class Score:
 def campaign(claims: Iterable[str] | None = None, *, told: Callable[[str], Any] | None = None) -> list[Outcome]:
     """Run every mutant of the proofs, or of the given `claims`, and return the outcomes.
 
-    The callback `told` gets a line of text after each claim.
+    The callback `told` receives a line of text after each claim.
     """
     chosen = None if claims is None else set(claims)
     found: list[Outcome] = []
@@ -148,8 +148,8 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
         "",
         f"Every numeric constant of the checks of {claims} claims that rest on a proof was halved and doubled, every inequality "
         "flipped, min and max exchanged. "
-        f"**{100 * found.turned:.1f} % of {found.counted} mutants turned their claim**: {found.verdict} its verdict, {found.number} the "
-        f"proved number that is published. {len(found.listed)} turned nothing and are listed with the reason; "
+        f"**{100 * found.turned:.1f} % of {found.counted} mutants changed their claim**: {found.verdict} its verdict, {found.number} the "
+        f"proved number that is published. {len(found.listed)} changed nothing and are listed with the reason; "
         f"{len(found.unexplained)} without one.",
         "",
         "Left out by rule: " + "; ".join(f"{count} ({EXCUSES[rule]})" for rule, count in sorted(found.excused.items())) + ".",
@@ -158,7 +158,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
         "",
     ]
     if found.listed or found.unexplained:
-        lines += ["| claim | in | change | why it turns nothing |", "| --- | --- | --- | --- |"]
+        lines += ["| claim | in | change | why the claim does not change |", "| --- | --- | --- | --- |"]
         for o in (*found.unexplained, *found.listed):
             text = o.mutant.text.replace("|", "\\|")
             lines.append(f"| {o.mutant.claim} | `{text[:90]}` | `{o.mutant.change}` | {reason(o.mutant) or '**no reason**'} |")

@@ -66,8 +66,8 @@ def check_conclusions(document: Json, name: str) -> list[Json]:
     Raises
     ------
     InvalidArgument
-        If a conclusion contradicts its numbers, or a seal its fields. The message names the audit, the field, the correct value and the
-        recorded value.
+        If a conclusion contradicts its numbers, or a seal (checksum) contradicts the sealed fields. The
+        message names the audit, the field, the correct value and the recorded value.
     """
     results = [_checked_result(result, name, f"results[{i}]") for i, result in enumerate(document["results"])]
     verdict_counts = count_verdicts(results)

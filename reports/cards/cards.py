@@ -69,7 +69,10 @@ def card(entry: Entry) -> list[str]:
             "",
         ]
         if result.get("kind") != "canaries" and not (result.get("witness") or {}).get("target"):
-            lines += ["The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead."]
+            lines += [
+                "The witness file names no mechanism, because this mechanism cannot be imported from a module: call "
+                "`dpwitness.replay(file, mechanism=...)` instead."
+            ]
             lines += [""]
     lines += [*table(("", ""), card_facts(entry)), ""]
     if below := table_below_facts(entry):
@@ -110,7 +113,7 @@ def what_to_do(entry: Entry) -> str:
     if violated_in_bits(result):
         return (
             "round the outputs to a grid, or draw discrete noise, before release: no violation was found in their values, but their "
-            "low bits break the claim."
+            "low bits violate the claim."
         )
     if found == Verdict.NOT_REFUTED.value:
         return (
@@ -127,8 +130,8 @@ def what_to_do(entry: Entry) -> str:
             "This audit says nothing about the claim, because the outputs on D0 and D1 look the same."
         )
     if found == Verdict.INCONCLUSIVE.value:
-        return "run it again to the end, or with more trials; what was measured so far is kept below."
-    return "repair what is named in the notes and run it again; this audit says nothing about the claim."
+        return "run the audit again to the end, or with more trials; the measurements so far are shown below."
+    return "fix the problems named in the notes and run the audit again; this audit says nothing about the claim."
 
 
 def _plain_facts(entry: Entry) -> Facts:
@@ -247,9 +250,9 @@ def _format_tallies(result: Json) -> str:
 def _format_bit_level(result: Json, symbol: str) -> str:
     bits = result.get("bit_level")
     if not bits:
-        return "not examined: it was not asked for, the outputs are no floating-point numbers, or the audit ended before"
+        return "not examined: not requested, the outputs are not floating-point numbers, or the audit ended early"
     found = beyond("epsilon", bits.get("epsilon_lower"))
-    text = f"{verdict(bits['verdict'])} (a verdict apart from the one on values); {found}"
+    text = f"{verdict(bits['verdict'])} (separate from the verdict on values); {found}"
     own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
     pair = f"on another pair: {code(dataset(own['d0']))} and {code(dataset(own['d1']))}" if own else ""
     return "; ".join(filter(None, [text, pair, escaped_markdown(bits.get("description") or ""), _format_tally(bits.get("tally"))]))
@@ -263,7 +266,7 @@ def _format_pairs(result: Json, symbol: str) -> str:
     confirmed = [", confirmed" if score["confirmed"] else "" for score in ranked]
     shown = [f"{escaped_markdown(s['why'])} ({symbol} {figure(s['expected'])}{c})" for s, c in zip(ranked[:5], confirmed, strict=False)]
     more = [f"and {len(pairs) - 5} more"] if len(pairs) > 5 else []
-    return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
+    return f"{len(pairs)}, ranked on separate runs: " + "; ".join(shown + more)
 
 
 _PLAIN: tuple[Card, Mapping[str, str]] = (_plain_facts, {})

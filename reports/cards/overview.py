@@ -58,7 +58,7 @@ def family_confidence(entries: Sequence[Entry], together: Family | None) -> str:
     if together is None:
         return ""
     size, error = len(together.adjusted), f"{together.error:g}"
-    head = f"How sure: each verdict stands at the confidence in its card. Judged together ({size} p-values, Holm), "
+    head = f"How sure: each verdict holds at the confidence in its card. Judged together ({size} p-values, Holm), "
     if together.refuted:
         text = f"the {_plural(len(together.refuted), 'claim')} of {_join_names([entries[i] for i in together.refuted])} "
         text += f"{'is' if len(together.refuted) == 1 else 'are'} refuted; "
@@ -81,15 +81,15 @@ def what_to_do(entries: Sequence[Entry]) -> str:
         steps.append(f"replay the {_plural(len(files), 'witness', 'witnesses')} (`dpwitness replay {files[0]}`{more})")
     is_suite = any(entry.result.get("expected") for entry in entries)  # in a suite some mechanisms are wrong on purpose
     if Verdict.VIOLATED.value in verdicts and not is_suite:
-        steps.append("repair or withdraw what is violated before anything is released under its claim")
+        steps.append("repair the violated mechanisms, or withdraw their claims, before any release")
     if any(entry.result.get("right") is False for entry in entries):
-        steps.append("look at what is wrong: the tool or the known truth errs there")
+        steps.append("look at the wrong verdicts: either the tool or the known truth is wrong there")
     if any(violated_in_bits(entry.result) for entry in entries) and not is_suite:
         steps.append("round floating-point outputs to a grid")
     if verdicts & {Verdict.ERROR.value, Verdict.INCONCLUSIVE.value}:
-        steps.append("run again what ended without a verdict")
+        steps.append("run the audits without a verdict again")
     if not steps and entries:
-        steps.append("nothing has to change on this evidence; the column `detectable` says which violations it could have missed")
+        steps.append("no change is needed on this evidence; the column `detectable` shows which violations it could have missed")
     return f"What to do: {'; '.join(steps)}." if steps else ""
 
 
@@ -190,9 +190,11 @@ def legend(entries: Sequence[Entry]) -> str:
     return (
         f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. *limit*: the median of what the best "
         "possible test certifies with as many trials, where the law is known; half of such tests pass it. *detectable*: a violation this "
-        "large, of the kind that the event shows, would have been found with probability 0.9; one of another kind, such as a raw value in "
-        "one of 1e4 runs, is not covered by it. *low bits*: the verdict on floating-point bits, which stands apart. A black-box "
-        "audit finds violations or finds none; it proves no promise kept."
+        "large, of the kind that the event shows, would have been found with probability 0.9; violations of another kind, such "
+        "as a raw value "
+        "in one of 1e4 runs, are not covered. *low bits*: the verdict on floating-point bits, separate from the verdict on "
+        "values. A black-box "
+        "audit can find violations; it cannot prove that a claim holds."
     )
 
 

@@ -89,11 +89,11 @@ def _what_to_do(comparison: Comparison) -> str:
     if found["new violation"]:
         steps.append("release nothing under a claim that is newly violated: replay its witness, which is in the folder of the new report")
     if found["no verdict"]:
-        steps.append("run again what ended without a verdict")
+        steps.append("run the audits without a verdict again")
     if found["rose"]:
-        steps.append("look at what rose: the mechanism tells more, or the new run looked better")
+        steps.append("look at what rose: the mechanism leaks more, or the new run found a better event")
     if found["fell"]:
-        steps.append("look at what fell: the mechanism tells less, or the new run looked less well")
+        steps.append("look at what fell: the mechanism leaks less, or the new run found a weaker event")
     if found["higher elsewhere"] + found["lower elsewhere"]:
         steps.append("run both with one pair (--d0, --d1) where numbers come from different ones")
     return "; ".join(steps) or "nothing has to change on this evidence"

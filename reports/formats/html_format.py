@@ -108,7 +108,7 @@ def _choose_pictures(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[s
     second = [(slug, kind) for slug in violated for kind in available[slug]]
     third = [(slug, kind) for kind in PLOTS for slug, kinds in available.items() if kind in kinds]
     every = list(dict.fromkeys([*first, *second, *third]))
-    left_out = f"{len(every) - PICTURES} pictures are left out for want of room; dpwitness.plot draws each from its result."
+    left_out = f"{len(every) - PICTURES} pictures are left out to limit the size of the page; dpwitness.plot draws each from its result."
     return set(every[:PICTURES]), left_out if len(every) > PICTURES else ""
 
 

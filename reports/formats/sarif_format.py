@@ -36,14 +36,14 @@ _UNKNOWN_FILE = "unknown-source"  # file of results with unknown source: GitHub 
 _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
     "VALUE": (
         "Privacy claim refuted",
-        "Outputs tell two neighbouring datasets apart better than the claim allows, by a bound certified at the stated confidence.",
+        "Outputs distinguish two neighboring datasets better than the claim allows, by a bound certified at the stated confidence.",
         "Release nothing under this claim. Replay the witness with `dpwitness replay`, then repair the mechanism or withdraw the claim.",
         "very-high",
         "8.0",
     ),
     "BITS": (
         "Privacy claim refuted by floating-point bits",
-        "The low bits of floating-point outputs tell two neighbouring datasets apart better than the claim allows.",
+        "The low bits of floating-point outputs distinguish two neighboring datasets better than the claim allows.",
         "Round outputs to a grid that does not depend on the data, or draw discrete noise, before release.",
         "very-high",
         "5.0",
@@ -179,7 +179,7 @@ def _message(result: Json, rule: str) -> str:
         failed = [finding for finding in result.get("findings") or [] if finding.get("status") == "failed"]
         description = "; ".join(line(f"{f.get('check')}: {f.get('reason')}", 300) for f in failed) or description
     against = f" (claim {line(result['claim'], 100)})" if result.get("claim") else ""
-    unknown = "" if _source_location(result, rule) else " [its source is not known]"
+    unknown = "" if _source_location(result, rule) else " [source file unknown]"
     return f"{_without_links(line(result['name'], 200))}: {_without_links(line(description))}{_without_links(against)}{unknown}"
 
 
@@ -190,7 +190,7 @@ def _without_links(text: str) -> str:
 
 def _notification(result: Json) -> Json:
     level = "error" if result["verdict"] == Verdict.ERROR.value else "warning"
-    text = f"{line(result['name'], 200)}: {line(result.get('headline') or result['verdict'])}; nothing is said about its claim"
+    text = f"{line(result['name'], 200)}: {line(result.get('headline') or result['verdict'])}; the claim was not tested"
     return {"level": level, "message": {"text": _without_links(text)}, "locations": [_location(result, "")]}
 
 

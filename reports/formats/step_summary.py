@@ -56,7 +56,7 @@ def _answer_sentence(results: list[Json]) -> str:
     leaky = sum(violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value for result in results)
     allowed, wrong = sum(bool(excused(result)) for result in results), sum(result.get("right") is False for result in results)
     more = [f"{leaky} violated in low bits only"] * bool(leaky) + [f"{allowed} accepted or expected"] * bool(allowed)
-    more += [f"{wrong} not what is known of the mechanism"] * bool(wrong)
+    more += [f"{wrong} that contradict the known truth"] * bool(wrong)
     if found["VIOLATED"] or leaky:
         first = f"**A privacy claim is violated in {found['VIOLATED'] + leaky} of {len(results)}.**"
     elif found["ERROR"] + found["INCONCLUSIVE"] == len(results):

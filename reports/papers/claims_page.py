@@ -33,7 +33,7 @@ _VERDICT_PHRASES = (  # (verdicts, phrase for one claim, phrase for several clai
 )
 _LEGEND = (
     "FAILS: there is a counterexample, which can be replayed. HOLDS: proved, for the values that the row names; tight where the promise is "
-    "reached. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
+    "attained. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
     "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
 )
 _SCOPE_PHRASES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
@@ -125,7 +125,7 @@ def tally(findings: Sequence[Finding]) -> str:
     Examples
     --------
     >>> tally([{"verdict": "HOLDS"}, {"verdict": "HOLDS_TIGHT"}, {"verdict": "FAILS"}])
-    '3 claims: 2 hold (1 of them reaches its promise) and 1 is false.'
+    '3 claims: 2 hold (1 of them attains its promise) and 1 is false.'
     """
     words = [str(f["verdict"]) for f in findings]
     parts = []
@@ -133,7 +133,7 @@ def tally(findings: Sequence[Finding]) -> str:
         if found := sum(map(words.count, verdicts)):
             parts.append(f"{found} {one if found == 1 else several}")
             if tight := words.count("HOLDS_TIGHT") * ("HOLDS_TIGHT" in verdicts):
-                parts[-1] += f" ({tight} of them {'reaches its' if tight == 1 else 'reach their'} promise)"
+                parts[-1] += f" ({tight} of them {'attains its' if tight == 1 else 'attain their'} promise)"
     listed = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
     return f"{len(findings)} claim{'s' * (len(findings) != 1)}: {listed or 'none was checked'}."
 

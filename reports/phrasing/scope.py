@@ -15,20 +15,20 @@ from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, n
 QUESTION = "Does this implementation keep the privacy promise it makes?"
 
 _UNITS = {
-    "replace-one": "one record of the dataset, whose value may be any other",
+    "replace-one": "one record of the dataset, which may change to any value",
     "add-remove": "one record of the dataset, present or absent",
-    "substitution": "one cost of the sequence, which may be any other",
-    "l1": "whatever moves the vector of answers by at most 1 in L1 norm",
-    "l2": "whatever moves the vector of answers by at most 1 in L2 norm",
-    "linf": "whatever moves each answer by at most 1",
-    "stated": "whatever tells the two datasets apart, as stated: it was not checked",
+    "substitution": "one cost of the sequence, which may change to any value",
+    "l1": "a change of the vector of answers by at most 1 in L1 norm",
+    "l2": "a change of the vector of answers by at most 1 in L2 norm",
+    "linf": "a change of each answer by at most 1",
+    "stated": "the difference between the two datasets, as stated by the user and not checked",
 }
 _EVIDENCE = {
     "statistical": "statistical: counts of runs and exact limits, at the confidence of each card",
     "proved": "proved: ball arithmetic or algebra",
     "numerical": "numerical: no proof covers the last digits",
     "assumed": "assumed in part: see the cards",
-    "one trace": "one recorded run, played back on the neighbour",
+    "one trace": "one recorded run, replayed on the neighboring dataset",
 }
 _MAX_SHOWN = 6
 
@@ -46,7 +46,7 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     )
     return [
         ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
-        ("neighbouring relation", _join_with_counts(f"{r}: {describe_relation(r)}" if describe_relation(r) else r for r in relations)),
+        ("neighboring relation", _join_with_counts(f"{r}: {describe_relation(r)}" if describe_relation(r) else r for r in relations)),
         ("notion", _join_with_counts(notions)),
         ("parameters claimed", _join_with_counts(claims, quote=True)),
         ("trust model", f"{adversary}; {level}"),
@@ -71,14 +71,15 @@ def untested(results: Sequence[Json]) -> list[str]:
     found = []
     if kinds["black box"]:
         tried = sum(max(1, len(r.get("pairs") or [])) for r in results if r.get("kind") == "black box")
-        others = f"the {tried:,} pairs of neighbours" if tried > 1 else "the one pair of neighbours"
+        others = f"the {tried:,} neighboring pairs" if tried > 1 else "the one neighboring pair"
         found.append(
-            f"Pairs other than {others} that mechanisms were run on; violations smaller than those that would have been found, or of "
+            f"Pairs other than {others} on which mechanisms were run; violations smaller than the detectable ones, or of "
             "another kind, such as a raw value in one of a million outputs."
         )
     if kinds["white box"]:
         found.append(
-            "What the code does beside its density: a white-box verdict is about the formula, held against the sampler on a few runs."
+            "Differences between the code and its density: a white-box verdict is about the formula, which a few runs compare "
+            "with the sampler."
         )
     if kinds["trace"]:
         found.append("Runs that take another path through the code than those that were recorded.")
@@ -86,14 +87,16 @@ def untested(results: Sequence[Json]) -> list[str]:
     no_bits = sum(r.get("bit_level") is None for r in floats)
     if no_bits:
         found.append(
-            f"The low bits of floating-point outputs, in {no_bits} of {len(floats)}: not asked for, or the outputs are no such numbers."
+            f"The low bits of floating-point outputs, in {no_bits} of {len(floats)}: not requested, or the outputs are not "
+            f"floating-point numbers."
         )
     without_verdict = sum(r.get("verdict") in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value) for r in results)
     if without_verdict:
-        found.append(f"The promises of the {without_verdict} without a verdict.")
+        found.append(f"The claims of the {without_verdict} audits without a verdict.")
     found.append(
-        "Time, memory, logs and error messages as channels; the quality of the random source and how it is seeded; what several releases "
-        "of the same data reveal together; whether the parameters protect enough."
+        "Time, memory, logs and error messages as channels; the quality of the random source and how it is seeded; the total "
+        "leakage of several "
+        "releases of the same data; whether the parameters protect enough."
     )
     return found
 

@@ -61,7 +61,7 @@ def value(cell: str) -> float:
 
     Examples
     --------
-    >>> value("epsilon > 1.27"), value("0.93 (**missed**: 0.96 asked)"), value("no finite epsilon holds"), value("-")
+    >>> value("epsilon > 1.27"), value("0.93 (**missed**: 0.96 required)"), value("no finite epsilon holds"), value("-")
     (1.27, 0.93, inf, nan)
     """
     found = _NUMBER.search(cell)

@@ -61,7 +61,7 @@ def test_the_environment_is_no_event(act):
     result = audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000)
     assert result.verdict is Verdict.ERROR and result.tally is None
     assert result.headline().startswith("ERROR: mechanism always raises on D1 alone: ")
-    assert "a fault of the environment and not a violation: install what is missing" in result.headline()
+    assert "a fault of the environment, not a violation: install the missing package" in result.headline()
 
 
 @pytest.mark.parametrize("act", [unbound, lambda: 1 / 0, lambda: {}["age"], lambda: int("x"), lambda: None.real_name])

@@ -49,8 +49,8 @@ def run(mechanism, where="inline", **options):
         ("Memoised", "keeps state between rounds"),
         ("MemoisedScalar", "keeps state between rounds"),
         ("Longest", "keeps state between rounds"),
-        ("Buffer", "one buffer again and again"),
-        ("BufferInList", "one buffer again and again"),
+        ("Buffer", "the same buffer in every call"),
+        ("BufferInList", "the same buffer in every call"),
         ("module_generator", "ignores rng"),
         ("system_entropy", "ignores rng"),
         ("few_seeds", "ignores rng"),
@@ -213,4 +213,4 @@ def test_state_is_an_error_in_worker_processes_too(kind):
     finally:
         mechanism.close()
     assert result.verdict is Verdict.ERROR
-    assert any(reason in result.notes[0] for reason in ("keeps state between rounds", "one buffer again and again"))
+    assert any(reason in result.notes[0] for reason in ("keeps state between rounds", "the same buffer in every call"))

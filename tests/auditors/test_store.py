@@ -257,9 +257,9 @@ def _flipped(file):
     [
         (_version, "store must be of version 1 to 2, got .* of version 7"),
         (_foreign, "store must be a store of dpwitness, got .*: a database of something else"),
-        (_truncated, "store must be (whole|a sound file)"),
-        (_flipped, "store must be (whole|a sound file)"),
-        (lambda file: file.write_text("no database\n" * 100), "store must be a sound file that can be written, got .*not a database"),
+        (_truncated, "store must be (whole|an intact file)"),
+        (_flipped, "store must be (whole|an intact file)"),
+        (lambda file: file.write_text("no database\n" * 100), "store must be an intact file that can be written, got .*not a database"),
         (lambda file: file.mkdir(), "store must be a file that can be written, got .*is a directory"),
     ],
 )

@@ -254,7 +254,7 @@ def test_two_primitives_that_wrap_one_another_are_counted_once():
         ("traced.EPSILON", "must be callable"),
         ("traced.Ledger", "is a class: name the method"),
         ("datetime.datetime.isoformat", "belongs to a compiled class and cannot be replaced"),
-        ("numpy.random.Generator.laplace", "is compiled, and recorded in any case; name what calls it"),
+        ("numpy.random.Generator.laplace", "is compiled and always recorded; name the function that calls it instead"),
         ({"traced.laplace_mechanism": {"law": "cauchy"}}, "law must be one of"),
         ({"traced.laplace_mechanism": {"scale": "__import__('os')"}}, "scale may use arguments"),
         ({"traced.laplace_mechanism": {"scale": "value.__class__"}}, "scale may use arguments"),

@@ -83,7 +83,7 @@ def test_hostile_targets_are_refused(witness, target, allow):
 
 @pytest.mark.parametrize("target", ["outside_target:leaky", "package:leaky", "package.inner:leaky", "../beside/outside_target.py:leaky"])
 def test_nothing_outside_the_current_folder_is_imported(witness, place, target):
-    with pytest.raises(InvalidArgument, match="outside the current folder; if it is to run, say so: --allow"):
+    with pytest.raises(InvalidArgument, match="outside the current folder; to run it, pass --allow"):
         replay(naming(witness, target))
     assert not (place / "beside" / "mark").exists()
     assert replay(naming(witness, target), allow=[target], seed=8).verdict is Verdict.VIOLATED

@@ -158,7 +158,7 @@ def test_a_sensitivity_is_evaluated_again(norm):
     result = audit_sensitivity(np.mean, 0.2, Records(4), norm, evaluations=200)
     witness = json.loads(json.dumps(result.witness, allow_nan=False))
     assert witness["kind"] == "sensitivity" and witness["target"] == {"target": "numpy:mean"}
-    with pytest.raises(InvalidArgument, match="outside the current folder; if it is to run, say so: --allow numpy:mean"):
+    with pytest.raises(InvalidArgument, match="outside the current folder; to run it, pass --allow numpy:mean"):
         replay(witness)
     again = replay(witness, allow=["numpy:mean"], seed=8)
     assert again.verdict is Verdict.VIOLATED and again.ratio == pytest.approx(1.25)

@@ -46,7 +46,7 @@ def test_a_claim_that_is_broken_is_counted():
     broken = {name: dataclasses.replace(s, claim=PureDP(0.6)) for name, s in specimens().items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calibration, "specimens", lambda: broken)
-        assert alarms("randomised response", 0.5, 40, trials=2_000) > 30
+        assert alarms("randomized response", 0.5, 40, trials=2_000) > 30
 
 
 def test_every_claim_kind_and_output_kind_is_there():
@@ -58,7 +58,7 @@ def test_every_claim_kind_and_output_kind_is_there():
 
 @pytest.mark.parametrize(
     "name",
-    ["a word or an exception", "lists of noisy length", "dictionaries", "data with probability .01", "randomised response, 20 values"],
+    ["a word or an exception", "lists of noisy length", "dictionaries", "data with probability .01", "randomized response, 20 values"],
 )
 def test_specimens_keep_their_claim(name):
     """Counts of every output in 1e5 runs a side (exceptions one by one in 2e4): no event beats the claim by six standard errors."""
@@ -123,7 +123,7 @@ def test_counts_have_clopper_pearson_intervals():
 
 def test_pooled_rows_add_up():
     rows = [Counted(f"false VIOLATED, pure, strings: {name}, alpha 0.5", 3, 10, 0.5) for name in ("words",)]
-    rows.append(Counted("false VIOLATED, pure, atoms: randomised response, alpha 0.5", 4, 10, 0.5))
+    rows.append(Counted("false VIOLATED, pure, atoms: randomized response, alpha 0.5", 4, 10, 0.5))
     pooled = {row.case: (row.count, row.of) for row in calibration._pooled_rows(rows)}
     assert pooled["false VIOLATED, all mechanisms, alpha 0.5"] == (7, 20)
     assert pooled["false VIOLATED, outputs strings, alpha 0.5"] == (3, 10)
@@ -135,7 +135,7 @@ def test_a_task_that_raises_is_a_row_that_is_missed():
 
 
 def test_tight_laws_are_refuted_a_little_below():
-    """Specimens are tight: at .8 of its epsilon the randomised response of 20 values is refuted in most of 10 audits."""
+    """Specimens are tight: at .8 of its epsilon the randomized response of 20 values is refuted in most of 10 audits."""
     name = "data with probability .01"
     tight = {name: dataclasses.replace(specimens()[name], claim=ApproxDP(0.8, 0.01))}
     with pytest.MonkeyPatch.context() as patch:

@@ -255,10 +255,10 @@ BROKEN = {
     ),
     "unknown operation": (
         "_known = known\ndef known(asked): return _known(dict(asked, op='run'))",
-        "says failed: an operation that is not known",
+        "says failed: an unknown operation",
         "the answer must be failed",
     ),
-    "dies of a line": ("parsed = json.loads", "says failed: a line that is no JSON", "JSONDecodeError"),
+    "dies of a line": ("parsed = json.loads", "says failed: a line that is not valid JSON", "JSONDecodeError"),
     "raises for failed": (
         "_say = say\ndef say(m): _say({'raised': 'ValueError'} if m.get('failed', '')[:4] == 'size' else m)",
         "says failed: a size of 0",

@@ -502,7 +502,7 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
     witness = "out/witness-mine.py.json"
     assert json.loads((shell.folder / witness).read_text())["target"]["kwargs"]["command"] == command.split()
     refused = shell.run("replay", witness)
-    assert refused.returncode == 2 and f"if it is to run, say so: --allow '{command}'" in refused.stderr, refused.stderr
+    assert refused.returncode == 2 and f"to run it, pass --allow '{command}'" in refused.stderr, refused.stderr
     assert shell.run("replay", witness, "--seed", "8", "--allow", command).returncode == 1
     (shell.folder / "elsewhere").mkdir()
     moved = subprocess.run(

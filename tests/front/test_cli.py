@@ -33,7 +33,7 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     elsewhere = shell.folder / "elsewhere"
     elsewhere.mkdir()
     again = replace(shell, folder=elsewhere).dpwitness("replay", "../out/witness-leaky.json")
-    assert again.returncode == 2 and "outside the current folder; if it is to run, say so: --allow mine.py:leaky" in again.stderr
+    assert again.returncode == 2 and "outside the current folder; to run it, pass --allow mine.py:leaky" in again.stderr
     again = replace(shell, folder=elsewhere).dpwitness(
         "replay", "../out/witness-leaky.json", "--seed", "8", "--json", "--allow", "mine.py:leaky"
     )

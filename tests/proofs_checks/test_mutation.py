@@ -86,7 +86,7 @@ def test_the_score_counts_what_turned_nothing():
     changed = [dataclasses.replace(o, kind="same") if o.kind == "verdict" else o for o in outcomes]
     found = score(changed)
     assert found.turned < 0.1 and found.unexplained
-    assert "**no reason**" in markdown(changed) and "turned their claim" in markdown(outcomes)
+    assert "**no reason**" in markdown(changed) and "changed their claim" in markdown(outcomes)
 
 
 # -- what makes them turn ----------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_a_promise_that_is_not_reached_is_not_proved():
     effort = Effort(True, 20.0, 0, time.monotonic())
     assert unsatisfiable(effort, [a >= 0, a <= b, a > b], text="t").verdict is ClaimVerdict.HOLDS
     loose = unsatisfiable(effort, [b > 0, a <= b, a > 2 * b], text="t")
-    assert loose.verdict is ClaimVerdict.INCONCLUSIVE and "not reached" in loose.text
+    assert loose.verdict is ClaimVerdict.INCONCLUSIVE and "not attained" in loose.text
     void = unsatisfiable(effort, [b > 0, b < 0, a > b], text="t")
     assert void.verdict is ClaimVerdict.INCONCLUSIVE  # premises that nothing satisfies prove nothing
     assert unsatisfiable(effort, [a <= b, a > b], text="t", where=[[a == b + 1]]).verdict is ClaimVerdict.INCONCLUSIVE

@@ -80,7 +80,7 @@ def test_the_order_of_the_page(found):
     parts += ["VIOLATED leaky", "The run"]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
-    for word in ("neighbouring relation", "trust model", "evidence", "one record of the dataset", "pure differential privacy"):
+    for word in ("neighboring relation", "trust model", "evidence", "one record of the dataset", "pure differential privacy"):
         assert word in text, word
     assert seen.tags.count("h1") == 1 and seen.tags.count("article") == 3 and seen.tags.count("script") == 1 == seen.tags.count("style")
     assert len(seen.ids) == len(set(seen.ids))

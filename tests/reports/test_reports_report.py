@@ -57,7 +57,7 @@ def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
         "epsilon = 1.007 (1.007 times the claim), with probability 0.9",
         "1,000,000 right (75.2337% of the guesses), 329,192 wrong, in 2,000,000 coin flips",
         "2,123,456 runs of the mechanism of 4,000,000 allowed",
-        "NOT REFUTED (a verdict apart",
+        "NOT REFUTED (separate from",
         "one extreme against the other; checked to be replace-one neighbours",
         "D0 on (-inf, 0]; D1 on (1, inf]",
         "dpwitness replay witness-laplace-0.9.json",
@@ -89,7 +89,7 @@ def test_a_violation_in_the_low_bits_is_told_apart(tmp_path):
     text = write_report([leaky], tmp_path, title="t", plots=False).read_text()
     assert "**No violation found in 1 audit.**" in text
     assert "the low bits of the outputs break the claim in 1: `laplace`" in text and "epsilon > 6.21" in text
-    assert (tmp_path / "witness-laplace.json").is_file() and "The file names no mechanism" in text
+    assert (tmp_path / "witness-laplace.json").is_file() and "The witness file names no mechanism" in text
 
 
 def test_holm_is_statsmodels_holm():

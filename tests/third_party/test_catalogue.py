@@ -73,7 +73,7 @@ def test_every_label_stays_where_classes_are_public():
 
 
 def test_one_label_turned_over_in_a_crowd():
-    pairs = [p for p in pairs_for(Rows(2, labels=(0, 1))) if "label turned over, low" in p.why]
+    pairs = [p for p in pairs_for(Rows(2, labels=(0, 1))) if "label flipped, low" in p.why]
     changed = [sorted(d[:, 1].tolist()) for p in pairs for d in (p.d0, p.d1) if np.all(d[:, 0] == 0)]
     assert [0, 0] in changed and [0, 1] in changed
 

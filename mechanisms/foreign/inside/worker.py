@@ -203,7 +203,7 @@ class Worker:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
         if self._is_output_reused(value):
             reason = "an output changes with the next call; return a new array each time"
-            return {"failed": "mechanism returns one buffer again and again: " + reason}
+            return {"failed": "mechanism returns the same buffer in every call: " + reason}
         try:
             if isinstance(value, batch_runner.Raised):
                 return {"raised": codec.pack(value.error, out), "cpu": seconds, "words": words, "warned": warned}
