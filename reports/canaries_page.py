@@ -16,30 +16,31 @@ from dpwitness.reports.plots.drawing import drawing
 from dpwitness.reports.trust_page import outcome, read_table, required, sentences
 
 _INTRODUCTION = (
-    "A training is audited from one run by canaries: examples that fair coins put into its data or left out, each with a score. What "
-    "such scores certify, at confidence 0.95, with every choice (threshold, number of guesses) paid for. `dpwitness bench canaries` prints "
-    "these rows; what it asks for stands beside."
+    "A training is audited from one run by canaries: fair coins decide which of some examples are in its data, and "
+    "each example gets a score. The tables show the bounds that these scores certify at confidence 0.95, corrected for every "
+    "choice (threshold, number of guesses). `dpwitness bench canaries` prints these rows, each with its required value."
 )
 # (text in the case of the section's rows, heading, explanation of the numbers)
 _SECTIONS = (
     (
         "against",
-        "Beside a published tool",
-        "jax-privacy's own case: 10,000 scores a side, normal laws one apart, epsilon at delta = 1e-6 (the truth is 4.89). *Asked* is "
-        "what that tool certifies: in the rows of quantiles on the very same scores, in the same run, elsewhere as its tests have it.",
+        "Comparison with a published tool",
+        "jax-privacy's own case: 10,000 scores per side from two normal laws with means 1 apart, epsilon at delta = 1e-6 (the "
+        "truth is 4.89). *Asked* is the bound of that tool: computed on the same scores in the rows of quantiles, and taken "
+        "from its published tests in the other rows.",
     ),
     ("unit shift", "The same case, from random scores", "Medians of 20 seeds."),
     (
         "ideal canaries",
         "Ideal canaries",
-        "Scores of isolated canaries: normal laws, apart as those of a Gaussian mechanism with this epsilon at delta = 1e-5. Medians "
-        "of 200 seeds. The ceiling is what the best number of guesses, known beforehand, certifies in the median.",
+        "Scores of isolated canaries: two normal laws, as for a Gaussian mechanism with this epsilon at delta = 1e-5. Medians "
+        "of 200 seeds. The ceiling is the median bound with the best number of guesses, known in advance.",
     ),
     (
         "false alarms",
         "False alarms",
-        "Claims that hold with nothing to spare, audited again and again: the share of VIOLATED at an error of 5 %. *Asked* is 5 % and "
-        "three standard errors.",
+        "Claims that hold with equality, audited many times: the share of VIOLATED at an error probability of 5 %. *Asked* is 5 "
+        "% plus three standard errors.",
     ),
     ("", "Time", "One audit."),
 )

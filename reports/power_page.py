@@ -21,30 +21,45 @@ from dpwitness.reports.trust_page import read_table
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 
 _INTRODUCTION = (
-    "A verdict NOT_REFUTED is worth as much as the chance that a violation would have been found. Here whole audits run on every "
-    "mechanism of the zoo and of the papers whose law of the privacy loss is known, on a given pair. What they certify, at confidence "
-    "0.95, is divided by the *limit*: the median of what the best event, known beforehand, certifies with as many runs. A case counts "
-    "with its median over the seeds. Luck can pass the limit."
+    "A verdict NOT_REFUTED is worth as much as the chance that a violation would have been found. Here complete "
+    "audits run on every mechanism of the zoo and of the papers whose law of the privacy loss is known, on a given pair. Their "
+    "certified bounds, at confidence 0.95, are divided by the *limit*: the median bound of the best event, known in advance, "
+    "with as many runs. Each case is represented by its median over the seeds. By chance, a ratio can exceed 1."
 )
 _CAUSES = (
-    "Certified / limit is the product of what three causes leave: *rounds* that train an event certify nothing; *looks* on the way take a "
-    "share of alpha; the *event* that was learned is not the oracle's (luck of the seeds stands here too). Medians over the cases."
+    "Certified / limit is the product of three factors: *rounds* that train an event certify nothing; *looks* (interim "
+    "analyses) take a share of alpha; the *event* that was learned differs from the oracle's (the chance of the seeds is "
+    "included here). Medians over the cases."
 )
 _ORACLE = (
-    "An audit that knows the law, and spends every run on a test of its best event, has luck too: that event may be so rare that a few "
-    "counts decide. With as many seeds a case, drawn again and again, it reaches in the middle:"
+    "An audit that knows the law, and spends every run on a test of the best event, depends on chance too: the best event "
+    "may be so rare that a few counts decide. With as many seeds per case, the oracle attains these medians over many repeats:"
 )
 _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
 
 def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) -> str:
     """Return the markdown of the page from two tables of `bench power`, an earlier one and the present one."""
-    lines = ["# Power: how near an audit comes to an oracle", "", _INTRODUCTION, "", f"![Certified over the limit]({plot_name})", ""]
-    lines += ["## Before", "", "With four selectors of the event and a penalty each:", "", *_quantile_table(before["details"], ()), ""]
+    lines = [
+        "# Power: certified bounds compared with those of an oracle",
+        "",
+        _INTRODUCTION,
+        "",
+        f"![Certified over the limit]({plot_name})",
+        "",
+    ]
+    lines += [
+        "## Before",
+        "",
+        "With four methods of selecting the event, and a penalty for each:",
+        "",
+        *_quantile_table(before["details"], ()),
+        "",
+    ]
     lines += ["## Today", "", *_quantile_table(after["details"], after["rows"]), ""]
     if oracles := [b for b in after["details"] if "oracle" in b]:
         lines += ["## An oracle", "", _ORACLE, "", *_oracle_table(oracles), ""]
-    lines += ["## What the rest is lost to", "", _CAUSES, "", *_causes_table(after["details"]), ""]
+    lines += ["## Causes of the gap to the limit", "", _CAUSES, "", *_causes_table(after["details"]), ""]
     lines += ["## Every case", "", *_cases_table(before["details"], after["details"])]
     return "\n".join(lines) + "\n"
 

@@ -21,9 +21,10 @@ from dpwitness.reports.phrasing.wording import figure, table
 Row = Mapping[str, Any]
 
 _INTRODUCTION = (
-    "A verdict is worth what its errors are. Here they are counted: every statement that an audit makes is made many times where the truth "
-    "is known, and compared with the rate that it promises. Each count has an exact (Clopper-Pearson) interval at 95 %. A row is *met* "
-    "where chance explains the count: a statement that keeps its rate misses with probability 1e-6."
+    "The error rates of a verdict decide how far it can be trusted. Here the errors are counted: every kind of statement of an "
+    "audit is made many times where the truth is known, and its error rate is compared with the stated rate. Each count has an "
+    "exact (Clopper-Pearson) interval at 95 %. A row is *met* "
+    "where chance explains the count: a statement with a correct rate misses with probability 1e-6."
 )
 
 # (first words of the group's calibration rows, heading, explanation of the numbers)
@@ -31,26 +32,27 @@ _GROUPS: tuple[tuple[str, str, str], ...] = (
     (
         "false VIOLATED",
         "False VIOLATED",
-        "Mechanisms that keep their claim with nothing to spare, audited again and again. The share of audits that say VIOLATED must not "
-        "exceed alpha, one minus the confidence. It is counted at alpha = .5 too, where a wrong error rate shows soonest.",
+        "Mechanisms whose claims hold with equality, audited many times. The share of audits with the verdict VIOLATED must not "
+        "exceed alpha, one minus the confidence. The share is also counted at alpha = .5, where a wrong error rate is easiest to detect.",
     ),
     (
         "false CERTIFIED",
         "False CERTIFIED",
-        "Densities that break their claim where it is hard to see: narrow spikes, swapped slivers, rare and far values, constants one per "
-        "cent too small. CERTIFIED must never be said of them by a proof, and by sampling at most as often as its error.",
+        "Densities that violate their claim in places that are hard to find: narrow spikes, swapped slivers, rare and far "
+        "values, constants one per cent too small. A proof must never give the verdict CERTIFIED for them, and sampling at most "
+        "at the stated error rate.",
     ),
     (
         "false verdict",
         "Awkward densities",
-        "Densities that are right and hard to integrate must end in no false verdict, and never in an ERROR that blames them; densities "
-        "that their sampler contradicts must end in ERROR or without a verdict.",
+        "Densities that are correct and hard to integrate must not get a false verdict, nor an ERROR that blames them; "
+        "densities that their sampler contradicts must end in ERROR or without a verdict.",
     ),
     (
         "found at",
         "Power at `detectable`",
-        "An audit that finds nothing names the smallest violation of its event's kind that it would have found with probability .9. Here "
-        "a mechanism of that kind is given that parameter, and audited anew: so often is it found.",
+        "An audit that finds nothing names the smallest violation of its event's kind that it would have found with probability "
+        ".9. Here a mechanism of that kind with that parameter is audited: the rate is the share of audits that find the violation.",
     ),
     ("lower end", "Lower ends", "Confidence limits that lie above the truth; and tests that exceed the limit, of which half should."),
     ("upper end", "Upper ends", "Confidence limits that lie below the truth; and tests that stay below the limit, of which half should."),

@@ -14,7 +14,7 @@ _COLUMN = {"A1": 0, "A2": 1, "LR": 2}
 def page(numbers: Json) -> str:
     """Return the markdown of the page from the numbers of `compute`."""
     parts = [
-        "# Published figures, computed again",
+        "# Published figures, reproduced",
         f"From seed {numbers['seed']}, by `python -m dpwitness.reports.reproductions reports/published`; the numbers are in "
         "`reproductions.json`. Papers: CM08 = Chaudhuri and Monteleoni 2008, JT13 and JT14 = Jain and Thakurta 2013 and 2014.",
         *_summary(numbers),

@@ -19,14 +19,14 @@ from dpwitness.reports.plots.album import Album
 from dpwitness.reports.site.overview import overview
 
 PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
-    ("zoo", "Zoo", "mechanisms, right and wrong, whose true privacy is known"),
+    ("zoo", "Zoo", "correct and broken mechanisms whose true privacy is known"),
     ("papers", "Papers", "every claim of four papers, checked"),
-    ("papers-checks", "Checks", "the checks behind these claims, one by one"),
-    ("third-party", "Libraries", "releases of others, each run in its own interpreter"),
-    ("reproductions", "Figures", "published figures, computed again"),
-    ("power", "Power", "how near an audit comes to an oracle"),
-    ("canaries", "Canaries", "what one run of a training certifies, beside a published tool"),
-    ("trust", "Trust", "how often the tool itself errs"),
+    ("papers-checks", "Checks", "the check of each of these claims"),
+    ("third-party", "Libraries", "releases of third-party libraries, each run in its own interpreter"),
+    ("reproductions", "Figures", "published figures, reproduced"),
+    ("power", "Power", "certified bounds compared with those of an oracle"),
+    ("canaries", "Canaries", "bounds from one run of a training, compared with a published tool"),
+    ("trust", "Trust", "error rates of the tool itself"),
 )
 AUDITS = ("zoo",)  # pages that are audit reports, rendered from their JSON
 
