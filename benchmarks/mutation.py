@@ -14,8 +14,8 @@ def measure() -> Table:
     outcomes = campaign()
     totals = score(outcomes)
     rows = (
-        Row("mutants of the proofs that turn their claim", LEAST, totals.turned, "share"),
-        Row("mutants that turn nothing, without a reason", 0, float(len(totals.unexplained)), "mutants", at_most=True),
+        Row("mutants of the proofs that change their claim", LEAST, totals.turned, "share"),
+        Row("mutants that change nothing, without a reason", 0, float(len(totals.unexplained)), "mutants", at_most=True),
     )
     listed = tuple(f"{o.mutant.claim} {o.mutant.where}:{o.mutant.line} {o.mutant.change}" for o in totals.unexplained[:40])
     counts = f"{totals.counted} mutants: {totals.verdict} verdict, {totals.number} number, {len(totals.listed)} listed with a reason"

@@ -163,11 +163,11 @@ def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, onl
             rows.append(Row(f"certified / limit at {trials:,} trials: {what}", required_value, value, "ratio"))
         shares = [float(np.median([getattr(m, cause) for m in measured])) for cause in ("rounds", "looks", "event")]
         shares_text = (
-            f"in the middle training rounds leave {shares[0]:.3f} of the limit, looks {shares[1]:.3f} of that, the event {shares[2]:.3f}"
+            f"in the median, training rounds leave {shares[0]:.3f} of the limit, looks {shares[1]:.3f} of that, the event {shares[2]:.3f}"
         )
         worst = ", ".join(f"{m.name} {m.ratio:.2f} ({m.method})" for m in sorted(measured, key=lambda m: m.ratio)[:10])
         oracle = oracle_at(trials, seeds, found)
-        ceiling = "an oracle that knows the law reaches {:.3f}, {:.3f} and {:.3f} in the middle".format(*oracle)
+        ceiling = "an oracle that knows the law reaches {:.3f}, {:.3f} and {:.3f} in the median".format(*oracle)
         notes.append(f"{trials:,} trials, {len(measured)} specimens, {seeds} seeds: {shares_text}; {ceiling}; worst: {worst}")
         details.append({"trials": trials, "seeds": seeds, "oracle": oracle, "cases": [asdict(m) | {"event": m.event} for m in measured]})
     return Table("power", tuple(rows), tuple(notes), tuple(details))

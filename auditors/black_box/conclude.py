@@ -50,7 +50,7 @@ class Findings:
             return self
         level = self.bit_level
         if level is not None and level.pair is not None and self.options.claim.on(level.pair) != claim:
-            runner.note(f"low bits were looked at on another pair, where they certify epsilon > {level.epsilon_lower:.4g}")
+            runner.note(f"low bits were examined on another pair, where they certify epsilon > {level.epsilon_lower:.4g}")
             level = None
         runner.note(*remarks)
         return replace(self, options=replace(self.options, claim=claim), bit_level=level)
@@ -199,7 +199,7 @@ def _verdict(
     if interrupted or failure:
         verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
         notes.insert(
-            0, failure or f"interrupted after {runner.done} of {runner.planned} runs; the bound is that of the last completed look"
+            0, failure or f"interrupted after {runner.done} of {runner.planned} runs; the bound is from the last completed interim look"
         )
         if refuted:
             notes.insert(1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}")

@@ -111,7 +111,7 @@ def audit_outputs(
             *([idle] if idle else []),
             *unaudited,
             *more,
-            "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust",
+            "outputs were given and no mechanism was run: neighboring datasets, independent outputs and correct counts are assumed",
         ),
         seconds=time.perf_counter() - started,
     )
@@ -123,7 +123,7 @@ def _encode_batch(name: str, raw: Any) -> Outputs:
         size = len(raw)
         outputs = encode(raw, size) if size else None
     except Exception as error:  # any object may be given, with any exception
-        raise InvalidArgument(f"audit_outputs: {name} must be an array or a list with one output a run: {said(error)}") from None
+        raise InvalidArgument(f"audit_outputs: {name} must be an array or a list with one output per run: {said(error)}") from None
     if outputs is None or size < 1000:
         raise InvalidArgument(f"audit_outputs: {name} must hold at least 1000 outputs, got {size}")
     return outputs

@@ -104,7 +104,7 @@ def probe_pairs(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair
         raise failed[0][1]
     if failed:
         (first, cause), others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        runner.note(f"skipped, for every run on both datasets raised: pair ({first.why}){others}; {cause}")
+        runner.note(f"skipped, because every run on both datasets raised: pair ({first.why}){others}; {cause}")
     runner.repeatable = options.seeded and all(each.digest for each in probed)
     return probed
 
@@ -190,7 +190,7 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
         check_structure(complete[0], "D1")
         check_structure(complete[1], "D0")
         if _dataset_text(stage) != datasets_before:
-            raise MechanismFailed("mechanism changes its dataset in place; it must leave it as it found it")
+            raise MechanismFailed("mechanism changes its dataset in place; the dataset must stay unchanged")
         if seeded:
             notes.update(dict.fromkeys(_compare_runs(sides, replayed, words, replayed_words)))
     assert sides[0] is not None and sides[1] is not None

@@ -98,7 +98,7 @@ def _require_same_rates(runner: RoundRunner, ledger: AuditLedger, test: EventTes
     runner.note(
         f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
         f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
-        "a small change of the mechanism is not seen"
+        "a small change of the mechanism would not be detected"
     )
 
 

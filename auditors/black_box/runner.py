@@ -92,7 +92,7 @@ class RoundRunner:
         if found.single or found.lost:
             self.single.add(index)
         if self.repeats.add(found.marks):
-            raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
+            raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk occur again in another chunk")
         self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
         self.advance(found.rounds)
 

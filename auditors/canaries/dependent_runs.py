@@ -163,7 +163,7 @@ def _log_improbability(found: FloatArray, mean: FloatArray) -> FloatArray:
 
 
 def _require_independent_ids(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:
-    """Compare the coins of canaries with the same name in two runs."""
+    """Raise InvalidArgument if the coins of canaries with the same id agree too often, or too rarely, between two runs."""
     named: list[tuple[int, Sequence[Hashable]]] = [(k, each) for k, each in enumerate(ids) if each is not None]
     if len(named) < 2:
         return

@@ -1,6 +1,6 @@
 """Comparison of coupled runs: whether shifts of the noise, or equal laws of the noise, explain the differences between both sides.
 
-Each function takes the evidence on a pair and returns the evidence with what it found.
+Each function takes the evidence on a pair and returns the evidence, extended by the findings of the function.
 """
 
 from __future__ import annotations

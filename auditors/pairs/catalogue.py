@@ -54,7 +54,7 @@ def pairs_for(domain: Domain) -> list[Pair]:
         )
     )
     if not pairs:
-        raise InvalidArgument(f"domain must have neighbours, {domain} has none")
+        raise InvalidArgument(f"domain must have neighbors, {domain} has none")
     return pairs
 
 

@@ -177,7 +177,7 @@ class TraceResult(Result):
             return "look at the lines that the findings name; more --trials may confirm them"
         if self.verdict is Verdict.INCONCLUSIVE:
             return "look at the lines that the findings name"
-        return "nothing has to change on this evidence; dpwitness audit tests the outputs, --pairs looks at more pairs"
+        return "no change is needed on this evidence; dpwitness audit tests the outputs, --pairs looks at more pairs"
 
     def headline(self) -> str:
         """Return the findings, whether an audit confirmed them, and the number of runs, in one line."""

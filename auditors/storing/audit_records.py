@@ -52,7 +52,7 @@ class AuditLedger:
         if not self.resumed:
             return f"{self.store.path}: {entry.name} begins"
         if entry.verdict is not None:
-            return f"{self.store.path}: {entry.name} was run to its end before, nothing is left to run"
+            return f"{self.store.path}: {entry.name} is finished, there is nothing left to run"
         return f"{self.store.path}: {entry.name} goes on, {entry.done:,} of {entry.planned:,} runs are done"
 
     def fact(self, key: str, find: Callable[[], T]) -> T:

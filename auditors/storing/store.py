@@ -110,7 +110,7 @@ class Store:
         return [row for row, _ in found]
 
     def _checked_rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[tuple[Any, ...], bool]]:
-        """Return the selected rows, each with whether its checksum is right."""
+        """Return the selected rows, each with a flag that is true if its checksum is right."""
         query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} WHERE {where}"
         return [(row[:-1], row[-1] == checksum(row[:-1])) for row in self.query(query, *values)]
 

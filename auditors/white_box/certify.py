@@ -284,7 +284,7 @@ def _decide(request: _Request, found: Found, objection: str | None, mismatch: Mi
     verdict, low, high = decide(found.lowers, found.uppers, request.edge)
     notes: tuple[str, ...] = ()
     if objection is not None:
-        notes = (f"{objection}; sampled outputs do not confirm that the density is wrong, so the law was left aside",)
+        notes = (f"{objection}; sampled outputs do not confirm that the density is wrong, so the computed law was not used",)
     if objection is not None and verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED) and "integrate" in objection:
         verdict = Verdict.INCONCLUSIVE
     elif verdict is Verdict.INCONCLUSIVE and low.value > request.edge:

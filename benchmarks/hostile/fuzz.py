@@ -281,7 +281,7 @@ def measure() -> Table:
         for name in ("tracebacks", "hangs", "orphans", "undocumented"):
             what = "undocumented exit codes" if name == "undocumented" else name
             rows.append(Row(f"{kind}: {what}", 0, getattr(tally, name), "inputs", at_most=True))
-        rows.append(Row(f"{kind}: errors in one line that nobody had foreseen", 0, tally.unknown, "inputs", at_most=True))
+        rows.append(Row(f"{kind}: unforeseen errors in one line", 0, tally.unknown, "inputs", at_most=True))
     notes = [f"seed {SEED}; {sum(tally.inputs for tally in found.values())} inputs"]
     notes += [f"{kind}: exit codes {dict(sorted(tally.codes.items()))}" for kind, tally in found.items()]
     notes += [fault for tally in found.values() for fault in tally.faults[:5]]

@@ -86,7 +86,7 @@ def long(folder: Path) -> list[Row]:
         found[trials] = json.loads(output.splitlines()[-1])
     size = os.path.getsize(folder / f"{LONG}.db") / 1e6
     return [
-        Row(f"{LONG:.0e} rounds: run of those that were planned", 1.0, found[LONG][2] / LONG, "share"),
+        Row(f"{LONG:.0e} rounds: share of the planned rounds that ran", 1.0, found[LONG][2] / LONG, "share"),
         Row(f"{LONG:.0e} rounds: processor time", math.inf, found[LONG][1], "s", at_most=True),
         Row(f"memory at {LONG:.0e} rounds beyond that at {SHORT:.0e}", 10.0, found[LONG][0] - found[SHORT][0], "MiB", at_most=True),
         Row(f"store at {LONG:.0e} rounds", 50.0, size, "MB", at_most=True),

@@ -335,9 +335,9 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     elif isinstance(result, TraceResult) and result.verdict is not Verdict.ERROR:
         step = result.advice
     elif isinstance(result, CanaryResult):
-        step = "nothing has to change on this evidence; more canaries or runs find smaller violations: dpwitness plan --canaries M --runs R"
+        step = "no change is needed on this evidence; more canaries or runs find smaller violations: dpwitness plan --canaries M --runs R"
     elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
-        step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")
+        step = "no change is needed for this pair" + ("" if args.search else "; --search looks for a worse one")
     elif result.verdict is Verdict.INCONCLUSIVE:
         step = "raise --trials, which narrows the enclosure"
     elif code == NO_VERDICT:
@@ -345,7 +345,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     elif not math.isfinite(getattr(result, "detectable", 0.0)):
         step = "raise --trials: these runs are too few to detect any violation"
     else:
-        step = "nothing has to change on this evidence; more --trials find smaller violations"
+        step = "no change is needed on this evidence; more --trials find smaller violations"
     return step
 
 

@@ -174,7 +174,7 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
     if unmatched:
         return f"{len(unmatched)} nodes are in one graph and not in the other, the nodes may not differ"
     covered = _has_vertex_cover(set(changed), [ends for ends, _ in removed + added], k)
-    return "" if covered else f"what differs belongs to more than {k} nodes, at most {k} may"
+    return "" if covered else f"the differences belong to more than {k} nodes, at most {k} may"
 
 
 Ends = frozenset[Hashable] | tuple[Hashable, Hashable]  # of an edge; a tuple if the graph is directed

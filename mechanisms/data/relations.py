@@ -26,7 +26,7 @@ RELATIONS = {
     "replace-edge": "one edge of a graph is moved; their number is public",
     "node": "one node of a graph is added or removed, with all its edges",
     "replace-node": "one node of a graph has its edges and attributes replaced; the nodes are public",
-    "stated": "any two datasets: that they are neighbours is stated, and was not checked",
+    "stated": "any two datasets, stated by the user to be neighbors and not checked",
 }
 NORMS = ("l1", "l2", "linf")
 OWN = "own"  # prefix of user-defined relations: own:NAME
@@ -140,7 +140,7 @@ def describe_relation(relation: str) -> str:
     except InvalidArgument:
         return ""
     if found.name == OWN:
-        return "a relation of the user's own, which a function of the user's checked when the pair was made"
+        return "a user-defined relation, checked by the user's function when the pair was created"
     more = [f'all records with one "{found.unit}" count as one'] if found.unit else []
     more += [f"columns {', '.join(found.columns)}"] if found.columns else []
     if found.k > 1:

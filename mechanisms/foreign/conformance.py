@@ -230,7 +230,7 @@ class _ConformanceTest:
         if _same(other, one) and _has_distinct_outputs(one):
             raise _Wrong("two seeds gave one answer: the seed is ignored, although hello declares the program seedable")
         if not _same(other, one) and not _has_distinct_outputs(one) and not _has_distinct_outputs(other):
-            raise _Wrong(f"{_ROWS} runs of a request gave one output, with another seed another one: runs must be independent")
+            raise _Wrong(f"{_ROWS} runs of a request gave the same output, which changes with the seed: runs must be independent")
         used = sum(not _same(self.ask(tuple(word + (i == place) for i, word in enumerate(_SEED))), one) for place in range(4))
         if _has_distinct_outputs(one) and used < 2:  # with one 32-bit word, two of an audit's many batches could get the same seed
             raise _Wrong(f"{used} of the four words of a seed change an answer: all must, or at least two")
@@ -248,7 +248,7 @@ class _ConformanceTest:
         self.close()
         same = _same(self.ask(), self.answers["first"])
         if not self.program.about["seedable"] and same and _has_distinct_outputs(self.answers["first"]):
-            raise _Wrong("two processes of a program that takes no seed gave the same outputs: each must seed itself afresh")
+            raise _Wrong("two processes of a program that takes no seed gave the same outputs: each process must use a new seed")
         self.needs_seed()
         if not same:
             raise _Wrong("the same seed gave another answer in a fresh process")
@@ -274,7 +274,7 @@ class _ConformanceTest:
         """Test that a dataset in JSON gives the same answer as in float64."""
         data = self.datasets()[0]
         if len(self.program.about["datasets"]) < 2 or not isinstance(data, np.ndarray):
-            raise _Skip("it reads one encoding only, or its datasets are no arrays")
+            raise _Skip("it reads one encoding only, or its datasets are not arrays")
         found = self.ask(dataset=Sent(b"in JSON", None, dataset_json(data)))
         if self.program.about["seedable"] and not _same(found, self.answers["first"]):
             raise _Wrong("a dataset in JSON gave another answer than the same one as float64, though hello names both")
@@ -297,7 +297,7 @@ class _ConformanceTest:
         """Test datasets without records, and with NaN and infinities."""
         data = self.datasets()[0]
         if not isinstance(data, np.ndarray) or data.dtype.kind != "f" or not data.ndim:
-            raise _Skip("its datasets are no arrays of floats")
+            raise _Skip("its datasets are not arrays of floats")
         for changed in (data[:0], *(np.full_like(data, value) for value in (np.nan, np.inf, -np.inf))):
             self.ask(size=2, dataset=sent_as(changed))
 

@@ -37,14 +37,14 @@ SETTINGS = {
 }  # fmt: skip
 GRIDS = {"linspace", "geomspace", "arange", "range", "workprec", "meshgrid", "repeat", "reshape", "zeros", "ones", "eye", "full", "of"}
 EXCUSES = {
-    "setting": "how hard to look: a number of runs, points or cells, a seed, a confidence, a time",
-    "grid": "where a search looks, and the shape of an array",
+    "setting": "effort of a search: a number of runs, points or cells, a seed, a confidence, a time",
+    "grid": "region of a search, or the shape of an array",
     "point": "the values at which a check is run, which its row names",
     "range": "the range of a parameter, which its row names",
     "index": "which entry of an array",
     "text": "a number in a sentence",
-    "case": "a case at which a promise is reached, or must be reached besides being proved",
-    "free": "a value that cancels, or of a witness that may lie as far out as one likes",
+    "case": "a case at which a bound is attained, as the check requires in addition to the proof",
+    "free": "a value that cancels, or a coordinate of a witness that may be arbitrarily large",
     "unused": "a branch that the check of this claim does not take",
 }
 

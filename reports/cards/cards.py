@@ -61,7 +61,7 @@ def card(entry: Entry) -> list[str]:
         lines += [f"Accepted {escaped_markdown(acceptance_text(result))}.", ""]
     if entry.witness_file:
         lines += [
-            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, {again(result)}:",
+            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reproduce this verdict, {again(result)}:",
             "",
             "```",
             f"dpwitness replay {entry.witness_file}",
@@ -107,7 +107,7 @@ def what_to_do(entry: Entry) -> str:
     if found == Verdict.VIOLATED.value:
         least = number(result.get("parameter_lower"))
         finite = least is not None and 0 < least < float("inf")
-        weaker = f" or promise no less than {symbol} = {figure(least)}, which is a lower bound only" if finite else ""
+        weaker = f" or claim at least {symbol} = {figure(least)}, which is a lower bound only" if finite else ""
         missing_witness = "" if entry.witness_file else " No witness file could be written for it: see the notes."
         return f"release nothing under this claim; replay the witness, then repair the mechanism{weaker}.{missing_witness}"
     if violated_in_bits(result):
@@ -117,13 +117,13 @@ def what_to_do(entry: Entry) -> str:
         )
     if found == Verdict.NOT_REFUTED.value:
         return (
-            "nothing has to change on this evidence. It covers the pairs tried at this budget and is no proof; more trials find smaller "
+            "no change is needed on this evidence. It covers the pairs tried at this budget and is no proof; more trials find smaller "
             "violations, a white-box or a proof check can settle the claim."
         )
     if found == Verdict.CERTIFIED.value:
-        return "nothing has to change, within the domain and the assumptions stated below."
+        return "no change is needed, within the domain and the assumptions stated below."
     if found == Verdict.SUPPORTED.value:
-        return "nothing has to change on this evidence, which is numerical or assumed and no proof."
+        return "no change is needed on this evidence, which is numerical or assumed and no proof."
     if result.get("exercised") is False:
         return (
             "audit a pair whose values change the result: other values, the pairs of a domain (`--domain`), or a search (`--search`). "
@@ -215,7 +215,7 @@ def _format_confidence(entry: Entry) -> str:
         return ""
     text = f"confidence {confidence:.12g}: the certified bound is too high with probability at most {error_of(confidence):g}"
     if p is not None:
-        text += f"; p {_format_p_value(p)}, all looks and pairs paid for"
+        text += f"; p {_format_p_value(p)}, corrected for all interim looks and all pairs"
     if entry.adjusted is not None:
         text += f"; p {_format_p_value(entry.adjusted)} among all audits of this report (Holm)"
     return text

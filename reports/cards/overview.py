@@ -36,7 +36,7 @@ def answer(entries: Sequence[Entry]) -> list[str]:
     elif broken:
         first = f"VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: {_join_names(broken)}."
     elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
-        first = "No verdict was reached: nothing is known of these promises."
+        first = "No audit reached a verdict: it is unknown whether these claims hold."
     else:
         first = f"No violation found in {len(entries)} {_plural(len(entries), 'audit')}."
     unusual = (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)

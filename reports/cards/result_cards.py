@@ -27,7 +27,7 @@ def _white_box_facts(entry: Entry) -> Facts:
             ("what the upper end rests on", escaped_markdown(result.get("upper_end", ""))),
             ("density against sampler", escaped_markdown(result.get("mismatch") or "")),
             ("event", escaped_markdown(result.get("description") or "")),
-            ("how sure", f"confidence {figure(result.get('confidence'), 12)} of all that was sampled"),
+            ("how sure", f"confidence {figure(result.get('confidence'), 12)} for all sampled quantities"),
         ]
     return [*facts, ("budget", f"{count(result.get('trials'))} runs of the mechanism"), *pair_facts(result), *run_facts(result)]
 
@@ -69,10 +69,10 @@ def _trace_facts(entry: Entry) -> Facts:
     facts += [("finding", _format_finding(each)) for each in result.get("findings") or []]
     if result.get("verdict") != Verdict.ERROR.value:
         loss = result.get("loss")
-        description = "of some calls not known" if loss == "nan" else f"{symbol} = {figure(loss, 6)}, of this pair and this trace"
+        description = "unknown for some calls" if loss == "nan" else f"{symbol} = {figure(loss, 6)}, for this pair and this trace"
         facts.append(("loss of the calls together", description))
         if result.get("charged") != "nan":
-            facts.append(("told to accountants", f"epsilon = {figure(result.get('charged'), 6)}"))
+            facts.append(("charged to accountants", f"epsilon = {figure(result.get('charged'), 6)}"))
         audit = result.get("audit")
         facts.append(("audit", escaped_markdown(audit["headline"]) if audit else ""))
     return [*facts, ("budget", f"{count(result.get('runs'))} runs for the trace"), *pair_facts(result), *run_facts(result)]
@@ -84,7 +84,7 @@ def _canary_facts(entry: Entry) -> Facts:
     at = f"at delta = {figure(delta)}"
     gaussian = result.get("gaussian_lower")
     right, guesses = number(result.get("guessed_right")) or 0.0, number(result.get("guesses")) or 1.0
-    chosen = "fixed before the scores were seen" if result.get("fixed") else "chosen from scores and coins that were given away"
+    chosen = "fixed before the scores were seen" if result.get("fixed") else "chosen from the scores and the revealed coins"
     facts = [
         ("claim", code(result.get("claim"))),
         ("certified", f"{symbol} > {figure(result.get('parameter_lower'), 6)}"),
@@ -137,8 +137,8 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "trace": (
         _trace_facts,
         {
-            Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, no certificate does.",
-            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is one pair of runs and no proof over others.",
+            Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, but they are not certified.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is one pair of runs and no proof over others.",
         },
     ),
     "canaries": (
@@ -146,16 +146,16 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.VIOLATED.value: "the training leaks more than claimed, if inclusion was as assumed below: check sampling, clipping, "
             "noise and accounting; the witness holds the counts.",
-            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof: one run certifies a part of epsilon. "
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof: one run certifies a part of epsilon. "
             "`dpwitness plan --canaries` says which; more canaries or runs find smaller violations.",
         },
     ),
-    "checks": (_check_facts, {Verdict.VIOLATED.value: "look at the checks that failed: the reason stands beside each."}),
+    "checks": (_check_facts, {Verdict.VIOLATED.value: "look at the failed checks, each with its reason."}),
     "white box": (
         _white_box_facts,
         {
-            Verdict.CERTIFIED.value: "nothing has to change for this pair; of others it says nothing: `--search` looks for worse ones.",
-            Verdict.SUPPORTED.value: "nothing has to change for this pair on this evidence, which is numerical or assumed and no proof.",
+            Verdict.CERTIFIED.value: "no change is needed for this pair; other pairs were not examined: `--search` looks for worse ones.",
+            Verdict.SUPPORTED.value: "no change is needed for this pair on this evidence, which is numerical or assumed and no proof.",
             Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs were sampled.",
         },
     ),
@@ -164,14 +164,15 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.VIOLATED.value: "noise scaled to this bound is too small: "
             "raise it at least by the ratio below, or change the function.",
-            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof; a ratio near 1 says that it is tight.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof; a ratio near 1 shows that the "
+            "bound is tight.",
         },
     ),
     "utility": (
         _utility_facts,
         {
             Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
-            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence.",
             Verdict.INCONCLUSIVE.value: "the mean seems to grow too fast, at no stated error: state its spread, or test the median.",
         },
     ),

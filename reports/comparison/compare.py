@@ -18,10 +18,11 @@ from dpwitness.reports.phrasing.wording import verdict
 
 SCHEMA = 1
 CRITERION = (
-    "A number has moved if the intervals of the two runs are disjoint. The interval of an audit by runs is what its event shows: exact "
-    "binomial limits of its counts, so wide that two events that show the same come out as moved with probability at most 1 - confidence "
-    "(utilities, whose limits hold one by one: at most four times that). Where the runs learned different events, it is what they found "
-    "that moved. What was measured on another pair of datasets, or in other low bits, is higher or lower elsewhere: it has not moved."
+    "A number has changed if the intervals of the two runs are disjoint. The interval of an audit by runs belongs to the number "
+    "of its event: exact binomial limits of the event's counts, so wide that two events with the same number are wrongly "
+    "reported as changed with probability at most 1 - confidence (utilities, whose limits hold one by one: at most four times "
+    "this probability). If the runs learned different events, the change is between the numbers of these events. A number that "
+    "was measured on another pair of datasets, or in other low bits, is reported as higher or lower elsewhere, not as changed."
 )
 CHANGES = ("new violation", "no verdict", "rose", "verdict changed", "fell", "higher elsewhere", "lower elsewhere", "came", "went", "same")
 _WITHOUT_VERDICT = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)

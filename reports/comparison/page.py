@@ -96,4 +96,4 @@ def _what_to_do(comparison: Comparison) -> str:
         steps.append("look at what fell: the mechanism leaks less, or the new run found a weaker event")
     if found["higher elsewhere"] + found["lower elsewhere"]:
         steps.append("run both with one pair (--d0, --d1) where numbers come from different ones")
-    return "; ".join(steps) or "nothing has to change on this evidence"
+    return "; ".join(steps) or "no change is needed on this evidence"

@@ -50,7 +50,7 @@ _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
     ),
     "SENSITIVITY": (
         "Sensitivity bound exceeded",
-        "A function moves further between two neighbouring datasets than the bound that noise is scaled to.",
+        "A function changes more between two neighboring datasets than the sensitivity bound that scales the noise.",
         "Raise the bound at least by the ratio that was found, or change the function.",
         "high",
         "8.0",
@@ -64,8 +64,8 @@ _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
     ),
     "TRACE": (
         "Noise calls depend on the data",
-        "Two runs with the same noise on neighbouring datasets differ where a private mechanism may not: a lead, no proof, until an audit "
-        "certifies it.",
+        "Two runs with the same noise on neighboring datasets differ where runs of a private mechanism must agree: a suspicion, "
+        "not a proof, until an audit certifies a violation.",
         "Look at the lines that the findings name; `dpwitness audit` with more trials may confirm them.",
         "medium",
         "5.0",
@@ -73,7 +73,7 @@ _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
     "CHECK": (
         "A check of the mechanism failed",
         "A check that every private mechanism should pass has failed, for the reason in the message.",
-        "Repair what the check names, or list it in `expected_failures` with the reason.",
+        "Fix the problem that the check names, or list the check in `expected_failures` with the reason.",
         "medium",
         "5.0",
     ),

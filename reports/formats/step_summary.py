@@ -60,7 +60,7 @@ def _answer_sentence(results: list[Json]) -> str:
     if found["VIOLATED"] or leaky:
         first = f"**A privacy claim is violated in {found['VIOLATED'] + leaky} of {len(results)}.**"
     elif found["ERROR"] + found["INCONCLUSIVE"] == len(results):
-        first = "**No verdict was reached: nothing is known of these claims.**"
+        first = "**No audit reached a verdict: it is unknown whether these claims hold.**"
     else:
         first = f"**No violation was found in {len(results) - found['ERROR'] - found['INCONCLUSIVE']} of {len(results)}.**"
     return f"{first} Verdicts: {'; '.join([words or 'none', *more])}."

@@ -41,7 +41,7 @@ _GRADE_PHRASES = {
     "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
 }  # fmt: skip
 _EVIDENCE_LEGEND = (
-    "Each row says for which values it was checked and what that rests on. Whole domain: settled for all values that the row names; box: "
+    "Each row states the checked values and the kind of evidence. Whole domain: settled for all values that the row names; box: "
     "for the share of them that the row gives; point: for these values only. Proved: by balls, z3 or computer algebra; statistical: at a "
     "stated error; numerical: floating-point sums or quadrature; assumed: as the row says."
 )
@@ -89,7 +89,7 @@ def _paper_section(prefix: str, paper: Mapping[str, Any], findings: Sequence[Fin
             lines += [f"### {heading}", "", *table(_COLUMNS, [_table_row(f, findings)[:5] for f in rows]), ""]
     advice = [text for id, needed, text in paper["advice"] if id in by_id and by_id[id]["verdict"] == needed]
     if advice:
-        lines += ["### For whoever uses these algorithms", "", *(f"- {text}" for text in advice), ""]
+        lines += ["### Advice to users of these algorithms", "", *(f"- {text}" for text in advice), ""]
     lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _has_plot(findings) else []
     return lines
 

@@ -77,8 +77,8 @@ def pair_facts(result: Json) -> Facts:
 def _relation_note(relation: str) -> str:
     """Return the sentence on whether the neighboring relation of the pair was checked or only stated."""
     if describe_relation(relation) and not parse_relation(relation).checked:
-        return f"that they are neighbours was stated ({escaped_markdown(relation)}), and not checked here"
-    return f"checked to be {escaped_markdown(relation)} neighbours"
+        return f"stated to be neighbors ({escaped_markdown(relation)}), not checked here"
+    return f"checked to be {escaped_markdown(relation)} neighbors"
 
 
 def enclosure(result: Json, digits: int = 6) -> str:

@@ -30,8 +30,8 @@ METHODS = {
     "A2 scale": "Algorithm 2, printed noise (Laplace length, 2/eps its scale)",
     "A2 gamma": "Algorithm 2, corrected noise (Gamma length)",
     "A2 corrected": "Algorithm 2, corrected noise and budget (Chaudhuri, Monteleoni and Sarwate 2011)",
-    "A1 unscaled": "what if: Algorithm 1, printed std, the direction a normal vector that nobody scaled to norm 1",
-    "A2 unscaled": "what if: Algorithm 2, printed std, the direction a normal vector that nobody scaled to norm 1",
+    "A1 unscaled": "what if: Algorithm 1, printed std, with a normal vector as direction, not scaled to norm 1",
+    "A2 unscaled": "what if: Algorithm 2, printed std, with a normal vector as direction, not scaled to norm 1",
 }
 _NOISE_NAMES = {"std": "laplace_radius_std", "scale": "laplace_radius_scale", "gamma": "gamma", "corrected": "gamma"}
 

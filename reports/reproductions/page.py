@@ -30,15 +30,15 @@ def _summary(numbers: Json) -> list[str]:
     curve, cover = numbers["curve"], numbers["transfer"]
     low = cover["epsilons"].index(0.1)
     lines = [
-        "- CM08, figure 2: with the printed noise the methods come in the paper's order on every problem, and both private ones do "
-        "better on the simulations than the paper says. With Gamma noise they do far worse there.",
-        f"- CM08, figure 1: not reproduced. At n = {curve['records'][-1]} Algorithm 2 as printed errs at "
-        f"{curve['error']['A2 std'][-1]:.2f}, and no solver gets below {curve['floor A2 std'][-1]:.2f} in the mean; the paper finds it "
-        f"similar to standard regression ({curve['error']['LR'][-1]:.2f} here).",
-        "- JT14, figure 1 (c): reproduced. Gaussian noise does not feel the padding, Gamma noise does.",
+        "- CM08, figure 2: with the printed noise the methods have the paper's order on every problem, and both private methods "
+        "have smaller errors on the simulations than in the paper. With Gamma noise their errors are far larger there.",
+        f"- CM08, figure 1: not reproduced. At n = {curve['records'][-1]} Algorithm 2 as printed has test error "
+        f"{curve['error']['A2 std'][-1]:.2f}, and no solver gets below {curve['floor A2 std'][-1]:.2f} on average; the paper "
+        f"reports an error similar to standard regression ({curve['error']['LR'][-1]:.2f} here).",
+        "- JT14, figure 1 (c): reproduced. the padding affects Gamma noise, but not Gaussian noise.",
         f"- JT13, figure 2 (a): not reproduced. At epsilon = 0.1 the accuracy is {cover['accuracy']['4'][low]:.2f} with noise that keeps "
-        f"the promise and {cover['accuracy']['1'][low]:.2f} with c = 1, against {cover['baseline']:.2f} without noise; the paper finds "
-        "them alike.",
+        f"the promise and {cover['accuracy']['1'][low]:.2f} with c = 1, against {cover['baseline']:.2f} without noise; the "
+        f"paper reports similar accuracies.",
     ]
     return ["\n".join(lines)]
 
@@ -63,8 +63,8 @@ def _figure_2(numbers: Json) -> list[str]:
         "\n".join(f"- `{name}`: {text}" for name, text in METHODS.items()),
         *absent,
         "Mean and standard deviation (of a sample) over five folds, in each of which the error is averaged over restarts. The paper "
-        "prints one row for each algorithm, which stands beside each of our readings of its noise; it says Laplace, so `std` is the "
-        "reading to the letter.",
+        "prints one row for each algorithm, which is repeated next to each of our readings of its noise; the paper prints "
+        "Laplace, so `std` is the literal reading.",
         _true_epsilon_text(),
         "### Where the numbers differ, and why",
         "\n".join(_differences(numbers)),
@@ -79,7 +79,7 @@ def _true_epsilon_text() -> str:
         assert truth is not None
         found.append(f"{truth.parameter:.3g} ({problem}, n = {n})")
     return (
-        "**What these runs promise and what they keep.** The printed noise keeps no epsilon at all in more than one dimension: its "
+        "**Promised and true epsilon of these runs.** The printed noise keeps no epsilon at all in more than one dimension: its "
         "density is unbounded at the minimiser (claims CM-05, CM-06). With Gamma noise Algorithm 1 keeps 0.2; Algorithm 2 keeps U = max "
         "over s of epsilon (1 + s)/2 + log(1 + s (1 - s)/(n lambda)), which is 0.2 only from n lambda = 10 on. At the n of the paper's "
         "own table: " + ", ".join(found) + ". `A2 corrected` keeps 0.2; the column shows the exact supremum, which is smaller."
@@ -129,7 +129,7 @@ def _unscaled_uci(cells: Json) -> str:
         raw = cells[problem + ", unstandardized"]
         mean, deviation = FIGURE_2[problem][1]
         found.append(
-            f"{problem}, Algorithm 2, columns as they are: {raw['A2 std']['long_run']:.3f} scaled to the letter, "
+            f"{problem}, Algorithm 2, columns as they are: {raw['A2 std']['long_run']:.3f} scaled literally, "
             f"{raw['A2 unscaled']['long_run']:.3f} unscaled (paper {mean:.3f} ± {deviation:.3f})"
         )
     return "; ".join(found) + ". One reading does not fit both."
@@ -170,7 +170,7 @@ def _dimension(numbers: Json) -> list[str]:
         "paper: objective perturbation beats output perturbation, Gaussian noise is flat in p, Gamma noise is not.",
         "Not Cod-RNA (60,000 x 8) but a stand-in: 4,200 training records on 150 distinct vectors of 8 features, logistic labels. The "
         "paper's support vector machine is replaced by logistic regression, which objective perturbation can differentiate. Its lambda = "
-        "0.001 is read as the weight beside the mean loss; in the notation of its equation (3) it would be 4,200 times smaller, and "
+        "0.001 is read as the weight relative to the mean loss; in the notation of its equation (3) it would be 4,200 times smaller, and "
         "output perturbation would return noise. Output-Gauss keeps more than it promises (claim JT-03); for Objective-Gauss and this "
         "loss no closed form is known, and for Huber loss its promise fails (JT-07).",
     ]

@@ -14,7 +14,8 @@ from dpwitness.reports.site.sections import SECTIONS, SIGNS, SectionCharts
 
 _SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it
 _LEAD = (
-    "Published results of dpwitness: four papers, libraries of others, and its own errors. Every page names the command that computes it."
+    "Published results of dpwitness: four papers, third-party libraries, and its own error rates. Every page names the command "
+    "that computes it."
 )
 
 

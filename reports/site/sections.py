@@ -22,7 +22,7 @@ SIGNS = {  # verdict of a claim -> (sign, meaning)
     "inconclusive": ("!", "not settled"),
     "not-refuted": ("\u25cb", "measured, and not refuted"),
     "holds": ("\u2713", "holds"),
-    "holds-tight": ("=", "holds, and the promise is reached"),
+    "holds-tight": ("=", "holds, and the bound is attained"),
 }
 Key = tuple[str, str]  # (shape of a mark, or sign of a square; meaning)
 

@@ -20,7 +20,7 @@ from dpwitness.reports.site.overview import overview
 
 PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
     ("zoo", "Zoo", "correct and broken mechanisms whose true privacy is known"),
-    ("papers", "Papers", "every claim of four papers, checked"),
+    ("papers", "Papers", "checks of every claim of four papers"),
     ("papers-checks", "Checks", "the check of each of these claims"),
     ("third-party", "Libraries", "releases of third-party libraries, each run in its own interpreter"),
     ("reproductions", "Figures", "published figures, reproduced"),

@@ -60,7 +60,7 @@ def page(found: Found) -> str:
         blocks += _library_section(library, group, found["witnesses"])
     if found["missing"]:
         lines = [f"- {name}: `{line}`" for name, line in found["missing"].items()]
-        blocks += ["## Not run", "Their environments were not installed. What makes them:", "\n".join(lines)]
+        blocks += ["## Not run", "Their environments were not installed. To install them:", "\n".join(lines)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -86,15 +86,16 @@ def _introduction_paragraphs(found: Found, by_library: Mapping[str, Sequence[Fou
         f"{_plural(len(rows), 'target')} of {_plural(len(by_library), 'release')}, each run in its own interpreter. {len(value)} "
         f"{'is' if len(value) == 1 else 'are'} refuted at the level of values, {len(bits)} more at the level of float bits only; for the "
         f"other {len(rows) - len(value) - len(bits)} nothing was found. {_agreement_sentence(right, wrong)}",
-        "Each row is an observation that can be made again: one release, one call, one claim, one neighbouring relation, one pair of "
-        "datasets. It is no judgement on a library, and a row where nothing was found proves no privacy. Where a library's documentation "
-        "does not say which relation its parameter is meant for, both were tried, and a refuted row says so.",
+        "Each row is an observation that can be repeated: one release, one call, one claim, one neighboring relation, one pair of "
+        "datasets. It is not a judgment on a library, and a row where nothing was found proves no privacy. Where a library's documentation "
+        "does not say which relation its parameter is meant for, both were tried, and a refuted row names the relation.",
         "Pairs come from the domain that each target file declares; none was given by hand. *Certified* is a lower bound on the claim's "
         f"parameter at confidence {settings['confidence']}, each level apart; *limit* is the median of the best test on that pair "
         "with as many runs, where the law of the mechanism is known. *CPU* is the time that the library itself took. "
         "*Bits* looks at the lowest set bits of floating-point outputs; a dash stands for outputs without any. *Gray box* is what a trace "
         "of a few pairs found, and whether an audit on its pair confirmed that.",
-        "Made by `dpwitness suite third-party --report DIR`, after `dpwitness targets setup NAME...`; any refuted row is seen again with "
+        "Made by `dpwitness suite third-party --report DIR`, after `dpwitness targets setup NAME...`; any refuted row can be "
+        "reproduced with "
         "`dpwitness replay WITNESS`. Libraries that take no seed are marked with a star: their counts differ from run to run. "
         f"Seed {settings['seed']}.",
     ]
@@ -180,8 +181,9 @@ def _trace_comparison(rows: Sequence[Found]) -> list[str]:
         lines.append([f"{row['key']} {code(row['target'])}", *trace_cells, *audit_cells])
     return [
         "## Known violations, by a trace and by runs",
-        "A *trace* records the noise of one run and plays it back on the neighbour (`dpwitness trace`). It looks inside: a few runs "
-        "show what is wrong, and where; what it finds is no certificate until an audit has confirmed it. CPU is the time of the library.",
+        "A *trace* records the noise of one run and replays it on the neighboring dataset (`dpwitness trace`). It looks inside: "
+        "a few runs show an error and its place in the code; a finding is not certified until an audit has confirmed it. CPU is "
+        "the time of the library.",
         "\n".join(table(header, lines)),
     ]
 

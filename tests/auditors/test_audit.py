@@ -312,7 +312,7 @@ def test_given_outputs_that_cannot_be_audited():
     assert "keeps state between rounds" in audit_outputs(walk, walk + 1, "pure:1").notes[0]
     with pytest.raises(InvalidArgument, match="outputs1 must hold at least 1000 outputs, got 10"):
         audit_outputs(np.zeros(1000), np.zeros(10), "pure:1")
-    with pytest.raises(InvalidArgument, match="outputs0 must be an array or a list with one output a run"):
+    with pytest.raises(InvalidArgument, match="outputs0 must be an array or a list with one output per run"):
         audit_outputs(3.0, np.zeros(1000), "pure:1")
 
 

@@ -84,7 +84,7 @@ def test_stopped_and_begun_again_it_ends_with_the_same_result(plain, tmp_path, r
     assert lines[0].startswith(f"{file}: noisy goes on, ") and lines[0].endswith(" of 20,000 runs are done")
     with open_store(file) as store:  # one that is open serves several
         assert told(audit(noisy, **SMALL, store=store, announce=lines.append)) == plain
-    assert lines[-1] == f"{file}: noisy was run to its end before, nothing is left to run"
+    assert lines[-1] == f"{file}: noisy is finished, there is nothing left to run"
 
 
 def test_nothing_is_run_twice(plain, tmp_path):

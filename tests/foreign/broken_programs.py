@@ -279,7 +279,7 @@ BROKEN = {
     "nobody seeds it": (
         "HELLO['seedable'] = False\n_g = random.Random(1)\ndef draw(v, n, s): return [sum(v) + _g.gauss(0, 1) for _ in range(n)]",
         "same answer in a fresh process",
-        "each must seed itself afresh",
+        "each process must use a new seed",
     ),
     "ignores its data": (_draw("return usual([0.5], size, seed)"), "other data, other answer", "are they read?"),
     "nothing but NaN": (_draw("return [math.nan] * size"), "other data, other answer", "are they read?"),

@@ -169,7 +169,7 @@ def test_stated_pairs_say_that_they_were_not_checked(tmp_path):
     assert result.notes == ("that the two datasets are neighbors was stated, and not checked (relation stated)",)
     write_report([result], tmp_path, title="T", plots=False)
     told = (tmp_path / "audit.md").read_text()
-    assert "that they are neighbours was stated (stated), and not checked here" in told and "checked to be stated" not in told
+    assert "stated to be neighbors (stated), not checked here" in told and "checked to be stated" not in told
 
     class Plain:
         def __len__(self):

@@ -67,19 +67,6 @@ def test_a_parameter_or_section_that_is_missing_would_be_seen():
 
 
 UNUSED_WORDS = re.compile(r"\b(told|handed|beside|anew|so many|holds? against|hands? over)\b")
-ALLOWED = {  # in published pages
-    ("auditors/gray_box/pair_analysis.py", "told"),
-    ("proofs_checks/engine/mutation_score.py", "told"),
-    ("reports/canaries_page.py", "beside"),
-    ("reports/cards/result_cards.py", "beside"),
-    ("reports/cards/result_cards.py", "told"),
-    ("reports/phrasing/scope.py", "beside"),
-    ("reports/reproductions/page.py", "beside"),
-    ("reports/site/site.py", "beside"),
-    ("reports/trust_page.py", "anew"),
-}
-
-
 def unused_words(text):
     """Return the words of prose, without code spans and names of parameters, that this project does not use."""
     return UNUSED_WORDS.findall(re.sub(r"`[^`]*`|^ *\w+ : .*$", "", text, flags=re.MULTILINE))
@@ -94,7 +81,7 @@ def test_docstrings_and_messages_use_plain_words():
             if not place.startswith(("mechanisms/foreign/adapters", "proofs_checks/claims")):
                 texts = [node.value for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)]
                 found |= {(place, word) for text in texts if isinstance(text, str) and " " in text for word in unused_words(text)}
-    assert found == ALLOWED
+    assert found == set()
 
 
 def test_an_unused_word_would_be_seen():

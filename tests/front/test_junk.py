@@ -49,7 +49,7 @@ def test_junk_in_pairs_ends_in_one_line():
         (lambda: dpw.audit(Laplace(1.0), pair=PAIR, trials=10**5000), "audit: trials must be a whole number, between 1000 and"),
         (lambda: dpw.check_mechanism(Laplace(1.0), checks="all"), "checks must hold names of checks, got 'all'"),
         (lambda: dpw.audit_sensitivity(3, 1.0, Records(1)), "audit_sensitivity: function must be callable, got 3"),
-        (lambda: dpw.audit_outputs(3, [1.0], "pure:1"), "audit_outputs: outputs0 must be an array or a list with one output a run"),
+        (lambda: dpw.audit_outputs(3, [1.0], "pure:1"), "audit_outputs: outputs0 must be an array or a list with one output per run"),
         (lambda: dpw.replay(3), "replay: witness must be a path or what a witness file holds, got 3"),
         (lambda: dpw.PureDP("1"), "PureDP: epsilon must be positive and finite, got '1'"),
         (lambda: dpw.PureDP(10**400), "PureDP: epsilon must be positive and finite, got 1000"),

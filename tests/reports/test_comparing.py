@@ -193,7 +193,7 @@ def test_worst_first_in_all_forms(tmp_path, capsys):
     assert main(["compare", *files, "--explain", "--report", str(tmp_path / "r"), "--format", "md,html"]) == 1
     told = capsys.readouterr().out
     assert told.startswith("VIOLATED: 1 new violation, 1 rose, 1 went, 1 same")
-    places = [told.index(word) for word in ("new violation (VALUE)", "rose   ", "went   ", "A number has moved")]
+    places = [told.index(word) for word in ("new violation (VALUE)", "rose   ", "went   ", "A number has changed")]
     assert places == sorted(places)
     assert {file.name for file in (tmp_path / "r").iterdir()} == {"compare.md", "compare.html", "compare.json"}
     text, shown = ((tmp_path / "r" / f"compare.{suffix}").read_text() for suffix in ("md", "html"))

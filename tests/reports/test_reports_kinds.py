@@ -45,7 +45,7 @@ def test_cards_hold_the_numbers(folder):
     for expected in (
         "VIOLATED in 3 of 7 audits",
         "| epsilon | in [1, 1], both orders of the pair |",
-        "nothing has to change for this pair",
+        "no change is needed for this pair",
         "dpwitness replay witness-small-noise.json",
         "| largest ratio to the bound | 1.25, in [1.25, 1.25] (values taken as exact to 1e-9) |",
         "raise it at least by the ratio below",

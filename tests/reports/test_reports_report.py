@@ -58,7 +58,7 @@ def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
         "1,000,000 right (75.2337% of the guesses), 329,192 wrong, in 2,000,000 coin flips",
         "2,123,456 runs of the mechanism of 4,000,000 allowed",
         "NOT REFUTED (separate from",
-        "one extreme against the other; checked to be replace-one neighbours",
+        "one extreme against the other; checked to be replace-one neighbors",
         "D0 on (-inf, 0]; D1 on (1, inf]",
         "dpwitness replay witness-laplace-0.9.json",
         "dpwitness audit m:f",
@@ -79,7 +79,7 @@ def test_an_error_shows_its_note_and_no_bound(tmp_path):
     empty = {"tally": None, "pair": None, "bit_level": None, "parameter_lower": 0.0, "detectable": "inf", "headline": "ERROR: it raises"}
     broken = audit("crash", "ERROR", p=1.0, notes=["raises ValueError: a | b <x>"], **empty)
     text = write_report([broken], tmp_path, title="t", plots=False).read_text()
-    assert "- raises ValueError: a | b &lt;x>" in text and "No verdict was reached" in text
+    assert "- raises ValueError: a | b &lt;x>" in text and "No audit reached a verdict" in text
     assert "epsilon >" not in text.partition("## Audits")[2] and "| ERROR | - | 1.108 | - | - |" in text
 
 

@@ -59,7 +59,7 @@ def test_standard_regression_errs_as_in_the_paper(numbers):
 
 
 def test_an_unscaled_direction_explains_the_simulations(numbers):
-    """Both problems, both algorithms, within one deviation of the paper; scaled to the letter none is."""
+    """Both problems, both algorithms, within one deviation of the paper; scaled literally none is."""
     for problem in ("margin 0.1", "margin 0.05"):
         for column, algorithm in enumerate(("A1", "A2")):
             mean, deviation = lr.FIGURE_2[problem][column]

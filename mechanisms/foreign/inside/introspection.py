@@ -39,7 +39,7 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
 
 
 def method_hint(found: Any, name: str) -> str:
-    """Return an ending for a message on an object that cannot be called: how its method is named. Empty for values of Python and NumPy."""
+    """Return a hint on how to name a method, for the error message on an object that cannot be called. Empty for Python and NumPy values."""
     if type(found).__module__.partition(".")[0] in ("builtins", "numpy", "types"):
         return ""
     methods = [key for key in dir(type(found)) if key[0] != "_" and callable(getattr(type(found), key))]
