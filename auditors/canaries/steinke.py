@@ -7,7 +7,7 @@ Under (epsilon, delta)-DP, with fair and independent coins and B ~ Bin(r, e^epsi
 where m counts *all* canaries, including canaries that are not guessed: delta may be spent on any canary, and the guesser may then name
 this canary. The theorem is not proved here, and serves for comparison with published figures. `counting.chance` is proved, exact for r = m,
 and smaller at the levels of audits. Near probability one the exact value exceeds this bound by a few parts in 10^7
-(`tests/auditors/test_canaries.py`), where no bound is certified.
+(`tests/auditors/canaries/test_canaries.py`), where no bound is certified.
 """
 
 from __future__ import annotations

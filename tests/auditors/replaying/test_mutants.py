@@ -18,7 +18,7 @@ from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
-PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 
 
 def bases():
