@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, clopper_pearson_lower, parameter_from_rates
+from dpwitness.auditors.statistics.certificate import Tally, clopper_pearson_lower, frequency_error, parameter_from_rates
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.reports.phrasing.facts import claim_of
@@ -57,7 +57,7 @@ class Guesses:
         c, guesses_made = self.correct if correct is None else correct, self.correct + self.wrong
         if guesses_made == 0:
             return 0.0, math.inf
-        gamma = 0.0 if self.claim.is_pure else self.error * SHARE_FOR_FREQUENCY
+        gamma = float(frequency_error(self.claim, self.error))
         theta = (
             clopper_pearson_lower(c, guesses_made, self.error - gamma),
             1.0 - clopper_pearson_lower(guesses_made - c, guesses_made, self.error - gamma),

@@ -191,13 +191,12 @@ class Worker:
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
-            if not hasattr(claim, "kind"):
+            if not hasattr(claim, "spelled"):
                 where = f"{os.path.basename(self.place)}:{name}"
                 raise Wrong(
                     f"{where}: claim must be text like 'pure:1', or a function that returns such text, got {introspection.shown(claim)}"
                 )
-            numbers = claim.numbers if claim.kind in ("approx", "rdp") else claim.numbers[:1]  # the others' delta is 0
-            claim = getattr(claim, "spelled", None) or f"{claim.kind}:{','.join(repr(float(v)) for v in numbers)}"
+            claim = claim.spelled
         description["notes"] = description["notes"] + unread
         return dict(
             description,

@@ -10,8 +10,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries import bounds, guess_counts, recursion, steinke
-from dpwitness.auditors.canaries.curves import curve_lines, epsilon_at, gaussian_with
+from dpwitness.auditors.canaries import bounds, guess_counts, recursion
 from dpwitness.auditors.canaries.files import read_score_file
 from dpwitness.auditors.canaries.guesses import ordered
 from dpwitness.cli import main
@@ -60,10 +59,10 @@ def test_counting_is_attained_by_a_mechanism_that_keeps_the_claim(size, epsilon,
 
 def test_the_published_bound_is_exceeded_near_one_only():
     """The mechanism of the test above exceeds Steinke et al.'s formula by 8e-8 at 0.986; below one half ours is the smaller everywhere."""
-    assert worst_law(2, 2.0, 1e-6, 1)[1:].sum() > steinke.chance(1, 2, 2.0, 1e-6, 2) + 7e-8
+    assert worst_law(2, 2.0, 1e-6, 1)[1:].sum() > guess_counts.steinke_chance(1, 2, 2.0, 1e-6, 2) + 7e-8
     for r, m, delta, epsilon in itertools.product((5, 20, 100, 1000), (1, 10), (1e-6, 1e-3), (0.0, 1.0, 4.0)):
         for v in {max(1, round(share * r)) for share in (0.5, 0.8, 0.95, 1.0)}:
-            published = steinke.chance(v, r, epsilon, delta, m * r)
+            published = guess_counts.steinke_chance(v, r, epsilon, delta, m * r)
             assert published > 0.5 or float(guess_counts.chance(v, r, epsilon, delta, m * r)) <= published * (1 + 1e-9) + 1e-300
 
 
@@ -104,7 +103,7 @@ def test_the_recursion_holds_for_a_gaussian_on_three_bins():
     for guesses in (2, 4):
         law = enumerated(likelihood, 4, guesses)
         for v in range(1, guesses + 1):
-            assert not recursion.refutes(v, guesses, 4, *curve_lines(dpw.GDP(mu)), law[v:].sum() * (1 - 1e-9))
+            assert not recursion.refutes(v, guesses, 4, *dpw.GDP(mu).tangents(), law[v:].sum() * (1 - 1e-9))
 
 
 def test_one_guess_is_the_lemma_itself():
@@ -113,8 +112,8 @@ def test_one_guess_is_the_lemma_itself():
 
     for mu in (0.5, 1.0, 2.0):
         edge = float(ndtr(mu / 2))  # P(right) of the best guess
-        assert recursion.refutes(1, 1, 1, *curve_lines(dpw.GDP(mu)), edge * 1.001)
-        assert not recursion.refutes(1, 1, 1, *curve_lines(dpw.GDP(mu)), edge * 0.999)
+        assert recursion.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 1.001)
+        assert not recursion.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 0.999)
 
 
 def test_bounds_are_monotone():
@@ -180,7 +179,7 @@ def leaking_response(rng, coins, epsilon, delta):
 
 LAWS = {
     "gaussian": (lambda rng, coins: gaussian(rng, coins, 1.0), dpw.GDP(1.0)),
-    "gaussian, approximate": (lambda rng, coins: gaussian(rng, coins, gaussian_with(2.0, 1e-2).mu), dpw.ApproxDP(2.0, 1e-2)),
+    "gaussian, approximate": (lambda rng, coins: gaussian(rng, coins, dpw.GDP.with_epsilon(2.0, 1e-2).mu), dpw.ApproxDP(2.0, 1e-2)),
     "response": (lambda rng, coins: leaking_response(rng, coins, 1.0, 1e-2), dpw.ApproxDP(1.0, 1e-2)),
     "heavy": (lambda rng, coins: heavy(rng, coins, 1.0), dpw.PureDP(1.0)),
 }
@@ -264,7 +263,7 @@ def test_what_would_have_been_found_is_found():
     """40 audits at the detectable epsilon, which are to be VIOLATED with probability 0.9: fewer than 26 by chance below 1e-6 of that."""
     claim = dpw.ApproxDP(1.0, 1e-5)
     told = dpw.audit_canaries(*normal_scores(0, 4000, 0.1), claim).detectable
-    mu = gaussian_with(told, 1e-5).mu
+    mu = dpw.GDP.with_epsilon(told, 1e-5).mu
     found = [dpw.audit_canaries(*normal_scores([seed, 8], 4000, mu), claim).verdict for seed in range(40)]
     assert sum(verdict is dpw.Verdict.VIOLATED for verdict in found) >= 26
 
@@ -298,14 +297,14 @@ def test_the_limit_of_a_pure_claim_is_that_of_randomized_response():
 
 
 def test_curves():
-    assert epsilon_at(DPSGD(1.0, 1.0, 1), 1e-5) == pytest.approx(epsilon_at(dpw.GDP(1.0), 1e-5), rel=1e-3)
-    epsilons, deltas = curve_lines(DPSGD(1.0, 1.0, 1))
+    assert DPSGD(1.0, 1.0, 1).epsilon_at(1e-5) == pytest.approx(dpw.GDP(1.0).epsilon_at(1e-5), rel=1e-3)
+    epsilons, deltas = DPSGD(1.0, 1.0, 1).tangents()
     assert np.all(deltas >= dpw.GDP(1.0).delta(epsilons) - 1e-9) and np.max(deltas - dpw.GDP(1.0).delta(epsilons)) < 2e-3
     curve = dpw.TradeoffCurve([0, 1 / (1 + math.e), 1], [1, 1 / (1 + math.e), 0])
-    assert curve_lines(curve)[0] == pytest.approx([1.0, -1.0]) and curve_lines(curve)[1] == pytest.approx([0.0, 1 - 1 / math.e])
+    assert curve.tangents()[0] == pytest.approx([1.0, -1.0]) and curve.tangents()[1] == pytest.approx([0.0, 1 - 1 / math.e])
     q = np.linspace(0, 1, 50)
     for each in (curve, curve.with_parameter(1.7), DPSGD(0.1, 1.5, 10)):
-        epsilons, deltas = curve_lines(each)
+        epsilons, deltas = each.tangents()
         assert np.minimum(1, (np.exp(epsilons) * q[:, None] + deltas).min(axis=1)) == pytest.approx(each.tradeoff(q), abs=1e-9)
 
 
