@@ -150,26 +150,14 @@ def test_the_distance_of_the_command_line(tmp_path, capsys, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def f(dataset, size, rng):\n    return dataset.sum() + rng.laplace(0.0, 1.0, size)\n")
-    asked = [
-        "audit",
-        "mine.py:f",
-        "--d0",
-        "[0]",
-        "--d1",
-        "[3]",
-        "--relation",
-        "stated",
-        "--trials",
-        "10000",
-        "--confidence",
-        "0.9999999",
-        "--verbose",
-    ]
-    assert main([*asked, "--claim", "metric:0.5", "--distance", "l1"]) == 1 and "is pure:1.5 on this pair" in capsys.readouterr().out
-    assert main([*asked, "--claim", "metric:0.5", "--distance", "6"]) == 0 and "is pure:3 on this pair" in capsys.readouterr().out
-    assert (
-        main([*asked, "--claim", "gdp:1", "--distance", "6"]) == 2 and "--distance is for claims metric:EPSILON" in capsys.readouterr().err
-    )
+    command = "audit mine.py:f --d0 [0] --d1 [3] --relation stated --trials 10000 --confidence 0.9999999 --verbose"
+    for claim, distance, code, text in (
+        ("metric:0.5", "l1", 1, "is pure:1.5 on this pair"),
+        ("metric:0.5", "6", 0, "is pure:3 on this pair"),
+        ("gdp:1", "6", 2, "--distance is for claims metric:EPSILON"),
+    ):
+        assert main([*command.split(), "--claim", claim, "--distance", distance]) == code
+        assert text in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(

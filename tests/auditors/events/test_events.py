@@ -32,39 +32,14 @@ def distinct(items):
 
 
 def test_different_outputs_stay_different():
-    items = [
-        None,
-        True,
-        1,
-        1.0,
-        "1",
-        b"1",
-        (1,),
-        [1],
-        [1, 1],
-        {"a": 1},
-        {"b": 1},
-        ValueError("a"),
-        ValueError("b"),
-        KeyError("a"),
-        2**80,
-        2**80 + 1,
-        0.0,
-        -0.0,
-        {"a": 1, "b": 2},
-        {"b": 2, "a": 1},
-    ]
+    """Types and texts; parts of outputs of each type are in `encoding/test_output_leaves.py`."""
+    items = [None, True, 1, 1.0, "1", b"1", (1,), [1], [1, 1], {"a": 1}, {"b": 1}, ValueError("a"), ValueError("b"), KeyError("a")]
     assert distinct(items) == len(items)
 
 
 def test_equal_outputs_stay_equal():
     assert distinct([float("nan"), -float("nan")]) == 1
     assert distinct([{1, 2}, {2, 1}]) == 1
-
-
-def test_big_integers_keep_their_last_bit():
-    big = np.array([2**60, 2**60 + 1, 2**53 + 1], dtype=np.int64)
-    assert len(set(row_keys(encode(big, 3).matrix()).tolist())) == 3
 
 
 def test_a_row_is_encoded_alone():

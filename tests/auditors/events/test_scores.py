@@ -27,33 +27,18 @@ def parity(outputs):
     return outputs.sum(axis=1) % 2
 
 
-def too_short(outputs):
-    return outputs[:3, 0]
-
-
-def not_a_number(outputs):
-    return np.where(outputs[:, 0] > 0, np.nan, 1.0)
-
-
-def raises(outputs):
-    raise RuntimeError("no")
-
-
-def looks_around(outputs):
-    return outputs[:, 0] - outputs.mean()
-
-
-def at_random(outputs):
-    return np.random.default_rng().random(len(outputs))
-
-
-def texts(outputs):
-    return ["x"] * len(outputs)
-
-
-def writes(outputs):
-    outputs[:] = 0
-    return outputs[:, 0]
+BAD = {
+    "too_short": (lambda outputs: outputs[:3, 0], "it gave shape (3,) for 64 outputs"),
+    "not_a_number": (lambda outputs: np.where(outputs[:, 0] > 0, np.nan, 1.0), "it gave NaN for "),
+    "raises": (lambda outputs: 1 / 0, "it raises ZeroDivisionError: division by zero"),
+    "looks_around": (
+        lambda outputs: outputs[:, 0] - outputs.mean(),
+        "it is not a function of each output alone: its values change with the other outputs of a batch",
+    ),
+    "at_random": (lambda outputs: np.random.default_rng().random(len(outputs)), "it gave different values for the same outputs"),
+    "texts": (lambda outputs: ["x"] * len(outputs), "it gave values of type <U1, not numbers"),
+    "writes": (lambda outputs: outputs.fill(0), "it raises ValueError: assignment destination is read-only"),
+}
 
 
 def several(outputs):
@@ -82,23 +67,14 @@ def test_a_score_finds_what_the_outputs_own_numbers_do_not_tell():
 
 
 def test_scores_that_are_none_are_named_and_the_others_used():
-    bad = [too_short, not_a_number, raises, looks_around, at_random, texts, writes, several]
-    result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=30_000, scores=[*bad, ("good", parity)])
+    bad = [(name, score) for name, (score, _) in BAD.items()]
+    result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=30_000, scores=[*bad, several, ("good", parity)])
     assert [label for score in result.scores for label in score.labels] == ["several[odd]", "several[first]", "good"]
-    told = dict(note.removeprefix("score ").split(" was left out: ") for note in result.notes)
-    assert told == {
-        "too_short": "it gave shape (3,) for 64 outputs",
-        "not_a_number": told["not_a_number"],
-        "raises": "it raises RuntimeError: no",
-        "looks_around": "it is not a function of each output alone: its values change with the other outputs of a batch",
-        "at_random": "it gave different values for the same outputs",
-        "texts": "it gave values of type <U1, not numbers",
-        "writes": "it raises ValueError: assignment destination is read-only",
-        "several[bad]": "it gave shape (2,) for 64 outputs",
-    }
-    assert told["not_a_number"].startswith("it gave NaN for ")
+    notes = dict(note.removeprefix("score ").split(" was left out: ") for note in result.notes)
+    assert notes.pop("several[bad]") == "it gave shape (2,) for 64 outputs" and notes.keys() == BAD.keys()
+    assert all(notes[name].startswith(reason) for name, (_, reason) in BAD.items())
     assert result.verdict is Verdict.VIOLATED
-    none = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=2000, scores=bad[:-1])
+    none = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=2000, scores=bad)
     assert none.scores == () and none.verdict is Verdict.NOT_REFUTED
 
 

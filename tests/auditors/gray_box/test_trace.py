@@ -33,19 +33,20 @@ def kinds(result):
     return {finding.kind for finding in result.findings}
 
 
-@pytest.mark.parametrize(("broken", "kind"), [(b, k) for b, _, k in traced.FAULTS], ids=lambda v: getattr(v, "__name__", None))
-def test_a_fault_is_found_in_few_runs_and_certified_where_outputs_show_it(broken, kind):
-    result = dpw.trace(broken, PAIR, "pure:1", traced.PRIMITIVES, confidence=1 - 1e-9)
-    assert kinds(result) & kind
-    assert result.runs <= 50
-    if broken.__name__ in CONFIRMED:
+@pytest.mark.parametrize("name", traced.FAULTS)
+def test_a_fault_is_found_in_few_runs_and_certified_where_outputs_show_it(name):
+    run, expected = traced.FAULTS[name]
+    result = dpw.trace(traced.many(run, name), PAIR, "pure:1", traced.PRIMITIVES, confidence=1 - 1e-9)
+    assert kinds(result) & expected and result.runs <= 50
+    if name in CONFIRMED:
         assert result.verdict is dpw.Verdict.VIOLATED and result.epsilon_lower > 1 and result.witness["pair"] == PAIR.to_json()
     assert (result.verdict is dpw.Verdict.VIOLATED) == (result.audit is not None and result.audit.verdict is dpw.Verdict.VIOLATED)
 
 
-@pytest.mark.parametrize("twin", dict.fromkeys(t for _, t, _ in traced.FAULTS), ids=lambda v: v.__name__)
+@pytest.mark.parametrize("name", ["right", *traced.TWINS])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_twin_without_the_fault_raises_no_alarm(twin, seed):
+def test_a_twin_without_the_fault_raises_no_alarm(name, seed):
+    twin = traced.right if name == "right" else traced.many(traced.TWINS[name], name)
     result = dpw.trace(twin, PAIR, "pure:1", traced.PRIMITIVES, seed=seed)
     assert result.verdict is dpw.Verdict.NOT_REFUTED and result.findings == () and result.audit is None
 

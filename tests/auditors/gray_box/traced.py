@@ -1,4 +1,4 @@
-"""Mechanisms with faults that a trace must find, each with a twin without it. Imported by name: primitives are patched where they stand."""
+"""Mechanisms with faults that a trace must find, and twins without them. Imported by name: primitives are replaced in their module."""
 
 import random
 import threading
@@ -41,18 +41,18 @@ PRIMITIVES = {
 }
 
 
-def many(run):
-    """`size` independent runs of a function of (dataset, rng)."""
+def many(run, name=None):
+    """Return a mechanism of independent runs of a function of (data, rng), under the name of the function or another."""
 
     def sample(dataset, size, rng):
         return [run(dataset, rng) for _ in range(size)]
 
-    sample.__name__ = sample.__qualname__ = run.__name__
+    sample.__name__ = sample.__qualname__ = name or run.__name__
     return sample
 
 
-def total(data):
-    return float(np.clip(data, 0, 1).sum())
+def total(data, low=0.0, high=1.0):
+    return float(np.clip(data, low, high).sum())
 
 
 @many
@@ -60,91 +60,17 @@ def right(data, rng):
     return laplace_mechanism(total(data), 1.0, EPSILON, rng)
 
 
-# replay makes fewer calls than were recorded
-@many
-def fewer_calls(data, rng):
-    found = [laplace_mechanism(total(data), 1.0, EPSILON / 2, rng)]
-    if data[0] > 0.5:
-        found.append(laplace_mechanism(total(data), 1.0, EPSILON / 2, rng))
-    return sum(found) / len(found)
-
-
-@many
-def as_many_calls(data, rng):
-    return sum(laplace_mechanism(total(data), 1.0, EPSILON / 2, rng) for _ in range(2)) / 2
-
-
-# NaN input on one side
-@many
-def nan_input(data, rng):
-    return laplace_mechanism(float(np.mean(np.where(data > 0.9, np.nan, data))), 1.0 / len(data), EPSILON, rng)
-
-
-@many
-def nan_dropped(data, rng):
-    return laplace_mechanism(float(np.nan_to_num(np.where(data > 0.9, np.nan, data)).mean()), 1.0 / len(data), EPSILON, rng)
-
-
-# a 2,000-long parameter that differs in one place
-@many
-def long_parameter(data, rng):
-    weights = np.ones(2000)
-    weights[1500] = data[0]
-    return laplace_mechanism(0.0, 1.0, EPSILON, rng, weights)
-
-
-@many
-def long_constant(data, rng):
-    return laplace_mechanism(total(data), 1.0, EPSILON, rng, np.ones(2000))
-
-
-# the second of two compared values in one call
-@many
-def second_of_two(data, rng):
-    return two_inputs(1.0, 30 * float(data[0]), EPSILON, rng)
-
-
-@many
-def two_of_two(data, rng):
-    return two_inputs(1.0, float(data[0]), EPSILON, rng)
-
-
-# raw data added after the mechanism
-@many
-def raw_added(data, rng):
-    return laplace_mechanism(total(data), 1.0, EPSILON, rng) + 100 * data[0]
-
-
-@many
-def constant_added(data, rng):
-    return laplace_mechanism(total(data), 1.0, EPSILON, rng) + 100.0
-
-
-# noise ten times too small with the right declared sensitivity
 @many
 def weak_noise(data, rng):
     return weak_mechanism(total(data), 1.0, EPSILON, rng)
 
 
-# sensitivity declared for add/remove under replace-one: values in [-1, 1]
-@many
-def add_remove_sensitivity(data, rng):
-    return laplace_mechanism(float((2 * np.clip(data, 0, 1) - 1).sum()), 1.0, EPSILON, rng)
-
-
-@many
-def replace_sensitivity(data, rng):
-    return laplace_mechanism(float((2 * np.clip(data, 0, 1) - 1).sum()), 2.0, EPSILON, rng)
-
-
-# a subsample drawn from an own default_rng
 @many
 def own_generator(data, rng):
     chosen = np.random.default_rng().choice(len(data), 3, replace=False)
     return laplace_mechanism(total(data[chosen]), 1.0, EPSILON, rng)
 
 
-@many
 def own_constant_generator(data, rng):
     chosen = np.random.default_rng(0).permutation(np.arange(40))[:3] % len(data)
     return laplace_mechanism(total(data[chosen]), 1.0, EPSILON, rng)
@@ -153,77 +79,23 @@ def own_constant_generator(data, rng):
 _cached = np.random.PCG64(7)
 
 
-@many
-def hidden_generator(data, rng):
-    return laplace_mechanism(total(data), 1.0, EPSILON, rng) + 1e-3 * (_cached.random_raw() % 1000)
+def halves(data, rng, calls):
+    """Mean of releases of half the budget each."""
+    return sum(laplace_mechanism(total(data), 1.0, EPSILON / 2, rng) for _ in range(calls)) / calls
 
 
-@many
-def given_generator(data, rng):
-    chosen = rng.choice(len(data), 3, replace=False)
-    return laplace_mechanism(total(data[chosen]), 1.0, EPSILON, rng)
+def mean_without(data, rng, replace):
+    """Mean of the records, of which those above 0.9 are replaced."""
+    return laplace_mechanism(float(np.mean(np.where(data > 0.9, replace, data))), 1.0 / len(data), EPSILON, rng)
 
 
-# randomness before the first primitive
-@many
-def first_randomness(data, rng):
-    scale = 1.0 + random.random()
-    return laplace_mechanism(total(data) * scale, 2.0, EPSILON, rng)
+def weighted(data, rng, weight):
+    """A parameter of 2,000 numbers that differs in one place."""
+    weights = np.ones(2000)
+    weights[1500] = weight
+    return laplace_mechanism(0.0, 1.0, EPSILON, rng, weights)
 
 
-@many
-def first_randomness_too_large(data, rng):
-    scale = 1.0 + 5 * random.random()
-    return laplace_mechanism(total(data) * scale, 1.0, EPSILON, rng)
-
-
-# a data-dependent number of iterations
-@many
-def iterations(data, rng):
-    return sum(rng.laplace(0.0, 1 / EPSILON) for _ in range(1 + int(5 * data[0])))
-
-
-@many
-def fixed_iterations(data, rng):
-    return sum(laplace_mechanism(total(data), 1.0, EPSILON / 3, rng) for _ in range(3))
-
-
-# clipping after aggregation
-@many
-def clipped_late(data, rng):
-    return float(np.clip(10 * data.sum(), 0, 50)) + rng.laplace(0.0, 1 / EPSILON)
-
-
-@many
-def clipped_early(data, rng):
-    return float(np.clip(data, 0, 1).sum()) + rng.laplace(0.0, 1 / EPSILON)
-
-
-# a bound inferred from the data
-@many
-def inferred_bound(data, rng):
-    bound = float(np.max(data))
-    return laplace_mechanism(float(np.clip(data, 0, bound).sum()), bound, EPSILON, rng)
-
-
-@many
-def given_bound(data, rng):
-    return laplace_mechanism(float(np.clip(data, 0, 1.0).sum()), 1.0, EPSILON, rng)
-
-
-# a scale computed from the data
-@many
-def data_scale(data, rng):
-    return total(data) + rng.laplace(0.0, 1.0 + float(np.std(data)))
-
-
-@many
-def given_scale(data, rng):
-    return total(data) + rng.laplace(0.0, 1.0)
-
-
-# a primitive called in a thread
-@many
 def in_threads(data, rng):
     found = {}
 
@@ -238,7 +110,6 @@ def in_threads(data, rng):
     return found[0] + found[1]
 
 
-@many
 def in_a_pool(data, rng):
     lock = threading.Lock()
 
@@ -250,66 +121,54 @@ def in_a_pool(data, rng):
         return sum(pool.map(work, range(4)))
 
 
-# an exception on one side
-@many
-def raises_on_one(data, rng):
-    if data[0] > 0.9:
-        raise ValueError("too large")
+def raises_if(data, rng, wrong):
+    if wrong:
+        raise ValueError("refused")
     return laplace_mechanism(total(data), 1.0, EPSILON, rng)
 
 
-@many
-def raises_on_none(data, rng):
-    if len(data) == 0:
-        raise ValueError("empty")
-    return laplace_mechanism(total(data), 1.0, EPSILON, rng)
-
-
-# a counter that the accountant missed
-@many
-def missed_counter(data, rng):
-    LEDGER.charge(EPSILON / 2)
+def with_counter(data, rng, *charged):
+    """A release and a count, of which the accountant is told some."""
+    for epsilon in charged:
+        LEDGER.charge(epsilon)
     found = laplace_mechanism(total(data), 1.0, EPSILON / 2, rng)
     return found, laplace_mechanism(float((data > 0.5).sum()), 1.0, EPSILON / 4, rng)
 
 
-@many
-def charged_counter(data, rng):
-    LEDGER.charge(EPSILON / 2)
-    LEDGER.charge(EPSILON / 4)
-    found = laplace_mechanism(total(data), 1.0, EPSILON / 2, rng)
-    return found, laplace_mechanism(float((data > 0.5).sum()), 1.0, EPSILON / 4, rng)
-
-
-# a composition that charges max instead of sum
-@many
-def charges_the_largest(data, rng):
-    return [laplace_mechanism(total(data), 1.0, e, rng) for e in (EPSILON, EPSILON / 2)]
-
-
-@many
-def charges_the_sum(data, rng):
-    return [laplace_mechanism(total(data), 1.0, e, rng) for e in (2 * EPSILON / 3, EPSILON / 3)]
-
-
-FAULTS = [  # broken, right twin, kinds of which one must be found
-    (fewer_calls, as_many_calls, {"CALLS"}),
-    (nan_input, nan_dropped, {"SENSITIVITY"}),
-    (long_parameter, long_constant, {"PARAMETER"}),
-    (second_of_two, two_of_two, {"SENSITIVITY"}),
-    (raw_added, constant_added, {"OUTPUT"}),
-    (weak_noise, right, {"NOISE"}),
-    (add_remove_sensitivity, replace_sensitivity, {"SENSITIVITY"}),
-    (own_generator, given_generator, {"SOURCE"}),
-    (own_constant_generator, given_generator, {"SOURCE"}),
-    (hidden_generator, right, {"SOURCE"}),
-    (first_randomness_too_large, first_randomness, {"SENSITIVITY"}),
-    (iterations, fixed_iterations, {"CALLS"}),
-    (clipped_late, clipped_early, {"LOSS"}),
-    (inferred_bound, given_bound, {"PARAMETER", "SCALE"}),
-    (data_scale, given_scale, {"SCALE"}),
-    (in_threads, in_a_pool, {"SENSITIVITY"}),
-    (raises_on_one, raises_on_none, {"EXCEPTION"}),
-    (missed_counter, charged_counter, {"ACCOUNT"}),
-    (charges_the_largest, charges_the_sum, {"LOSS"}),
-]
+FAULTS = {  # name: run, kinds of which one must be found
+    "fewer_calls": (lambda d, r: halves(d, r, 2 if d[0] > 0.5 else 1), {"CALLS"}),
+    "nan_input": (lambda d, r: mean_without(d, r, np.nan), {"SENSITIVITY"}),
+    "long_parameter": (lambda d, r: weighted(d, r, d[0]), {"PARAMETER"}),
+    "second_of_two": (lambda d, r: two_inputs(1.0, 30 * float(d[0]), EPSILON, r), {"SENSITIVITY"}),
+    "raw_added": (lambda d, r: laplace_mechanism(total(d), 1.0, EPSILON, r) + 100 * d[0], {"OUTPUT"}),
+    "weak_noise": (lambda d, r: weak_noise(d, 1, r)[0], {"NOISE"}),
+    "add_remove_sensitivity": (lambda d, r: laplace_mechanism(2 * total(d) - len(d), 1.0, EPSILON, r), {"SENSITIVITY"}),
+    "own_generator": (lambda d, r: own_generator(d, 1, r)[0], {"SOURCE"}),
+    "own_constant_generator": (own_constant_generator, {"SOURCE"}),
+    "hidden_generator": (lambda d, r: laplace_mechanism(total(d), 1.0, EPSILON, r) + 1e-3 * (_cached.random_raw() % 1000), {"SOURCE"}),
+    "first_randomness_too_large": (lambda d, r: laplace_mechanism(total(d) * (1 + 5 * random.random()), 1.0, EPSILON, r), {"SENSITIVITY"}),
+    "iterations": (lambda d, r: sum(r.laplace(0.0, 1 / EPSILON) for _ in range(1 + int(5 * d[0]))), {"CALLS"}),
+    "clipped_late": (lambda d, r: float(np.clip(10 * d.sum(), 0, 50)) + r.laplace(0.0, 1 / EPSILON), {"LOSS"}),
+    "inferred_bound": (lambda d, r: laplace_mechanism(total(d, 0, d.max()), float(d.max()), EPSILON, r), {"PARAMETER", "SCALE"}),
+    "data_scale": (lambda d, r: total(d) + r.laplace(0.0, 1.0 + float(np.std(d))), {"SCALE"}),
+    "in_threads": (in_threads, {"SENSITIVITY"}),
+    "raises_on_one": (lambda d, r: raises_if(d, r, d[0] > 0.9), {"EXCEPTION"}),
+    "missed_counter": (lambda d, r: with_counter(d, r, EPSILON / 2), {"ACCOUNT"}),
+    "charges_the_largest": (lambda d, r: [laplace_mechanism(total(d), 1.0, e, r) for e in (EPSILON, EPSILON / 2)], {"LOSS"}),
+}
+TWINS = {  # the same without the fault; that of some is `right`
+    "as_many_calls": lambda d, r: halves(d, r, 2),
+    "nan_dropped": lambda d, r: mean_without(d, r, 0.0),
+    "long_constant": lambda d, r: weighted(d, r, 1.0),
+    "two_of_two": lambda d, r: two_inputs(1.0, float(d[0]), EPSILON, r),
+    "constant_added": lambda d, r: laplace_mechanism(total(d), 1.0, EPSILON, r) + 100.0,
+    "replace_sensitivity": lambda d, r: laplace_mechanism(2 * total(d) - len(d), 2.0, EPSILON, r),
+    "given_generator": lambda d, r: laplace_mechanism(total(d[r.choice(len(d), 3, replace=False)]), 1.0, EPSILON, r),
+    "first_randomness": lambda d, r: laplace_mechanism(total(d) * (1 + random.random()), 2.0, EPSILON, r),
+    "fixed_iterations": lambda d, r: sum(laplace_mechanism(total(d), 1.0, EPSILON / 3, r) for _ in range(3)),
+    "clipped_early": lambda d, r: total(d) + r.laplace(0.0, 1 / EPSILON),
+    "in_a_pool": in_a_pool,
+    "raises_on_none": lambda d, r: raises_if(d, r, len(d) == 0),
+    "charged_counter": lambda d, r: with_counter(d, r, EPSILON / 2, EPSILON / 4),
+    "charges_the_sum": lambda d, r: [laplace_mechanism(total(d), 1.0, e, r) for e in (2 * EPSILON / 3, EPSILON / 3)],
+}

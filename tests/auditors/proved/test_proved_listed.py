@@ -6,24 +6,13 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
+from dpwitness import mechanisms as m
 from dpwitness.auditors.proved.bounds import proved_bounds
-from dpwitness.mechanisms import (
-    AboveThreshold,
-    BrokenSparseVector,
-    LabelledVectors,
-    Loss,
-    Pair,
-    PrivateFTRL,
-    PrivateRidge,
-    SimplexSampling,
-    SparseVector,
-    parse_claim,
-)
 from dpwitness.mechanisms.balls.ball import PRECISION, span
 
 
 def ends_of(mechanism, claim=None, pair=None):
-    return proved_bounds(mechanism, pair or mechanism.worst_pair(), parse_claim(claim) if claim else mechanism.claim)
+    return proved_bounds(mechanism, pair or mechanism.worst_pair(), m.parse_claim(claim) if claim else mechanism.claim)
 
 
 @pytest.mark.parametrize("variant", [1, 2, 4, 5, 6])
@@ -31,7 +20,7 @@ def ends_of(mechanism, claim=None, pair=None):
 def test_patterns_of_the_sparse_vector(variant, length, threshold):
     """Masses add to 1 in balls, equal the quadrature to 1e-9, and the supremum is the truth to 1e-6."""
     rng = np.random.default_rng(variant)
-    mechanism = SparseVector(float(rng.uniform(0.3, 2)), length, threshold, variant=variant)
+    mechanism = m.SparseVector(float(rng.uniform(0.3, 2)), length, threshold, variant=variant)
     answers = rng.uniform(0, 1, length)
     rows = mechanism.support(answers)
     with ctx.workprec(PRECISION):
@@ -46,15 +35,15 @@ def test_patterns_of_the_sparse_vector(variant, length, threshold):
 
 
 def test_the_broken_sparse_vector_exceeds_four():
-    assert ends_of(BrokenSparseVector(1.0)).parameter_lower > 4.03
-    assert ends_of(AboveThreshold(0.7, 6)).parameter_upper <= 0.7
+    assert ends_of(m.BrokenSparseVector(1.0)).parameter_lower > 4.03
+    assert ends_of(m.AboveThreshold(0.7, 6)).parameter_upper <= 0.7
 
 
 def test_query_noise_at_which_rates_cancel():
     """b = s: exponents of the integrand vanish, which no division may see."""
-    mechanism = SparseVector(1.0, 4, variant=6)
+    mechanism = m.SparseVector(1.0, 4, variant=6)
     assert mechanism.noise.threshold == mechanism.noise.query
-    pair = Pair(np.array([0.5, 0.5, 0.1, 0.9]), np.array([0.25, 1.0, 0.6, 0.9]), "linf")
+    pair = m.Pair(np.array([0.5, 0.5, 0.1, 0.9]), np.array([0.25, 1.0, 0.6, 0.9]), "linf")
     found = ends_of(mechanism, pair=pair)
     rows = mechanism.support(pair.d0)
     loss = mechanism.log_density(rows, pair.d1) - mechanism.log_density(rows, pair.d0)
@@ -64,9 +53,9 @@ def test_query_noise_at_which_rates_cancel():
 def test_ridge_as_printed_has_no_epsilon_and_repaired_keeps_its_bound():
     """W12. In the plane the records lie on one axis."""
     for p in (1, 2):
-        printed = PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 2)
+        printed = m.PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 2)
         assert ends_of(printed).parameter_lower > 1e9
-    repaired = PrivateRidge(1.0, 0.1, 1.0, 1.0, 1, 2, form="repaired")
+    repaired = m.PrivateRidge(1.0, 0.1, 1.0, 1.0, 1, 2, form="repaired")
     found = ends_of(repaired)
     assert 0 < found.parameter_lower <= found.parameter_upper <= repaired.truth.parameter
     assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
@@ -76,12 +65,12 @@ def test_ridge_as_printed_has_no_epsilon_and_repaired_keeps_its_bound():
     assert loss <= found.parameter_upper * (1 + 1e-9) and loss == pytest.approx(found.parameter_upper, rel=1e-4)
 
 
-@pytest.mark.parametrize("loss", [Loss("linear"), Loss("logistic"), Loss("squared"), Loss("huber")], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("loss", [m.Loss("linear"), m.Loss("logistic"), m.Loss("squared"), m.Loss("huber")], ids=lambda loss: loss.name)
 def test_the_simplex_minimiser_satisfies_its_equation(loss):
     """At the middle of the balls theta and theta proportional to exp(-sum x l'(x.theta) / lambda) agree to 1e-12; balls are that thin."""
     rng = np.random.default_rng(4)
-    data = LabelledVectors(rng.uniform(-1, 1, (5, 3)), rng.choice([-1.0, 1.0], 5), rng.integers(1, 5, 5))
-    mechanism = SimplexSampling(1.0, 6.0, loss, dimension=3, records=data.n, draws=4)
+    data = m.LabelledVectors(rng.uniform(-1, 1, (5, 3)), rng.choice([-1.0, 1.0], 5), rng.integers(1, 5, 5))
+    mechanism = m.SimplexSampling(1.0, 6.0, loss, dimension=3, records=data.n, draws=4)
     with ctx.workprec(PRECISION):
         ends = [span(log) for log in mechanism._log_theta_ball(data)]
     theta = np.exp([low / 2 + high / 2 for low, high in ends])
@@ -92,7 +81,7 @@ def test_the_simplex_minimiser_satisfies_its_equation(loss):
 
 
 def test_the_rare_coordinate_of_the_simplex_is_the_truth():
-    mechanism = SimplexSampling(1.0, 40.0, Loss("linear"), dimension=3, records=2, draws=6)
+    mechanism = m.SimplexSampling(1.0, 40.0, m.Loss("linear"), dimension=3, records=2, draws=6)
     found = ends_of(mechanism, pair=mechanism.worst_pair(1e-9))
     assert found.parameter_upper <= mechanism.truth.parameter * (1 + 1e-9)
     assert found.parameter_upper <= found.parameter_lower * (1 + 1e-9)
@@ -100,7 +89,7 @@ def test_the_rare_coordinate_of_the_simplex_is_the_truth():
 
 @pytest.mark.parametrize(("actions", "horizon"), [(2, 6), (3, 5)])
 def test_composed_draws_equal_the_sum_over_all_rows(actions, horizon):
-    mechanism = PrivateFTRL(1.0, 1e-3, 1.0, actions, horizon)
+    mechanism = m.PrivateFTRL(1.0, 1e-3, 1.0, actions, horizon)
     pair = mechanism.worst_pair(-1.0)
     found = ends_of(mechanism, "approx:0.2,0.01", pair)
     rows = mechanism.support(pair.d0)
@@ -113,7 +102,7 @@ def test_composed_draws_equal_the_sum_over_all_rows(actions, horizon):
 
 def test_a_wrong_regularisation_turns_the_verdict():
     """Follow the leader at T = 60 needs epsilon 0.74 of its 1; with 1/2 of lambda in the balls it would need more."""
-    mechanism = PrivateFTRL(1.0, 1e-5, 1.0, 2, 60)
+    mechanism = m.PrivateFTRL(1.0, 1e-5, 1.0, 2, 60)
     assert ends_of(mechanism).parameter_upper <= 1.0
     object.__setattr__(mechanism, "epsilon", 2.0)  # lambda is proportional to 1 / epsilon
     assert ends_of(mechanism, "approx:1,1e-5").parameter_lower > 1.0

@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
+from dpwitness import mechanisms as m
 from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.auditors.proved.space import cells_of
-from dpwitness.mechanisms import (
-    ConvexObjectivePerturbation,
-    GLMObjectivePerturbation,
-    GLMOutputPerturbation,
-    LabelledVectors,
-    LogisticObjectivePerturbation,
-    LogisticOutputPerturbation,
-    parse_claim,
-)
 from dpwitness.mechanisms.balls.ball import PRECISION, ends, span
 from dpwitness.mechanisms.balls.risk import RiskLaw, curvature_over, slope_over
 from dpwitness.mechanisms.numerics.losses import Loss
@@ -29,14 +21,14 @@ SMOOTH = ("logistic", "squared", "huber", "smoothed-huber", "log-cosh", "linear"
 
 
 def ends_of(mechanism, claim=None, pair=None):
-    return proved_bounds(mechanism, pair or mechanism.worst_pair(), parse_claim(claim) if claim else mechanism.claim)
+    return proved_bounds(mechanism, pair or mechanism.worst_pair(), m.parse_claim(claim) if claim else mechanism.claim)
 
 
 def random_data(rng, dimension, binary, rows=3):
     x = rng.uniform(-1, 1, (rows, dimension))
     x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
     y = rng.choice([-1.0, 1.0], rows) if binary else rng.uniform(-2, 2, rows)
-    return LabelledVectors(x, y, rng.integers(1, 4, rows))
+    return m.LabelledVectors(x, y, rng.integers(1, 4, rows))
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -87,10 +79,10 @@ def test_spans_of_the_loss_hold_the_float_loss_at_random_points(name, kind):
 
 def test_w3_is_proved():
     """Chaudhuri and Monteleoni 2008, Theorem 2: e1 against x = 0 at epsilon = n lambda = 0.1 loses 1.228 on the line."""
-    found = ends_of(LogisticObjectivePerturbation(0.1, 0.1, dimension=1))
+    found = ends_of(m.LogisticObjectivePerturbation(0.1, 0.1, dimension=1))
     assert 1.2284 < found.parameter_lower <= found.parameter_upper < 1.2286
     assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
-    plane = ends_of(LogisticObjectivePerturbation(0.1, 0.1, dimension=2))
+    plane = ends_of(m.LogisticObjectivePerturbation(0.1, 0.1, dimension=2))
     # across the axis, b' - b vanishes far out while the determinants stay log(1 + 1 / (4 n lambda)) apart
     assert plane.parameter_lower >= math.log1p(1 / 0.4) * (1 - 1e-6)
     assert plane.parameter_upper <= plane.parameter_lower * (1 + 1e-6)
@@ -98,7 +90,7 @@ def test_w3_is_proved():
 
 def test_w5_is_proved():
     loss = Loss("log-cosh", width=1e-3)
-    found = ends_of(ConvexObjectivePerturbation(1.0, 1.0, loss, QuadraticPenalty(1.0), noise="laplace_radius_scale"))
+    found = ends_of(m.ConvexObjectivePerturbation(1.0, 1.0, loss, QuadraticPenalty(1.0), noise="laplace_radius_scale"))
     assert found.parameter_lower == pytest.approx(math.log(1001), rel=1e-5)
     assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
 
@@ -108,7 +100,7 @@ def test_w5_is_proved():
 def test_the_huber_loss_reaches_its_formula(dimension, epsilon):
     """JT-06: epsilon + log(1 + epsilon / 2) as printed, half of the first where repaired: the same function breaks and keeps its claim."""
     for repaired, spent in ((False, epsilon), (True, epsilon / 2)):
-        found = ends_of(GLMObjectivePerturbation(loss=Loss("huber"), epsilon=epsilon, dimension=dimension, repaired=repaired))
+        found = ends_of(m.GLMObjectivePerturbation(loss=Loss("huber"), epsilon=epsilon, dimension=dimension, repaired=repaired))
         assert found.parameter_lower == pytest.approx(spent + math.log1p(epsilon / 2), rel=1e-6)
         assert found.parameter_lower <= found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
         assert (found.parameter_lower > epsilon) is not repaired and (found.parameter_upper <= epsilon) is repaired
@@ -116,11 +108,11 @@ def test_the_huber_loss_reaches_its_formula(dimension, epsilon):
 
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_gaussian_noise_in_a_perturbed_objective(dimension):
-    mechanism = GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=dimension)
+    mechanism = m.GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=dimension)
     found = ends_of(mechanism)
     law = enclosed_law(
-        GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=1),
-        GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=1).worst_pair(),
+        m.GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=1),
+        m.GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=1).worst_pair(),
     )
     assert law is not None
     assert max(law.lower.epsilon(1e-4), law.lower.swapped().epsilon(1e-4)) == pytest.approx(found.parameter_lower, rel=1e-4)
@@ -130,7 +122,7 @@ def test_gaussian_noise_in_a_perturbed_objective(dimension):
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_gamma_output_perturbation_in_elliptic_coordinates(dimension):
     """delta against a Monte Carlo mean of 200,000 seeded runs, six standard errors: false-failure probability below 1e-7."""
-    mechanism = GLMOutputPerturbation(loss=Loss("huber"), epsilon=2.0, regularization=1.0, dimension=dimension)
+    mechanism = m.GLMOutputPerturbation(loss=Loss("huber"), epsilon=2.0, regularization=1.0, dimension=dimension)
     pair = mechanism.worst_pair()
     found = ends_of(mechanism)
     rows = mechanism.sample(pair.d1, 200_000, np.random.default_rng(3))
@@ -143,13 +135,13 @@ def test_gamma_output_perturbation_in_elliptic_coordinates(dimension):
 
 
 def test_the_printed_noise_is_proved_to_have_no_epsilon():
-    found = ends_of(LogisticOutputPerturbation(0.7, 0.3, "laplace_radius_scale", dimension=2))
+    found = ends_of(m.LogisticOutputPerturbation(0.7, 0.3, "laplace_radius_scale", dimension=2))
     assert found.parameter_lower == math.inf
 
 
 def test_a_wrong_jacobian_turns_the_verdict(monkeypatch):
     """Without log F'' the repaired mechanism would seem to lose half of epsilon only."""
-    mechanism = GLMObjectivePerturbation(loss=Loss("huber"), epsilon=1.0, dimension=1, repaired=True, regularization=2.0)
+    mechanism = m.GLMObjectivePerturbation(loss=Loss("huber"), epsilon=1.0, dimension=1, repaired=True, regularization=2.0)
     assert ends_of(mechanism, "pure:0.8").parameter_lower > 0.8
     monkeypatch.setattr(RiskLaw, "_jacobian", lambda *_: (0.0, 0.0))
     monkeypatch.setattr(RiskLaw, "_slope", lambda *_: None)
@@ -157,7 +149,7 @@ def test_a_wrong_jacobian_turns_the_verdict(monkeypatch):
 
 
 def test_hinge_loss_has_no_balls():
-    mechanism = GLMOutputPerturbation(loss=Loss("hinge"), epsilon=1.0, regularization=1.0, dimension=2)
+    mechanism = m.GLMOutputPerturbation(loss=Loss("hinge"), epsilon=1.0, regularization=1.0, dimension=2)
     assert ends_of(mechanism) is None
 
 
@@ -165,8 +157,8 @@ def test_random_pairs_on_the_line_hold_the_largest_float_loss():
     rng = np.random.default_rng(9)
     for _ in range(4):
         first = random_data(rng, 1, True)
-        second = LabelledVectors([*first.x[:-1], [float(rng.uniform(-1, 1))]], [*first.y[:-1], -first.y[-1]], first.multiplicity)
-        mechanism = LogisticObjectivePerturbation(0.5, 0.2, dimension=1, records=first.n)
+        second = m.LabelledVectors([*first.x[:-1], [float(rng.uniform(-1, 1))]], [*first.y[:-1], -first.y[-1]], first.multiplicity)
+        mechanism = m.LogisticObjectivePerturbation(0.5, 0.2, dimension=1, records=first.n)
         with ctx.workprec(PRECISION):
             cells = cells_of(mechanism, first, second, 5.0)
             low, high = cells.supremum()

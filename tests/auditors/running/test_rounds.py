@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,28 +20,6 @@ from dpwitness.mechanisms import ApproxDP, PureDP
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 BEYOND = 4.2  # where x = D + Laplace raises: P(D1) / P(D0) = e exactly
-SOURCE = f"""
-import numpy as np
-
-def tight(dataset, size, rng):
-    if np.any(dataset[0] + rng.laplace(0.0, 1.0, size) > {BEYOND}):
-        raise OverflowError("too much")
-    return np.zeros(size)
-
-tight.claim = "pure:1"
-tight.batch = 64
-
-def loud(dataset, size, rng):
-    if np.any(dataset[0] + rng.laplace(0.0, 1.0, size) > 1.0):
-        raise OverflowError("too much")
-    return np.zeros(size)
-
-def counted(dataset, size, rng, seen=[]):
-    seen.append(size)
-    if size > 1 or rng.random() < 0.5:
-        raise ValueError(len(seen) if size > 1 else "one")
-    return [float(len(seen))]
-"""
 
 
 def tight(dataset, size, rng):
@@ -54,10 +34,18 @@ def loud(dataset, size, rng):
     return np.zeros(size)
 
 
+def counted(dataset, size, rng, seen=[]):  # noqa: B006
+    seen.append(size)
+    if size > 1 or rng.random() < 0.5:
+        raise ValueError(len(seen) if size > 1 else "one")
+    return [float(len(seen))]
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("raising") / "raising.py"
-    path.write_text(SOURCE)
+    functions = "\n\n".join(map(inspect.getsource, (tight, loud, counted)))
+    path.write_text(f"import numpy as np\n\nBEYOND = {BEYOND}\n\n{functions}\ntight.batch = 64\n")
     return str(path)
 
 
@@ -107,24 +95,18 @@ def test_a_batch_that_raises_is_lost_and_not_run_again():
     assert batch(raises, PAIR.d0, 1, stream(1)).names and calls == [64, 1]  # a single run's exception is its output
 
 
-class RaisesLate:
-    """Raises in any batch of the chunk whose stream starts with this word, and in no single run."""
+def test_lost_rounds_are_wrong_guesses_and_later_rounds_single():
+    """Chunk 3 of 8 loses the rounds of D1; they are never seen, the counts of the others are those of their own draws."""
 
-    def __init__(self, first: float) -> None:
-        self.first = first
-
-    def sample(self, dataset, size, rng):
+    def raises_late(dataset, size, rng):
         draws = rng.random(size)
-        if size > 1 and draws[0] == self.first:
+        if size > 1 and draws[0] == first:
             raise ValueError("late")
         return draws
 
-
-def test_lost_rounds_are_wrong_guesses_and_later_rounds_single():
-    """Chunk 3 of 8 loses the rounds of D1; they are never seen, the counts of the others are those of their own draws."""
-    probe = Stage(RaisesLate(-1.0).sample, PAIR, 5, (1, 0, Phase.TEST), 8_000, 1_000, 60.0)
+    probe = Stage(lambda dataset, size, rng: rng.random(size), PAIR, 5, (1, 0, Phase.TEST), 8_000, 1_000, 60.0)
     first = float(probe.streams(3)[0][1].random())
-    stage = Stage(RaisesLate(first).sample, PAIR, 5, (1, 0, Phase.TEST), 8_000, 1_000, 60.0)
+    stage = replace(probe, run=raises_late)
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
     plain, found = list(counts(probe, [event], Inline())), list(counts(stage, [event], Inline()))
     assert [chunk.single for chunk in found] == [False] * 4 + [True] * 4
@@ -152,10 +134,9 @@ def test_single_runs_keep_their_order_and_kinds():
             raise ValueError("0")
         return [np.array([k]), [float(k)], [str(k)], (np.array([k, k]),)][k - 1]
 
+    found = singles(cycles, [None], np.zeros(200, dtype=np.int64), [stream(2)])[0]
     rng = stream(2)
-    drawn = [int(k) for k in stream(2).integers(5, size=200)]
-    found = singles(cycles, [None], np.zeros(200, dtype=np.int64), [rng])[0]
-    drawn = [int(k) for k in (lambda g: [g.integers(5) for _ in range(200)])(stream(2))]
+    drawn = [int(rng.integers(5)) for _ in range(200)]
     kinds = {0: "raises ValueError", 1: "int64[]", 2: "float", 3: "str", 4: "int64[2]"}
     assert [found.names[code] for code in found.codes] == [kinds[k] for k in drawn]
 

@@ -145,23 +145,24 @@ def test_a_chunk_not_seen_to_draw_from_a_global_generator_leaves_anothers_stream
     assert all(np.array_equal(a.values, b.values) for a, b in zip(together, alone, strict=True))
 
 
-def test_workers_of_targets_seed_their_global_generators(tmp_path):
-    """A target that draws from np.random gives other noise for each seed, and the same in another worker."""
+@pytest.fixture
+def target(tmp_path):
     path = tmp_path / "globally.py"
     path.write_text("import numpy as np\n\ndef noise(dataset, size, rng):\n    return np.random.random(size)\n")
-    target = Target(str(path), "noise")
+    found = Target(str(path), "noise")
+    yield found
+    found.close()
+
+
+def test_workers_of_targets_seed_their_global_generators(target):
+    """A target that draws from np.random gives other noise for each seed, and the same in another worker."""
     first, other = (target.sample(None, 5, np.random.default_rng(seed)) for seed in (1, 2))
     target.close()
     assert np.array_equal(first, target.sample(None, 5, np.random.default_rng(1))) and not np.array_equal(first, other)
-    target.close()
 
 
-def test_a_batch_in_this_process_draws_from_global_generators_as_in_a_worker(tmp_path):
-    path = tmp_path / "globally.py"
-    path.write_text("import numpy as np\n\ndef noise(dataset, size, rng):\n    return np.random.random(size)\n")
-    target = Target(str(path), "noise")
+def test_a_batch_in_this_process_draws_from_global_generators_as_in_a_worker(target):
     worker = target.sample(None, 5, np.random.default_rng(1))
-    target.close()
     np.random.seed(3)  # noqa: NPY002
     global_generators.seed_batch(np.random.default_rng(1))  # outside of `seeded` nothing is touched
     assert np.random.random() == np.random.RandomState(3).random_sample()  # noqa: NPY002

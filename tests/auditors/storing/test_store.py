@@ -1,5 +1,6 @@
 """The store: a stopped audit ends with the counts of an undisturbed one; what is no store is refused; two agree or say so."""
 
+import inspect
 import json
 import os
 import random
@@ -28,24 +29,31 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 3, "bits": False}
 
-SOURCE = """
-import numpy as np
+LIBRARY = 1.0
 
 
 def noisy(dataset, size, rng):
     return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
 
 
-noisy.claim = "pure:1"
-"""
+SOURCE = f"import numpy as np\n\n{inspect.getsource(noisy)}\nnoisy.claim = 'pure:1'\n"
 
 
-def noisy(dataset, size, rng):
-    return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
+def library_scale():
+    return globals()["LIBRARY"]
+
+
+def drifting(dataset, size, rng):
+    return dataset[0] + rng.laplace(0.0, library_scale(), size)
+
+
+def drifting_later(dataset, size, rng):
+    """As `drifting`, but in large batches only: no probe sees the change."""
+    return dataset[0] + rng.laplace(0.0, library_scale() if size > 50 else 1.0, size)
 
 
 def unseeded(dataset, size, rng):
-    return np.round(dataset[0] + np.random.default_rng().laplace(0.0, 1.0, size), 2)
+    return dataset[0] + np.random.default_rng().laplace(0.0, library_scale(), size)
 
 
 unseeded.seeded = False
@@ -61,10 +69,6 @@ def told(result):
 @pytest.fixture(scope="module")
 def plain():
     return told(audit(noisy, **SMALL))
-
-
-class Stop(Exception):
-    pass
 
 
 def stopping(after):
@@ -108,19 +112,22 @@ def test_nothing_is_run_twice(plain, tmp_path):
     assert sum(runs) < 0.1 * once  # the first rounds of each stage, which must give what they gave
 
 
+def counted_spans(file):
+    with read_store(file) as store:
+        return dict(store.connection.execute("SELECT first, payload FROM spans WHERE stage & 1 = 0 AND (stage / 2097152) % 256 = 4"))
+
+
 def test_what_takes_no_seed_goes_on_with_what_was_counted(tmp_path):
     """Runs are other ones each time: a right mechanism is refuted with probability 1e-9."""
     asked = SMALL | {"confidence": 1 - 1e-9}
     file = tmp_path / "run.db"
     audit(unseeded, **asked, store=file, progress=stopping(12_000))
-    with read_store(file) as store:
-        before = dict(store.connection.execute("SELECT first, payload FROM spans WHERE stage & 1 = 0 AND (stage / 2097152) % 256 = 4"))
+    before = counted_spans(file)
     result = audit(unseeded, **asked, store=file)
     again = audit(unseeded, **asked, store=file)
     assert result.verdict is Verdict.NOT_REFUTED and told(replace(again, notes=result.notes)) == told(result)
     assert "1,000 rounds run now fit the counts of the store (tested at error 1e-09)" in again.notes[-1]
-    with read_store(file) as store:
-        after = dict(store.connection.execute("SELECT first, payload FROM spans WHERE stage & 1 = 0 AND (stage / 2097152) % 256 = 4"))
+    after = counted_spans(file)
     assert all(after[first] == payload for first, payload in before.items() if first in after)
 
 
@@ -176,30 +183,9 @@ def test_another_audit_of_the_name_is_refused_with_what_differs(tmp_path, change
         audit(**asked, store=tmp_path / "run.db")
 
 
-def library_scale():
-    return globals()["LIBRARY"]
-
-
-def drifting(dataset, size, rng):
-    return dataset[0] + rng.laplace(0.0, library_scale(), size)
-
-
-def drifting_later(dataset, size, rng):
-    """As `drifting`, but in large batches only: no probe sees the change."""
-    return dataset[0] + rng.laplace(0.0, library_scale() if size > 50 else 1.0, size)
-
-
-def drifting_unseeded(dataset, size, rng):
-    return dataset[0] + np.random.default_rng().laplace(0.0, library_scale(), size)
-
-
-drifting_unseeded.seeded = False
-
-
 @pytest.mark.parametrize("stop", [stopping(9_000), None], ids=["stopped", "finished"])
 @pytest.mark.parametrize("mechanism", [drifting, drifting_later])
 def test_a_library_that_has_changed_below_the_target_is_seen(tmp_path, monkeypatch, mechanism, stop):
-    monkeypatch.setitem(globals(), "LIBRARY", 1.0)
     audit(mechanism, **SMALL, store=tmp_path / "run.db", progress=stop)
     monkeypatch.setitem(globals(), "LIBRARY", 1.1)
     with pytest.raises(InvalidArgument, match=r"store was made by another version of this mechanism: the first \d+ rounds .*store gc"):
@@ -208,12 +194,11 @@ def test_a_library_that_has_changed_below_the_target_is_seen(tmp_path, monkeypat
 
 def test_the_counts_of_what_takes_no_seed_are_compared_with_fresh_runs(tmp_path, monkeypatch):
     """A sound mechanism is refused with probability 1e-9."""
-    monkeypatch.setitem(globals(), "LIBRARY", 1.0)
     asked = SMALL | {"confidence": 1 - 1e-9}
-    audit(drifting_unseeded, **asked, store=tmp_path / "run.db")
+    audit(unseeded, **asked, store=tmp_path / "run.db")
     monkeypatch.setitem(globals(), "LIBRARY", 0.2)
     with pytest.raises(InvalidArgument, match=r"another version of this mechanism: .* rounds run now .* probability below 1e-09"):
-        audit(drifting_unseeded, **asked, store=tmp_path / "run.db")
+        audit(unseeded, **asked, store=tmp_path / "run.db")
 
 
 def test_an_edited_bound_in_a_store_is_refused(tmp_path):
@@ -271,12 +256,17 @@ def test_what_is_no_store_is_refused(tmp_path, make, message):
         read_store(tmp_path / "run.db")
 
 
+def fill_disk(store):
+    """Leave a dozen pages: the pages that a database may take stand for the disk."""
+    pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+    store.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
+
+
 def test_a_full_disk_costs_no_verdict_and_no_count(plain, tmp_path):
-    """The pages that a database may take stand for the disk: the audit ends as it would, says so, and begins anew where it can."""
+    """The audit ends as it would, says so, and begins again where it can."""
     file = tmp_path / "run.db"
     with open_store(file) as store:
-        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
-        store.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
+        fill_disk(store)
         full = audit(noisy, **SMALL, store=store)
     assert {**told(full), "notes": []} == {**plain, "notes": []}
     assert [note for note in full.notes if "could not be written to the end (database or disk is full)" in note]
@@ -287,8 +277,7 @@ def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
     monkeypatch.setattr("dpwitness.auditors.storing.audit_records._RETRY", 0.0)
     file = tmp_path / "run.db"
     with open_store(file) as store:
-        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
-        store.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
+        fill_disk(store)
 
         def progress(done, planned):
             if done > 15_000:
@@ -323,12 +312,7 @@ def test_merged_stores_hold_each_chunk_once(plain, tmp_path):
         found = merge(store, other)
         again = merge(store, other)
     assert found.audits == 1 and found.spans > 0 and found.equal > 0 and (again.audits, again.spans) == (0, 0)
-    runs = []
-
-    def progress(done, planned):
-        runs.append(done)
-
-    assert told(audit(noisy, **SMALL, store=first, progress=progress)) == plain
+    assert told(audit(noisy, **SMALL, store=first)) == plain
 
 
 def test_finished_stores_of_one_audit_are_merged_whatever_time_they_took(tmp_path):
