@@ -87,18 +87,6 @@ def test_columns(raw, values):
     assert np.array_equal(encode(raw, 1).values, [values], equal_nan=True)
 
 
-def test_equal_numbers_written_differently_are_different_outputs():
-    pairs = [
-        (Decimal("1.5"), Decimal("1.50")),
-        (Decimal("NaN"), Decimal("sNaN")),
-        (START, START.replace(tzinfo=datetime.UTC)),
-        (1.0, 1 + 0j),
-    ]
-    for first, second in pairs:
-        found = encode([first, second], 2)
-        assert not np.array_equal(found.matrix()[0], found.matrix()[1], equal_nan=True)
-
-
 def test_exceptions_and_objects_without_text_are_outputs():
     def shy(dataset, size, rng):
         if np.any(rng.random(size) > 0.9):

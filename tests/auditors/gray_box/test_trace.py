@@ -271,23 +271,13 @@ def test_primitives_that_cannot_be(primitives, told):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"pair": None},
-        {"pair": 3},
-        {"pair": []},
-        {"claim": None},
-        {"claim": "pure"},
-        {"pairs": 0},
-        {"time_limit": 0},
-        {"seed": -1},
-        {"trials": 3},
-        {"trials": 0},
-    ],
+    ("name", "values"),
+    [("pair", [None, 3, []]), ("claim", [None, "pure"]), ("pairs", [0]), ("time_limit", [0]), ("seed", [-1]), ("trials", [3, 0])],
 )
-def test_arguments_that_cannot_be(options):
-    with pytest.raises(InvalidArgument):
-        dpw.trace(traced.right, **{"pair": PAIR, "claim": "pure:1"} | options)
+def test_arguments_that_cannot_be(name, values):
+    for value in values:
+        with pytest.raises(InvalidArgument):
+            dpw.trace(traced.right, **{"pair": PAIR, "claim": "pure:1"} | {name: value})
 
 
 def test_a_primitive_that_is_kept_under_another_name_is_told():

@@ -45,28 +45,20 @@ def features(draw):
     return tuple((min(pair), max(pair)) for pair in pairs)
 
 
+BOUNDS = {"low": ends, "high": ends}
+KINDS = {"relation": changes, "outside": flags}
 DOMAINS = {
-    Answers: {"length": sizes, "low": ends, "high": ends, "relation": norms},
+    Answers: {"length": sizes, "relation": norms, **BOUNDS},
     Counts: {"length": sizes, "low": whole, "high": whole, "relation": norms},
-    Records: {
-        "size": sizes,
-        "low": ends,
-        "high": ends,
-        "integer": flags,
-        "relation": changes,
-        "missing": flags,
-        "outside": flags,
-        "categories": flags,
-    },
+    Records: {"size": sizes, "integer": flags, "missing": flags, "categories": flags, **BOUNDS, **KINDS},
     Rows: {
         "size": sizes,
         "features": features(),
         "labels": labels | st.just(()),
-        "relation": changes,
         "every_label": flags,
-        "outside": flags,
         "integer": columns,
         "categories": columns,
+        **KINDS,
     },
     LabelledBall: {
         "dimension": st.integers(1, 4),
@@ -252,8 +244,8 @@ def test_edges_that_still_have_neighbours():
     assert pairs_for(Answers(3, 2.0**53 - 4, 2.0**53))
 
 
-def steep(low, high):
-    return lambda dataset: float(np.sum(np.asarray(dataset) ** 2))
+def squares(dataset):
+    return float(np.sum(np.asarray(dataset) ** 2))
 
 
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -274,7 +266,7 @@ def test_sensitivity_inside_the_domain_is_never_exceeded(size, edges, integer, r
     most = max(low * low, high * high)
     least = 0.0 if relation == "add-remove" or low <= 0 <= high else min(low * low, high * high)
     assume(most > least)
-    result = audit_sensitivity(steep(low, high), most - least, domain, seed=seed, evaluations=300, seconds=10.0)
+    result = audit_sensitivity(squares, most - least, domain, seed=seed, evaluations=300, seconds=10.0)
     assert result.verdict.value == "NOT_REFUTED"
     assert domain.holds(result.pair) and result.ratio >= 0.99
 

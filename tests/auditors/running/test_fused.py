@@ -36,9 +36,8 @@ def both_ways(run, dataset, event, size, seed=1):
     found, head = counter(run, dataset, event).count(size, rngs[0])
     stored = batch(run, dataset, size, rngs[1])
     assert rngs[0].bytes(16) == rngs[1].bytes(16)
-    assert (
-        head.unsigned().values.tobytes() == stored.unsigned().values[:256].tobytes() and head.codes.tolist() == stored.codes[:256].tolist()
-    )
+    assert head.unsigned().values.tobytes() == stored.unsigned().values[:256].tobytes()
+    assert head.codes.tolist() == stored.codes[:256].tolist()
     assert found.dtype == np.int64
     return found.tolist(), event.tabulate(stored).tolist()
 
@@ -258,39 +257,23 @@ class Mine:
         return self.draws(dataset).sample(size, rng)
 
 
-class Doubled(Mine):
-    def sample(self, dataset, size, rng):
-        return 2 * Mine.sample(self, dataset, size, rng)
+def variant(**methods):
+    return type("Variant", (Mine,), methods)()
 
 
-class DoubledLater(Mine):
-    """As its draws say for the first outputs: a class below has a `sample` of its own all the same."""
-
-    def sample(self, dataset, size, rng):
-        rows = Mine.sample(self, dataset, size, rng)
-        rows[100:] *= 2
-        return rows
-
-
-class WithMemory(Mine):
-    fill = staticmethod(fill_with_memory)
-
-
-class InPython(Mine):
-    fill = staticmethod(fill_shifted.py_func)
-
-
-class Refuses(Mine):
-    def draws(self, dataset):
-        raise ValueError("no")
-
-
-class Unlike(Mine):
-    def draws(self, dataset):
-        return dpw.Draws(fill_shifted, (float(dataset[0]) + 1e-9,), 2)
-
-    def sample(self, dataset, size, rng):
-        return Mine().sample(dataset, size, rng)
+OTHERS = {
+    "doubled": variant(sample=lambda self, d, size, rng: 2 * Mine.sample(self, d, size, rng)),
+    "doubled later": variant(  # as its draws say for the first outputs: a class below has a `sample` of its own all the same
+        sample=lambda self, d, size, rng: np.where(np.arange(size) < 100, 1, 2)[:, None] * Mine().sample(d, size, rng)
+    ),
+    "with memory": variant(fill=staticmethod(fill_with_memory)),
+    "in Python": variant(fill=staticmethod(fill_shifted.py_func)),
+    "no draws": variant(draws=lambda self, dataset: 1 / 0),
+    "other draws": variant(
+        draws=lambda self, dataset: dpw.Draws(fill_shifted, (float(dataset[0]) + 1e-9,), 2),
+        sample=lambda self, d, size, rng: Mine().sample(d, size, rng),
+    ),
+}
 
 
 HALVES = Intervals(0, np.array([0.0]), np.array([-1.0, 1.0]))
@@ -305,8 +288,8 @@ def test_a_users_own_kernel_is_counted():
 
 def test_only_what_samples_by_its_draws_is_counted():
     dataset = [0.25]
-    for other in (Doubled(), DoubledLater(), WithMemory(), InPython(), Refuses(), Unlike()):
-        assert counter(other.sample, dataset, HALVES) is None, other
+    for name, other in OTHERS.items():
+        assert counter(other.sample, dataset, HALVES) is None, name
     assert counter(lambda d, n, rng: rng.random((n, 2)), dataset, HALVES) is None
     assert counter(m.SimplexSampling(1.0, 40.0, m.Loss("linear"), 2, 1).sample, None, HALVES) is None  # its `draws` is a parameter
     game = m.Laplace(1.0)

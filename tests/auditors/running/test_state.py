@@ -39,23 +39,15 @@ def run(mechanism, where="inline", **options):
         )
 
 
+REASONS = {
+    "keeps state between rounds": ("Alternates", "EveryThird", "Grows", "Memoised", "MemoisedScalar", "Longest"),
+    "one buffer again and again": ("Buffer", "BufferInList"),
+    "ignores rng": ("module_generator", "system_entropy", "few_seeds"),
+}
+
+
 @pytest.mark.parametrize("where", EXECUTORS)
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [
-        ("Alternates", "keeps state between rounds"),
-        ("EveryThird", "keeps state between rounds"),
-        ("Grows", "keeps state between rounds"),
-        ("Memoised", "keeps state between rounds"),
-        ("MemoisedScalar", "keeps state between rounds"),
-        ("Longest", "keeps state between rounds"),
-        ("Buffer", "one buffer again and again"),
-        ("BufferInList", "one buffer again and again"),
-        ("module_generator", "ignores rng"),
-        ("system_entropy", "ignores rng"),
-        ("few_seeds", "ignores rng"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "reason"), [(kind, reason) for reason, kinds in REASONS.items() for kind in kinds])
 def test_state_is_an_error_on_every_executor(kind, reason, where):
     found = getattr(stateful, kind)
     result = run(found() if isinstance(found, type) else found, where)
