@@ -39,6 +39,14 @@ class UtilityResult(Result):
         For scaling claims, the points of the regression.
     constant : float
         For scaling claims, the fitted factor of the power.
+    verdict : Verdict
+        VIOLATED if the confidence limits contradict the claim, ERROR if the function failed, NOT_REFUTED otherwise.
+    name, function, claim, runs, confidence, seed
+        Arguments of `dpwitness.audit_utility`.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds : float
+        Duration, in seconds.
     """
 
     name: str

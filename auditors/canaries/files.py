@@ -39,7 +39,7 @@ def read_score_file(path: str | Path) -> dict[str, Any]:
         other = next((name for name in _ROW_COLUMNS if name in columns), None)
         if other is not None:
             raise InvalidArgument(
-                f"canaries: {path.name} must have {', '.join(_OPTIONAL)} beside scores_in and scores_out, or none of these, got {other}"
+                f"canaries: {path.name} must have {', '.join(_OPTIONAL)} as well as scores_in and scores_out, or none of these, got {other}"
             )
         return {name: columns[name] for name in (*_SIDES, *_OPTIONAL) if name in columns}
     if not {"score", "included"} <= set(columns):

@@ -39,6 +39,8 @@ class CanaryLimit:
         True epsilon at `delta`.
     detectable : float
         Smallest true epsilon that refutes the claim with probability 0.9; infinity if there is none.
+    claim, delta, canaries, runs, confidence
+        Arguments of `dpwitness.canaries.canary_limit`.
     """
 
     claim: Claim
@@ -65,6 +67,7 @@ class CanaryLimit:
         )
 
     def to_json(self) -> Json:
+        """Return the fields as JSON values."""
         fields = ("delta", "canaries", "runs", "confidence", "true", "epsilon", "parameter", "guesses", "detectable")
         found = {name: strict(getattr(self, name)) for name in fields}
         header = {"claim": str(self.claim), "claim_numbers": list(self.claim.numbers), "headline": self.headline()}

@@ -2,7 +2,7 @@
 
 Where all noise comes from primitives that see the data, both runs share the primitives' outputs, and the code causes every difference.
 Where noise is drawn without the data and added later, control flow and output may depend on data and noise together. Then a difference is
-a finding only if it occurs whatever the noise, in so many runs that chance is ruled out under the claim.
+a finding only if it occurs whatever the noise, in enough runs to rule out chance under the claim.
 """
 
 from __future__ import annotations

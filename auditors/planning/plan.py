@@ -78,7 +78,11 @@ class Plan:
     pairs : int
         Number of pairs from which a pilot picks.
     seconds_per_run, expected_seconds : float, optional
-        Measured time per run with `workers` workers, and expected time of the given or else the needed runs.
+        Seconds per run, measured with `workers` workers, and expected seconds of the given or else the needed runs.
+    name : str
+        Name of the mechanism; empty without a mechanism.
+    workers : int
+        Number of workers on which the mechanism was timed.
     rows : tuple of Row
         Predictions for several numbers of runs.
     assumes : tuple of str
@@ -141,6 +145,7 @@ class Plan:
         return [[head for head, _ in texts], *map(list, zip(*(values for _, values in texts), strict=True))]
 
     def to_json(self) -> Json:
+        """Return the fields as JSON values."""
         return {
             "schema_version": SCHEMA,
             "kind": "plan",

@@ -321,7 +321,7 @@ def _make_result(
     route, unchecked = found.route, [request.pair.unchecked] if request.pair.unchecked else []
     notes = (*doubts, *found.notes)
     if proved is not None and "proved" in (low.why, high.why):
-        route = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numbers beside it: {route}")
+        route = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numerical bounds: {route}")
         notes += tuple(proved.notes)
         if len(proved.epsilons):
             found = replace(found, epsilons=proved.epsilons, delta_lower=proved.delta_lower, delta_upper=proved.delta_upper)

@@ -7,33 +7,30 @@ with the noise that the proofs need.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
 from dpwitness.mechanisms.papers.erm import (
     LOGISTIC,
+    ObjectivePerturbation,
+    OutputPerturbation,
     largest_loss,
     logistic_shift,
-    objective_log_density,
-    output_draws,
-    output_log_density,
-    sample_objective,
     validated_dataset,
 )
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.mechanism import Truth
 
 NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 
@@ -77,7 +74,7 @@ class _Logistic:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
+class LogisticOutputPerturbation(OutputPerturbation, _Logistic):
     """Logistic regression with output perturbation (Algorithm 1, sensitivity method).
 
     Releases the minimizer of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
@@ -139,19 +136,6 @@ class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
         first[1], second[1] = math.sqrt(1 - (k / position) ** 2), -math.sqrt(1 - (k / position) ** 2)
         return replaced(self.records, (first, 1.0), (second, 1.0), "W2", [(axis(self.dimension, t), 1.0, copies)])
 
-    def draws(self, dataset: LabelledVectors) -> Draws:
-        """Return the output law on this dataset as a compiled kernel."""
-        return output_draws(*self._risk(dataset), self.grid)
-
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, d)."""
-        return self.draws(dataset).sample(size, rng)
-
-    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density at each row of `outputs`: (size,)."""
-        problem, noise = self._risk(dataset)
-        return output_log_density(problem, noise, outputs, self.grid)
-
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
         data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
@@ -161,7 +145,7 @@ class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticObjectivePerturbation(ObjectivePerturbationEnclosures, _Logistic):
+class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
     """Logistic regression with objective perturbation (Algorithm 2, new method).
 
     Releases argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).
@@ -207,22 +191,6 @@ class LogisticObjectivePerturbation(ObjectivePerturbationEnclosures, _Logistic):
         rate, ridge = self._budget(self.records)
         return opposed_records_pair(self.records, self.dimension, rate, ridge)
 
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, d).
-
-        Raises ConvergenceError instead of returning an inexact row.
-        """
-        problem, noise = self._risk(dataset)
-        return sample_objective(problem, noise, size, rng, self.grid)
-
-    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density at each row of `outputs`: (size,).
-
-        It uses the change of variables b -> w, whose Jacobian the paper omits.
-        """
-        problem, noise = self._risk(dataset)
-        return objective_log_density(problem, noise, outputs, self.grid)
-
     def _budget(self, n: int) -> tuple[float, float]:
         """Return the rate of the noise, and n times the weight of |w|^2/2."""
         n_lambda = n * self.regularization
@@ -238,3 +206,19 @@ class LogisticObjectivePerturbation(ObjectivePerturbationEnclosures, _Logistic):
         data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    for noise in NOISES:
+        for d in (1, 2):
+            short = noise.replace("laplace_radius", "laplace").replace("_", "-")
+            output = LogisticOutputPerturbation(1.0, 0.1, noise=noise, dimension=d, records=100)
+            yield f"logistic-output-{short}-d{d}", with_worst_pair(output)
+            objective = LogisticObjectivePerturbation(1.0, 0.1, noise=noise, dimension=d, records=1)
+            yield f"logistic-objective-{short}-d{d}", with_worst_pair(objective, settled=noise != "gamma")
+    corrected = LogisticObjectivePerturbation(1.0, 0.1, corrected=True, records=1)
+    yield "logistic-objective-corrected", with_worst_pair(corrected)
+    clipped = LogisticOutputPerturbation(1.0, 0.1, clip=True, records=2)
+    inside, outside = (LabelledVectors([[0.5, 0.0], [coordinate, 0.0]], [1.0, -1.0]) for coordinate in (-1.0, 30.0))
+    yield "logistic-output-clipped", PaperSpecimen(clipped, (Pair(inside, outside, "replace-one", "a record of norm 30"),))

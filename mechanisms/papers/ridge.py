@@ -8,6 +8,7 @@ MN-03.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,12 +21,13 @@ from dpwitness.mechanisms.balls.risk import RiskLaw
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_one_of
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise, round_to_grid
 from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -44,7 +46,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class PrivateRidge(ObjectivePerturbationEnclosures):
+class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
     """Private ridge regression by objective perturbation; releases one estimate, a vector of length p.
 
     Parameters
@@ -147,10 +149,6 @@ class PrivateRidge(ObjectivePerturbationEnclosures):
     def draws(self, dataset: LabelledVectors) -> Draws:
         """Return the output law on this dataset as a compiled kernel."""
         return Draws(fill_estimates, (*self._spectrum(dataset), self.rate, self._limit, float(self.grid)), int(self.dimension))
-
-    def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return `size` independent estimates: (size, p)."""
-        return self.draws(dataset).sample(size, rng)
 
     @available_if(lambda self: self.grid == 0)
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
@@ -366,3 +364,12 @@ def _log_sphere_integral(
                     total += math.exp(log_term - log_scale)
             outer = inner
     return log_scale + math.log(0.5 * total)
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    for form in ("printed", "repaired"):
+        for p in (1, 2):
+            ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 60, form=form)
+            pairs = (ridge.worst_pair("tail"), ridge.worst_pair("bulk"))
+            yield f"ridge-{form}-p{p}", PaperSpecimen(ridge, pairs, settled=form == "repaired", trials=100_000)

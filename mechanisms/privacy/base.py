@@ -21,7 +21,7 @@ _CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms cal
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ApproxDP(Claim):
-    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S.
+    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S (Dwork et al. 2006, "Our data, ourselves").
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class ApproxDP(Claim):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class PureDP(ApproxDP):
-    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S.
+    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S (Dwork, McSherry, Nissim and Smith 2006).
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class PureDP(ApproxDP):
 
 @dataclass(frozen=True, slots=True)
 class GDP(Claim):
-    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1).
+    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1) (Dong, Roth and Su 2022).
 
     Parameters
     ----------

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Records
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.domains.records import Records
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -21,7 +20,7 @@ from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class NoisyHistogram:
+class NoisyHistogram(SampledByDraws):
     """Counts of the records per category, each with Laplace noise.
 
     An example of Dwork, McSherry, Nissim and Smith (2006). Replacing one record moves two counts by
@@ -87,12 +86,7 @@ class NoisyHistogram:
         return np.bincount(records.astype(np.int64), minlength=self.bins).astype(np.float64)
 
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         return laplace_draws(self._counts(dataset), self.scale)
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, bins)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each row of `outputs`, of shape (size,)."""
@@ -101,3 +95,12 @@ class NoisyHistogram:
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         """Return the counts as independent mechanisms, each with its two centers."""
         return laplace_factors(self._counts(d0), self._counts(d1), self.scale)
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "histogram": NoisyHistogram(1.0),
+        "histogram-one-count": NoisyHistogram(1.0, noise="one count"),
+        "histogram-wrong-scale": NoisyHistogram(0.5, noise="inverted"),
+    }

@@ -23,8 +23,8 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, Span, log_
 from dpwitness.mechanisms.balls.maximum import argmax_probability, max_interval_mass, max_log_density, max_loss
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Answers
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.domains.answers import Answers
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (
     as_vector,
@@ -65,7 +65,7 @@ def fill_by_weight(cumulative: FloatArray, out: FloatArray, rng: Generator) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection(FiniteSupport, ABC):
+class _Selection(SampledByDraws, FiniteSupport, ABC):
     """Base of the selection mechanisms: their parameters, their domain, and the distribution of a released index."""
 
     epsilon: float
@@ -109,14 +109,6 @@ class _Selection(FiniteSupport, ABC):
     def support(self, dataset: Any) -> FloatArray:
         """Return all indices, of shape (queries, 1)."""
         return np.arange(float(self.queries))[:, None]
-
-    @abstractmethod
-    def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs: (size, 1), or (size, 2) where an index and a value are released."""
-        return self.draws(dataset).sample(size, rng)
 
 
 @one_law
@@ -395,3 +387,14 @@ class NoisyMax(_Selection):
     def breakpoints(self, dataset: Any) -> FloatArray:
         """Return the points at which the density of the value is not smooth."""
         return np.unique(self._answers(dataset))
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "exponential": ExponentialMechanism(1.0),
+        "permute-and-flip": PermuteAndFlip(1.0),
+        "noisy-max": NoisyMax(1.0),
+        "noisy-max-value": NoisyMax(1.0, release="value"),
+        "noisy-max-both": NoisyMax(1.0, release="both"),
+    }

@@ -41,6 +41,11 @@ LOOKS = 8  # interim looks at the counts of an event; an audit may stop at any o
 _ROUNDING = 1e-7  # relative tolerance for deterministic numbers, whose rounding differs between machines
 
 
+def _clopper_pearson(successes: float, trials: float, error: float) -> tuple[Any, Any]:
+    """Return exact confidence limits of a share, each wrong with probability at most `error`."""
+    return clopper_pearson_lower(successes, trials, error), 1.0 - clopper_pearson_lower(trials - successes, trials, error)
+
+
 @dataclass(frozen=True, slots=True)
 class Guesses:
     """Counts of an event's guesses, the claim whose parameter they estimate, and the error probability of each endpoint."""
@@ -58,16 +63,8 @@ class Guesses:
         if guesses_made == 0:
             return 0.0, math.inf
         gamma = float(frequency_error(self.claim, self.error))
-        theta = (
-            clopper_pearson_lower(c, guesses_made, self.error - gamma),
-            1.0 - clopper_pearson_lower(guesses_made - c, guesses_made, self.error - gamma),
-        )
-        n, one = self.rounds, np.ones(())
-        share = (
-            (one, one)
-            if gamma == 0
-            else (clopper_pearson_lower(guesses_made, n, gamma), 1.0 - clopper_pearson_lower(n - guesses_made, n, gamma))
-        )
+        theta = _clopper_pearson(c, guesses_made, self.error - gamma)
+        share = _clopper_pearson(guesses_made, self.rounds, gamma) if gamma else (np.ones(()), np.ones(()))
         low, high = (float(parameter_from_rates(self.claim, s, t, self.directions)) for s, t in zip(share, theta, strict=True))
         return low, high
 

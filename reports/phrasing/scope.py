@@ -34,10 +34,7 @@ _MAX_SHOWN = 6
 
 
 def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
-    """Return the facts of the header card as (label, markdown).
-
-    The facts are the unit of privacy, neighboring relation, notion, parameters, trust model and evidence.
-    """
+    """Return the facts of the header card as (label, markdown)."""
     relations = [str(r["relation"]) for r in results if r.get("relation")]
     claims = [str(r["claim"]) for r in results if r.get("claim") and r.get("kind") != "utility"]
     classes = [NOTIONS.get(claim.partition(":")[0]) for claim in claims]

@@ -223,12 +223,13 @@ def test_modules_and_classes(foreign, tmp_path, monkeypatch):
 
 
 def test_no_module_of_a_library_is_taken_for_one_of_the_worker(foreign, tmp_path):
-    names = ("introspection", "dataframe_backends", "object_tree", "batch_runner", "codec", "worker")
+    modules = "introspection dataframe_backends dataset_cache library_parts object_tree batch_runner codec worker"
+    names = modules.split()
     for name in names:
         (tmp_path / f"{name}.py").write_text("OWN = 0.5\n")
     text = f"import {', '.join(names)}\n\ndef own(dataset, size, rng):\n    return [{' + '.join(f'{name}.OWN' for name in names)}] * size\n"
     (tmp_path / "mine.py").write_text(text + "own.claim = 'pure:1'\n")
-    assert draw(Target(str(tmp_path / "mine.py"), "own", foreign), 2) == [3.0, 3.0]
+    assert draw(Target(str(tmp_path / "mine.py"), "own", foreign), 2) == [4.0, 4.0]
 
 
 @pytest.mark.parametrize("answer", ['b"\\xff" * 64', 'b"\\x05\\0\\0\\0hello"', 'b""'])
@@ -301,3 +302,13 @@ def test_speed_of_workers():
 
     table = bench("foreign")
     assert all(row.met for row in table.rows), format_table(table)
+
+
+def test_a_target_file_can_import_the_wrappers_where_dpwitness_is_not_installed(foreign, tmp_path):
+    path = tmp_path / "wrapped.py"
+    path.write_text(
+        "import dpwitness as dpw\nfrom dpwitness.wrap import fresh\n\n\n"
+        "class Count:\n    def __call__(self, dataset):\n        return len(dataset)\n\n\n"
+        "new = fresh(Count, claim='pure:1')\nold = dpw.one_run(len, claim='pure:1')\nassert dpw.wrap.fresh is fresh\n"
+    )
+    assert [list(draw(Target(str(path), name, foreign), 2)) for name in ("new", "old")] == [[1, 1], [1, 1]]

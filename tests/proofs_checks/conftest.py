@@ -1,8 +1,13 @@
-"""Fixtures of the tests of the claims."""
+"""Fixtures of the tests of the claims, and the import path of the parsers of the printed texts."""
+
+import sys
+from pathlib import Path
 
 import pytest
 
 from dpwitness.proofs_checks import Enclosure, declarations
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

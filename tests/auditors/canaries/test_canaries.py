@@ -258,33 +258,35 @@ def test_what_would_have_been_found_is_found():
 )
 def test_limits(epsilon, canaries, counted, curve):
     claim = f"approx:{epsilon},1e-5"
-    assert dpw.canary_limit(claim, canaries).epsilon == pytest.approx(counted, abs=0.03)
-    assert dpw.canary_limit(claim, canaries, method="curve").epsilon == pytest.approx(curve, abs=0.06)
-    assert dpw.canary_limit(claim, canaries, runs=10).epsilon > counted
+    assert dpw.canaries.canary_limit(claim, canaries).epsilon == pytest.approx(counted, abs=0.03)
+    assert dpw.canaries.canary_limit(claim, canaries, method="curve").epsilon == pytest.approx(curve, abs=0.06)
+    assert dpw.canaries.canary_limit(claim, canaries, runs=10).epsilon > counted
 
 
 def test_the_limit_of_a_training_is_that_of_the_gaussian_with_its_epsilon():
-    assert dpw.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(dpw.canary_limit("gdp:1", 1000).epsilon, rel=0.01)
+    assert dpw.canaries.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(
+        dpw.canaries.canary_limit("gdp:1", 1000).epsilon, rel=0.01
+    )
     with pytest.raises(InvalidArgument, match="claim must be pure, approx, gdp or a curve"):
-        dpw.canary_limit("zcdp:1", 1000)
+        dpw.canaries.canary_limit("zcdp:1", 1000)
 
 
 def test_the_limit_of_a_pure_claim_is_that_of_randomized_response():
     """All coins are guessed; half of the audits with as many fixed guesses stay below."""
-    limit, rng = dpw.canary_limit("pure:1", 2000), np.random.default_rng(4)
+    limit, rng = dpw.canaries.canary_limit("pure:1", 2000), np.random.default_rng(4)
     assert limit.guesses == 2000 and 0.8 < limit.epsilon < 0.95 and 1 < limit.detectable < 1.5
     right = rng.binomial(2000, 1 / (1 + math.exp(-1.0)), 200)
     below = np.sum(bounds.epsilons_refuted(right, np.full(200, 2000), 0.0, 2000, 0.05, guess_counts.chance) <= limit.epsilon)
     assert abs(below - 100) < 5 * math.sqrt(50)
     with pytest.raises(InvalidArgument, match="method must be 'best' for a claim without delta"):
-        dpw.canary_limit("pure:1", 1000, method="curve")
+        dpw.canaries.canary_limit("pure:1", 1000, method="curve")
 
 
 def test_curves():
     assert DPSGD(1.0, 1.0, 1).epsilon_at(1e-5) == pytest.approx(dpw.GDP(1.0).epsilon_at(1e-5), rel=1e-3)
     epsilons, deltas = DPSGD(1.0, 1.0, 1).tangents()
     assert np.all(deltas >= dpw.GDP(1.0).delta(epsilons) - 1e-9) and np.max(deltas - dpw.GDP(1.0).delta(epsilons)) < 2e-3
-    curve = dpw.TradeoffCurve([0, 1 / (1 + math.e), 1], [1, 1 / (1 + math.e), 0])
+    curve = dpw.claims.TradeoffCurve([0, 1 / (1 + math.e), 1], [1, 1 / (1 + math.e), 0])
     assert curve.tangents()[0] == pytest.approx([1.0, -1.0]) and curve.tangents()[1] == pytest.approx([0.0, 1 - 1 / math.e])
     q = np.linspace(0, 1, 50)
     for each in (curve, curve.with_parameter(1.7), DPSGD(0.1, 1.5, 10)):
@@ -320,8 +322,8 @@ def test_bad_input_is_told_in_one_line(case):
 
 
 def test_a_curve_that_is_not_concave_is_refused():
-    bent = dpw.TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])
-    for ask in (lambda: dpw.audit_canaries(np.arange(40.0) + 0.5, np.arange(40.0), bent), lambda: dpw.canary_limit(bent, 1000)):
+    bent = dpw.claims.TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])
+    for ask in (lambda: dpw.audit_canaries(np.arange(40.0) + 0.5, np.arange(40.0), bent), lambda: dpw.canaries.canary_limit(bent, 1000)):
         with pytest.raises(
             InvalidArgument, match="claim must be a concave curve, got fdp:3 points: 1 of its points lie above the concave hull"
         ):
@@ -395,7 +397,7 @@ def test_names_and_groups_of_a_file_are_used(tmp_path):
 def test_few_canaries_are_held_against_steep_and_weak_curves():
     """Of few canaries the smallest number of guesses is one or two; weak claims are held against more guesses."""
     half = 1 / (1 + math.exp(3.0))
-    found = dpw.audit_canaries(*normal_scores(1, 37, 1.0), dpw.TradeoffCurve([0, half, 1], [1, half, 0]))
+    found = dpw.audit_canaries(*normal_scores(1, 37, 1.0), dpw.claims.TradeoffCurve([0, half, 1], [1, half, 0]))
     assert found.verdict is dpw.Verdict.NOT_REFUTED and found.detectable > 1
     assert bounds.schedule(1000, 440, 0.05, 0.268)[0][0] > bounds.schedule(1000, 440, 0.05, 0.5)[0][0] == 228
 
@@ -405,8 +407,8 @@ def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_
     for text, plain in (("group:2,gdp:0.5", dpw.GDP(1.0)), ("metric:2", dpw.PureDP(2.0)), ("percoordinate:1,2", dpw.PureDP(2.0))):
         found = dpw.audit_canaries(*sides, text)
         assert found.claim == plain and any(f"{text} is {plain}" in note for note in found.notes)
-    assert dpw.canary_limit("group:2,gdp:0.5", 400) == dpw.canary_limit("gdp:1", 400)
-    bare = dpw.audit_canaries(*sides, dpw.TradeoffCurve([0, 0.9, 1], [0.5, 0, 0]))
+    assert dpw.canaries.canary_limit("group:2,gdp:0.5", 400) == dpw.canaries.canary_limit("gdp:1", 400)
+    bare = dpw.audit_canaries(*sides, dpw.claims.TradeoffCurve([0, 0.9, 1], [0.5, 0, 0]))
     assert bare.parameter_lower > 0 == bare.epsilon_lower
     with pytest.raises(InvalidArgument, match="ids_in must be one name per canary, got"):
         dpw.audit_canaries(*sides, "pure:1", ids_in=[[1]] * sides[0].size, ids_out=range(sides[1].size))
@@ -415,7 +417,7 @@ def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_
 def test_what_is_detectable_by_randomized_response_is_found():
     """Binary scores: nearly all canaries that may be guessed are. If each audit finds with 0.9, this fails at most once in 1e6."""
     size, found = 400, 0
-    epsilon = dpw.canary_limit("pure:1", size).detectable
+    epsilon = dpw.canaries.canary_limit("pure:1", size).detectable
     for seed in range(50):
         rng = np.random.default_rng(seed)
         coins = rng.random(size) < 0.5

@@ -14,10 +14,11 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.events import rules
 from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, cached_kernel
 from dpwitness.auditors.events.features import Affine, Distances, Levels, Places, Products, Ramps, SignedLog, Sorted, Trees
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode, row_keys
-from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, cached_kernel, lattice
+from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, lattice
 from dpwitness.auditors.running.fused_counts import counter
 from dpwitness.auditors.running.rounds import batch, is_own_mechanism
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
@@ -214,9 +215,9 @@ def test_many_outputs_are_counted_by_the_kernel(monkeypatch):
     event = Atoms(np.array([[NO_STRUCTURE, 1.0]]), np.array([1.0]))
     monkeypatch.setattr(Atoms, "kernel", lambda self, width, code: called.append((width, code)))
     one, mixed = (rules.Outputs(np.ones((4, 1)), np.array([NO_STRUCTURE, NO_STRUCTURE, NO_STRUCTURE, last])) for last in (3.0, 4.0))
-    for outputs, rounds in ((one, 0), (one, rules.MIN_KERNEL_ROUNDS - 1), (mixed, rules.MIN_KERNEL_ROUNDS)):
+    for outputs, rounds in ((one, 0), (one, MIN_KERNEL_ROUNDS - 1), (mixed, MIN_KERNEL_ROUNDS)):
         assert event.count(outputs, rounds) == (4 - (outputs is mixed), 0) and not called
-    assert event.tabulate(one, rules.MIN_KERNEL_ROUNDS).tolist() == [0, 4, 0] and called == [(1, NO_STRUCTURE)]
+    assert event.tabulate(one, MIN_KERNEL_ROUNDS).tolist() == [0, 4, 0] and called == [(1, NO_STRUCTURE)]
 
 
 def test_keys_that_share_a_slot_are_told_apart():
@@ -251,7 +252,7 @@ class Mine:
     fill = staticmethod(fill_shifted)
 
     def draws(self, dataset):
-        return dpw.Draws(self.fill, (float(dataset[0]),), 2)
+        return dpw.wrap.Draws(self.fill, (float(dataset[0]),), 2)
 
     def sample(self, dataset, size, rng):
         return self.draws(dataset).sample(size, rng)
@@ -270,7 +271,7 @@ OTHERS = {
     "in Python": variant(fill=staticmethod(fill_shifted.py_func)),
     "no draws": variant(draws=lambda self, dataset: 1 / 0),
     "other draws": variant(
-        draws=lambda self, dataset: dpw.Draws(fill_shifted, (float(dataset[0]) + 1e-9,), 2),
+        draws=lambda self, dataset: dpw.wrap.Draws(fill_shifted, (float(dataset[0]) + 1e-9,), 2),
         sample=lambda self, d, size, rng: Mine().sample(d, size, rng),
     ),
 }
@@ -306,7 +307,7 @@ def test_only_what_samples_by_its_draws_is_counted():
 )
 def test_draws_are_checked(arguments, message):
     with pytest.raises(dpw.InvalidArgument, match=f"Draws: {message}"):
-        dpw.Draws(*arguments)
+        dpw.wrap.Draws(*arguments)
 
 
 # -- in a stage ------------------------------------------------------------------------------------------------------------------
