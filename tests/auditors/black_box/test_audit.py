@@ -1,7 +1,5 @@
 """The whole pipeline: reproducible, interruptible, and clear about mechanisms that cannot be audited."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -14,7 +12,9 @@ import pytest
 from scipy.stats import norm
 
 from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, certify, replay
-from dpwitness.mechanisms import Records
+from dpwitness.auditors.events.rules import Intervals
+from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
+from dpwitness.mechanisms import LaplaceVector, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -37,9 +37,6 @@ def test_same_counts_on_any_executor():
 
 def test_counts_are_a_function_of_seed_pair_phase_and_chunk_only():
     """The first look of a longer run has the counts of its own chunks, whatever was asked of the rest."""
-    from dpwitness.auditors.events.rules import Intervals
-    from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
-
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
     stages = [Stage(zoo()["laplace-grid"].sample, PAIR, 5, (1, 0, Phase.TEST), rounds, 1_000, 10.0) for rounds in (2_000, 4_000)]
     tables = [[found.tables[0].tolist() for found in counts(stage, [event], Inline())] for stage in stages]
@@ -238,9 +235,6 @@ def test_results_are_no_truth_values():
     assert "would have been found 9 times in 10" in result.headline()
 
 
-# ---- outputs that are handed over
-
-
 def batches(scale, size=100_000, seed=0):
     rng = np.random.default_rng(seed)
     return rng.laplace(0.0, scale, size), rng.laplace(1.0, scale, size)
@@ -283,8 +277,6 @@ def test_given_outputs_that_cannot_be_audited():
 
 
 def test_a_small_budget_tries_the_first_pairs_only():
-    from dpwitness.mechanisms import LaplaceVector
-
     result = audit(LaplaceVector(1.0), trials=3000)
     assert result.verdict is Verdict.NOT_REFUTED and result.trials <= 3000
     assert any(note.startswith("only the first 3 of ") for note in result.notes)

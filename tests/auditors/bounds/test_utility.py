@@ -96,11 +96,7 @@ def test_slopes_are_recovered(exponent):
 
 def test_scaling_spares_what_its_limits_allow():
     """Heavy noise: the same 0.1 above the claim is not refuted, and the note says what would have been."""
-
-    def error(value, size, rng):
-        return value**0.1 * np.exp(3 * rng.standard_normal(size))
-
-    result = audit_utility(error, Scaling(0.0, GRID), runs=200)
+    result = audit_utility(lambda v, n, rng: v**0.1 * np.exp(3 * rng.standard_normal(n)), Scaling(0.0, GRID), runs=200)
     assert result.lower < 0.1 < result.upper and result.verdict is Verdict.NOT_REFUTED
     assert result.notes[0].startswith("refuted by slopes above")
 
@@ -190,16 +186,15 @@ def test_regret_in_the_number_of_actions():
 
 def test_noise_length_in_the_dimension():
     """JT-05: E|<b, x>| of Gamma-norm noise grows in the dimension p like sqrt(p); of Gaussian noise it does not."""
-
-    def along(kind):
-        def error(p, size, rng):
-            return np.abs(SphericalNoise(kind, 1.0, int(p)).sample(size, rng)[:, 0])
-
-        return error
-
-    flat = Scaling(0.0, (4, 16, 64, 256), "p")
-    assert audit_utility(along("gaussian"), flat, runs=2000).verdict is Verdict.NOT_REFUTED
-    gamma = audit_utility(along("gamma"), flat, runs=2000)
+    gaussian, gamma = (
+        audit_utility(
+            lambda p, n, rng, kind=kind: np.abs(SphericalNoise(kind, 1.0, int(p)).sample(n, rng)[:, 0]),
+            Scaling(0.0, (4, 16, 64, 256), "p"),
+            runs=2000,
+        )
+        for kind in ("gaussian", "gamma")
+    )
+    assert gaussian.verdict is Verdict.NOT_REFUTED
     assert gamma.verdict is Verdict.VIOLATED and gamma.estimate == pytest.approx(0.5, abs=0.06)
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import expit
-from scipy.stats import binom
+from flint import arb, ctx, fmpz
+from scipy.special import expit, ndtr
+from scipy.stats import binom, norm
 
 import dpwitness as dpw
 from dpwitness.auditors.canaries import bounds, guess_counts, recursion
@@ -95,8 +96,6 @@ def test_bounds_hold_for_randomized_response_with_a_leak_and_abstention(guesses)
 
 def test_the_recursion_holds_for_a_gaussian_on_three_bins():
     """Coins seen through a rounded normal score, enumerated: at its own curve nothing beyond the true probability is refuted."""
-    from scipy.stats import norm
-
     mu = 1.2
     cut = np.array([-np.inf, -0.2, 1.4, np.inf])
     likelihood = np.diff(norm.cdf(cut)), np.diff(norm.cdf(cut - mu))
@@ -108,8 +107,6 @@ def test_the_recursion_holds_for_a_gaussian_on_three_bins():
 
 def test_one_guess_is_the_lemma_itself():
     """r = m = 1: P(right) <= alpha is refuted from where g(1 - alpha) < alpha on, at the centre of the curve."""
-    from scipy.special import ndtr
-
     for mu in (0.5, 1.0, 2.0):
         edge = float(ndtr(mu / 2))  # P(right) of the best guess
         assert recursion.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 1.001)
@@ -130,8 +127,6 @@ def test_bounds_are_monotone():
 
 def test_counting_is_stable_at_a_million():
     """Against balls of 300 bits, far in the tail."""
-    from flint import arb, ctx, fmpz
-
     with ctx.workprec(300):
         r, v, epsilon, delta, m = 1_000_000, 736_000, 1.0, 1e-13, 3_000_000
         p = 1 / (1 + arb(-epsilon).exp())
@@ -244,12 +239,22 @@ def test_the_result_says_what_was_assumed_and_its_witness_is_replayed():
 
 
 def test_what_would_have_been_found_is_found():
-    """40 audits at the detectable epsilon, which are to be VIOLATED with probability 0.9: fewer than 26 by chance below 1e-6 of that."""
+    """50 audits at the detectable epsilon. If each is VIOLATED with probability 0.9, the test fails at most once in 1e6.
+
+    Gaussian scores; and binary ones, where nearly all canaries that may be guessed are.
+    """
     claim = dpw.ApproxDP(1.0, 1e-5)
-    told = dpw.audit_canaries(*normal_scores(0, 4000, 0.1), claim).detectable
-    mu = dpw.GDP.with_epsilon(told, 1e-5).mu
-    found = [dpw.audit_canaries(*normal_scores([seed, 8], 4000, mu), claim).verdict for seed in range(40)]
-    assert sum(verdict is dpw.Verdict.VIOLATED for verdict in found) >= 26
+    mu = dpw.GDP.with_epsilon(dpw.audit_canaries(*normal_scores(0, 4000, 0.1), claim).detectable, 1e-5).mu
+    results = [dpw.audit_canaries(*normal_scores([seed, 8], 4000, mu), claim) for seed in range(50)]
+    epsilon, binary = dpw.canary_limit("pure:1", 400).detectable, []
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        coins = rng.random(400) < 0.5
+        scores = np.where(rng.random(400) < expit(epsilon), coins, ~coins).astype(float)
+        binary.append(dpw.audit_canaries(scores[coins], scores[~coins], "pure:1", seed=seed))
+    for found in (results, binary):
+        assert sum(result.verdict is dpw.Verdict.VIOLATED for result in found) >= binom.ppf(1e-6, 50, 0.9)
+    assert binary[-1].guesses > 0.4 * 400
 
 
 @pytest.mark.parametrize(
@@ -412,16 +417,3 @@ def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_
     assert bare.parameter_lower > 0 == bare.epsilon_lower
     with pytest.raises(InvalidArgument, match="ids_in must be one name per canary, got"):
         dpw.audit_canaries(*sides, "pure:1", ids_in=[[1]] * sides[0].size, ids_out=range(sides[1].size))
-
-
-def test_what_is_detectable_by_randomized_response_is_found():
-    """Binary scores: nearly all canaries that may be guessed are. If each audit finds with 0.9, this fails at most once in 1e6."""
-    size, found = 400, 0
-    epsilon = dpw.canaries.canary_limit("pure:1", size).detectable
-    for seed in range(50):
-        rng = np.random.default_rng(seed)
-        coins = rng.random(size) < 0.5
-        scores = np.where(rng.random(size) < expit(epsilon), coins, ~coins).astype(float)
-        result = dpw.audit_canaries(scores[coins], scores[~coins], "pure:1", seed=seed)
-        found += result.verdict is dpw.Verdict.VIOLATED
-    assert found >= binom.ppf(1e-6, 50, 0.9) and result.guesses > 0.4 * size

@@ -1,7 +1,5 @@
 """Each named check fails on a mechanism that has the fault, and passes on one that has not."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers of every type are numbers to an audit."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 from decimal import Decimal
@@ -59,14 +57,14 @@ HOLDERS = {
 }
 
 
+def audited(run, trials=2_000, **options):
+    return audit(run, claim="pure:1", pair=PAIR, trials=trials, seed=1, **options)
+
+
 @pytest.mark.parametrize("kind", HOLDERS)
 def test_a_leak_in_numbers_of_any_type_is_found(kind):
     """Every output differs from every other, and 0.2 of Laplace noise hides 1: epsilon = 5 is missed with probability below 1e-9."""
-
-    def leaky(dataset, size, rng):
-        return HOLDERS[kind](dataset[0] + rng.laplace(0.0, 0.2, size))
-
-    result = audit(leaky, claim="pure:1", pair=PAIR, trials=2_000, seed=1, bits=False)
+    result = audited(lambda d, n, rng: HOLDERS[kind](d[0] + rng.laplace(0.0, 0.2, n)), bits=False)
     assert result.verdict is Verdict.VIOLATED
 
 
@@ -93,8 +91,7 @@ def test_exceptions_and_objects_without_text_are_outputs():
             raise Shy
         return [1.0] * size
 
-    result = audit(shy, claim="pure:1", pair=PAIR, trials=2_000, seed=1)
-    assert result.verdict is Verdict.NOT_REFUTED
+    assert audited(shy).verdict is Verdict.NOT_REFUTED
 
 
 @pytest.mark.parametrize("depth", [3_000, None])
@@ -108,5 +105,5 @@ def test_deep_outputs_end_in_one_sentence(depth):
             deep = [deep]
     with pytest.raises(WrongShape, match="nested too deeply"):
         encode([deep], 1)
-    result = audit(lambda dataset, size, rng: [deep] * size, claim="pure:1", pair=PAIR, trials=1_000)
+    result = audited(lambda d, n, rng: [deep] * n)
     assert result.verdict is Verdict.ERROR and "nested too deeply" in result.notes[0]

@@ -1,7 +1,5 @@
 """The binned certificate of RDP and zCDP: valid at the truth, and tighter than any single event."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom

@@ -1,7 +1,5 @@
 """Outputs of any kind are encoded without loss of what tells them apart; events come back from JSON and guess the same."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -47,10 +47,8 @@ def test_a_box_is_found():
 
 
 def test_trees_that_add_nothing_are_left_out():
-    def shifted(data, size, rng):
-        return rng.laplace(data[0] * 0.3, 1.0, (size, 3))
-
-    assert learn(*sides(shifted, 20_000), dpw.PureDP(1.0), alpha=0.05, rounds=200_000).method == "model"
+    shifted = sides(lambda d, n, rng: rng.laplace(d[0] * 0.3, 1.0, (n, 3)), 20_000)
+    assert learn(*shifted, dpw.PureDP(1.0), alpha=0.05, rounds=200_000).method == "model"
 
 
 def test_the_event_is_plain_numbers(event):

@@ -20,6 +20,7 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.recording.primitives import LAWS
 from dpwitness.mechanisms.recording.session import Session
 from dpwitness.mechanisms.textbook.zoo import zoo
+from dpwitness.reports.audit.report import write_report
 
 sys.path.insert(0, str(Path(__file__).parent))
 import traced
@@ -65,9 +66,6 @@ def test_wrong_scales_of_the_zoo_are_found_through_its_kernels(name):
     mechanism = zoo()[name]
     result = dpw.trace(mechanism, mechanism.worst_pair(), confirm=False)
     assert kinds(result) == {"LOSS"} and result.loss == pytest.approx(mechanism.truth.parameter, rel=2e-3)
-
-
-# -- losses ----------------------------------------------------------------------------------------------------------------------
 
 
 def bins(data, size, rng):
@@ -141,9 +139,6 @@ def test_unseen_randomness_that_only_an_input_shows_is_found():
     assert kinds(result) == {"SOURCE"} and "a PCG64 kept as '_cached'" in str(result.findings[0])
 
 
-# -- one pair among many ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_worst_pair_of_a_domain_is_found_and_more_pairs_are_searched():
     def run(data, size, rng):
         return 3 * (data[0] > 0.7) * (data[1] < 0.2) + rng.laplace(0.0, 1.0, size)
@@ -161,9 +156,6 @@ def test_add_remove_leaves_out_the_draw_of_the_absent_record():
     result = dpw.trace(run, pair, "pure:1", confirm=False)
     assert result.findings == ()
     assert any("subsample" in note for note in result.notes)
-
-
-# -- what is put back ------------------------------------------------------------------------------------------------------------
 
 
 def places():
@@ -242,9 +234,6 @@ def test_two_primitives_that_wrap_one_another_are_counted_once():
     assert [(call.primitive, call.times, call.epsilon) for call in result.calls] == [("traced.outer", 1, 1.0)]
 
 
-# -- what is refused -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("primitives", "told"),
     [
@@ -297,18 +286,10 @@ def test_outputs_that_cannot_be_compared_end_in_no_alarm():
 
         __hash__ = None
 
-    def run(data, size, rng):
-        return [Odd() for _ in range(size)]
-
-    assert dpw.trace(run, PAIR, "pure:1", confirm=False).findings == ()
-
-
-# -- results ---------------------------------------------------------------------------------------------------------------------
+    assert dpw.trace(lambda d, n, r: [Odd() for _ in range(n)], PAIR, "pure:1", confirm=False).findings == ()
 
 
 def test_json_card_plot_and_replay(tmp_path):
-    from dpwitness.reports.audit.report import write_report
-
     found = dpw.trace(traced.weak_noise, PAIR, "pure:1", traced.PRIMITIVES)
     bare = dpw.trace(traced.own_generator, PAIR, "pure:1", traced.PRIMITIVES)
     clear = dpw.trace(traced.right, PAIR, "pure:1", traced.PRIMITIVES)
@@ -347,25 +328,20 @@ total.claim, total.domain = mean.claim, mean.domain
 """
 
 
-def test_a_target_file_in_its_own_interpreter(tmp_path):
+def test_a_target_file_in_its_own_interpreter(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(TARGET)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        wrong, right = (dpw.trace(Target("mine.py", name)) for name in ("mean", "total"))
-    assert (
-        wrong.verdict is dpw.Verdict.VIOLATED and kinds(wrong) == {"SENSITIVITY", "LOSS"} and wrong.calls[0].declared == pytest.approx(0.2)
-    )
-    assert wrong.calls[0].where.startswith("mine.py:")
+    wrong, right = (dpw.trace(Target("mine.py", name)) for name in ("mean", "total"))
+    assert wrong.verdict is dpw.Verdict.VIOLATED and kinds(wrong) == {"SENSITIVITY", "LOSS"}
+    assert wrong.calls[0].declared == pytest.approx(0.2) and wrong.calls[0].where.startswith("mine.py:")
     assert right.verdict is dpw.Verdict.NOT_REFUTED and right.loss == pytest.approx(1.0)
 
 
-def test_the_check_fails_and_passes(tmp_path):
+@pytest.mark.parametrize(("name", "status"), [("mean", "failed"), ("total", "passed")])
+def test_the_check_fails_and_passes(tmp_path, name, status):
     (tmp_path / "mine.py").write_text(TARGET)
-    reports = [
-        dpw.check_mechanism(Target(str(tmp_path / "mine.py"), name), checks=["check_noise_played_back"]) for name in ("mean", "total")
-    ]
-    assert [report.findings[0].status for report in reports] == ["failed", "passed"]
-    assert "SENSITIVITY" in reports[0].findings[0].reason
+    (finding,) = dpw.check_mechanism(Target(str(tmp_path / "mine.py"), name), checks=["check_noise_played_back"]).findings
+    assert finding.status == status and ("SENSITIVITY" in finding.reason) == (name == "mean")
 
 
 def test_a_session_forgets_what_it_recorded():

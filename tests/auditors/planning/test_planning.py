@@ -11,6 +11,7 @@ from dpwitness import InvalidArgument, Pair, Verdict, audit, parse_claim, plan
 from dpwitness.auditors.planning.power import split_budget
 from dpwitness.auditors.privacy_loss.reference_laws import law_with_parameter, parameter_of
 from dpwitness.auditors.privacy_loss.routes import loss_law
+from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, RandomizedResponse
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -127,11 +128,7 @@ def test_runs_of_a_target_that_leaks_are_those_of_its_own_audits():
 
 def test_rows_of_a_target_that_leaks_state_its_own_chance():
     """Of 40 audits with these runs 23 find the violation; the law of the coin promises 0.87."""
-
-    def leaky(dataset, size, rng):
-        return dataset[0] + rng.laplace(0.0, 0.8, size)
-
-    found = plan("pure:1", find=1.25, mechanism=leaky, pair=PAIR, power=0.5)
+    found = plan("pure:1", find=1.25, mechanism=lambda d, n, rng: d[0] + rng.laplace(0.0, 0.8, n), pair=PAIR, power=0.5)
     assert 0.5 <= next(row.chance for row in found.rows if row.trials == found.needed) < 0.7
 
 
@@ -160,8 +157,6 @@ def test_bad_input(arguments, message):
 
 
 def command(capsys, *arguments):
-    from dpwitness.cli import main
-
     try:
         code = main(["plan", *arguments])
     except SystemExit as error:

@@ -11,7 +11,7 @@ from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.privacy_loss.search import worst_output
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.white_box import ENCLOSURES, gaussian, searched
-from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, zoo
+from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, SoftmaxDraw, zoo
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
 RUNS = 20_000
@@ -71,8 +71,6 @@ def test_composed_laws_have_the_moments_of_their_parts(name):
 
 def test_thousand_draws_against_monte_carlo():
     """A thousand softmax draws: delta(0) and delta(1) from 5e4 runs of all of them within 5.5 standard errors; false failure 8e-8."""
-    from dpwitness.mechanisms import SoftmaxDraw
-
     rng, draw = np.random.default_rng(0), SoftmaxDraw(5)
     total = np.zeros(50_000)
     runs = np.random.default_rng(9)
@@ -124,16 +122,19 @@ def test_the_worst_pairs_of_objective_perturbation_by_hand(name):
     """The loss at the output found, by numerical differentiation of the definition: constants cancel between the datasets."""
     mechanism, pair, value = searched(name)
     assert isinstance(mechanism, LogisticObjectivePerturbation)
-    w = worst_output(mechanism, pair).output
+    worst = worst_output(mechanism, pair)
+    assert worst.loss == pytest.approx(value, abs=1e-6)  # what was found can be evaluated again
+    w = worst.output
     loss = log_density_by_hand(mechanism, w, pair.d0) - log_density_by_hand(mechanism, w, pair.d1)
     assert abs(loss) == pytest.approx(value, abs=2e-3)
 
 
 def test_the_singular_noise_by_hand():
     """CM-05: radii of the printed noise are exponential, so that P(|b| < r) = 1 - e^(-rate r) while areas fall like r^2: L ~ log 1/r."""
-    mechanism, pair, _ = searched("CM08 Algorithm 1, printed noise, d=2")
-    assert isinstance(mechanism, LogisticOutputPerturbation)
-    center = worst_output(mechanism, pair).output
+    mechanism, pair, value = searched("CM08 Algorithm 1, printed noise, d=2")
+    worst = worst_output(mechanism, pair)
+    assert isinstance(mechanism, LogisticOutputPerturbation) and value == math.inf and worst.kind == "singularity"
+    center = worst.output
     radii = 10.0 ** -np.arange(1, 7)
     points = center + radii[:, None] * np.array([1.0, 0.0])
     loss = mechanism.log_density(points, pair.d0) - mechanism.log_density(points, pair.d1)

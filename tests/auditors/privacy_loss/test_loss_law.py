@@ -140,9 +140,6 @@ def test_mixed_outputs():
     assert max(found.lower.supremum, found.lower.swapped().supremum) == pytest.approx(mechanism.truth.parameter, rel=1e-9)
 
 
-# ---- composition
-
-
 @pytest.mark.parametrize(("times", "epsilon"), [(10, 0.5), (1000, 0.1)])
 def test_randomised_response_composed_against_the_binomial(times, epsilon):
     """The number of truths told decides: delta by an exact binomial sum (Kairouz, Oh and Viswanath 2015)."""

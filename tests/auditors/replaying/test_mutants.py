@@ -1,7 +1,5 @@
 """A thousand witnesses gone wrong: each is refused in one line or replayed; nothing else is raised, nothing foreign is loaded."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

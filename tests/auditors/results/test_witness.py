@@ -1,7 +1,5 @@
 """Witnesses come back from JSON and reach their verdict again; broken ones are refused in one line."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -137,9 +135,6 @@ def test_targets_by_file(tmp_path):
         load_target("dpwitness.mechanisms:Laplace", {"scale": 1})
 
 
-# ---- sensitivity and utility
-
-
 def distance(first, second):
     return abs(float(first) - float(second))
 
@@ -185,9 +180,6 @@ def test_measures_that_cannot_be_named_have_no_target():
         replay(witness | {"schema_version": 9})
     with pytest.raises(InvalidArgument, match="bound is missing; the witness is incomplete"):
         replay({key: value for key, value in witness.items() if key != "bound"})
-
-
-# ---- edited by hand
 
 
 def edited(witness, **change):

@@ -1,7 +1,5 @@
 """Mechanisms that keep state, ignore their generator, or draw from the process'. Importable, for worker processes."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -12,7 +12,8 @@ import pytest
 from dpwitness import Pair
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.running.chunks import run_span
-from dpwitness.auditors.running.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts, outputs
+from dpwitness.auditors.running.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts, outputs, require_equal_runs
+from dpwitness.auditors.running.generator_locks import reset_generator_lock, turns
 from dpwitness.auditors.running.stage import SEGMENTS
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.streams import stream, streams
@@ -148,8 +149,6 @@ def test_what_takes_no_seed_is_never_run_twice():
 
 
 def test_two_answers_must_agree():
-    from dpwitness.auditors.running.engine import require_equal_runs
-
     span = run_span(stage_of(), [EVENT], 200, False, 0, 3)
     other, wrong = run_span(stage_of(), [EVENT], 200, False, 0, 3), 0
     for change in (
@@ -215,8 +214,6 @@ def test_streams_of_a_key_are_independent_and_can_spawn():
 
 def test_a_task_that_was_left_behind_holds_up_nobody():
     """A chunk that hangs is given up; when it wakes, the later chunks of its task keep to the turns that it began with."""
-    from dpwitness.auditors.running.generator_locks import reset_generator_lock, turns
-
     calls, wake, end = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
     def hangs(dataset, size, rng):

@@ -19,8 +19,11 @@ from dpwitness.auditors.events.features import Affine, Distances, Levels, Places
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode, row_keys
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, lattice
+from dpwitness.auditors.running import chunks
+from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
 from dpwitness.auditors.running.fused_counts import counter
 from dpwitness.auditors.running.rounds import batch, is_own_mechanism
+from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -77,9 +80,6 @@ def test_blocks_change_nothing(name):
         draws, rngs = mechanism.draws(side), [Generator(SFC64(3)) for _ in range(2)]
         parts = np.concatenate([draws.sample(size, rngs[0]) for size in (32, 0, 64, 4)])  # of 32 rows the coins are drawn together
         assert parts.tobytes() == mechanism.sample(side, 100, rngs[1]).tobytes()
-
-
-# -- kernels against guesses -----------------------------------------------------------------------------------------------------
 
 
 def check(event, values):
@@ -229,9 +229,6 @@ def test_keys_that_share_a_slot_are_told_apart():
     check(event, values)
 
 
-# -- whose rounds ----------------------------------------------------------------------------------------------------------------
-
-
 @numba.njit
 def fill_shifted(center, out, rng):
     for i in range(len(out)):
@@ -310,15 +307,9 @@ def test_draws_are_checked(arguments, message):
         dpw.wrap.Draws(*arguments)
 
 
-# -- in a stage ------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["laplace", "noisy-max", "svt1"])
 def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
     """Rounds that are counted where they are drawn, and rounds that are stored: the same segments, marks included."""
-    from dpwitness.auditors.running import chunks
-    from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
-
     mechanism = next(mechanism for key, mechanism in MINE.items() if key.startswith(name))
     pair = mechanism.worst_pair()
     event = middle(mechanism, pair.d1)
@@ -330,9 +321,6 @@ def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
 
 
 def test_draws_that_are_not_what_is_sampled_are_told():
-    from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
-    from dpwitness.auditors.running.statefulness import Unfit
-
     class Rarely(m.Laplace):
         """Samples what it draws, but for one chunk in all: what comes after the first outputs."""
 

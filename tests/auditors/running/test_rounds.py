@@ -1,7 +1,5 @@
 """Exceptions enter by their own first draw: no bias from batches that raise, in process or in a worker."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import time

@@ -1,7 +1,5 @@
 """State, ignored generators and global generators: found, named, and the same on every executor."""
 
-from __future__ import annotations
-
 import random
 import sys
 import threading

@@ -1,16 +1,16 @@
 """The certificate errs at most as often as it says: by enumeration for few rounds, by simulation for many, for every notion."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import bdtrc, gammaln
 from scipy.stats import binom
 
-from dpwitness import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, PureDP
-from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, split_batches
+from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower, p_value, split_batches
+from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, PureDP, TradeoffCurve
 
-CLAIMS = [PureDP(1.0), ApproxDP(1.0, 0.05), ApproxDP(0.2, 1e-3), GDP(1.0), ZCDP(0.5), RDP(2.0, 0.5)]
+CORNER = 0.95 / (1 + np.e)
+CURVE = TradeoffCurve([0, CORNER, 0.95, 1], [0.95, CORNER, 0, 0])  # that of (1, 0.05)-DP
+CLAIMS = [CURVE, PureDP(1.0), ApproxDP(1.0, 0.05), ApproxDP(0.2, 1e-3), GDP(1.0), ZCDP(0.5), RDP(2.0, 0.5)]
 
 
 def boundary(claim, wrong, directions):
@@ -58,8 +58,6 @@ def test_simulated_error_is_at_most_alpha_and_not_idle(claim):
 
 def test_the_published_formula_for_approximate_dp():
     """ln((1 - d/s)/(1 - theta) - 1) with d = delta k/2, at the limits that the certificate uses."""
-    from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
-
     correct, wrong, rounds, delta, alpha = 900, 100, 50_000, 1e-3, 0.05
     theta = clopper_pearson_lower(correct, correct + wrong, alpha * 49 / 50)
     share = clopper_pearson_lower(correct + wrong, rounds, alpha / 50)

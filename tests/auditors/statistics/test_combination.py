@@ -97,8 +97,6 @@ def test_where_one_event_is_tested(trials, claim, stages):
     assert len(result.stages) == stages
 
 
-# ---- extensions
-
 THETA, PLAN = float(expit(1.0)), 400  # randomized response exactly at the claim; rounds of the plan
 
 

@@ -36,6 +36,7 @@ def noisy(dataset, size, rng):
     return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
 
 
+SHORT = SMALL | {"trials": 1_000}
 SOURCE = f"import numpy as np\n\n{inspect.getsource(noisy)}\nnoisy.claim = 'pure:1'\n"
 
 
@@ -289,13 +290,9 @@ def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
 
 
 def test_one_mechanism_under_two_names_is_two_audits_with_streams_of_their_own(tmp_path):
-    settings = SMALL | {"trials": 1_000}
-    first = audit(noisy, **settings, name="first", store=tmp_path / "run.db")
-    second = audit(noisy, **settings, name="second", store=tmp_path / "run.db")
-    assert told(second) == told(audit(noisy, **settings, name="second")) and second.tally != first.tally
-
-
-# ---- two stores
+    first = audit(noisy, **SHORT, name="first", store=tmp_path / "run.db")
+    second = audit(noisy, **SHORT, name="second", store=tmp_path / "run.db")
+    assert told(second) == told(audit(noisy, **SHORT, name="second")) and second.tally != first.tally
 
 
 def halves(tmp_path):
@@ -360,16 +357,12 @@ def test_spans_are_bytes_and_back():
         unpack(0, b"pickle")
 
 
-# ---- damage
-
-
 @pytest.fixture(scope="module")
 def small_store(tmp_path_factory):
     """A finished audit of 1,000 runs beside one that was stopped, and the results that both give."""
     file = tmp_path_factory.mktemp("damage") / "run.db"
-    asked = SMALL | {"trials": 1_000}
-    first = told(audit(noisy, **asked, store=file))
-    audit(noisy, **asked | {"seed": 9}, name="other", store=file, progress=stopping(700))
+    first = told(audit(noisy, **SHORT, store=file))
+    audit(noisy, **SHORT | {"seed": 9}, name="other", store=file, progress=stopping(700))
     return file.read_bytes(), first
 
 
@@ -406,7 +399,7 @@ def test_a_flipped_bit_is_seen_or_changes_nothing(small_store, tmp_path, capsys)
 @pytest.mark.parametrize("table", ["audits", "facts", "looks", "stages", "spans"])
 def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_path, table, capsys):
     content, first = small_store
-    file, asked = tmp_path / "run.db", SMALL | {"trials": 1_000}
+    file = tmp_path / "run.db"
     file.write_bytes(content)
     column, where = {
         "audits": ("begun", "id = 2"),
@@ -421,8 +414,8 @@ def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_p
         else:
             connection.execute(f"UPDATE {table} SET {column} = substr({column}, 1, 3) || '7' WHERE {where}")
     with pytest.raises(InvalidArgument, match=f"store is damaged.*table {table}, "):
-        audit(noisy, **asked | {"seed": 9}, name="other", store=file)
-    assert told(audit(noisy, **asked, store=file)) == first
+        audit(noisy, **SHORT | {"seed": 9}, name="other", store=file)
+    assert told(audit(noisy, **SHORT, store=file)) == first
     assert main(["store", "ls", str(file)]) == (0 if table == "spans" else 2) and "noisy  NOT_REFUTED" in capsys.readouterr().out
     assert main(["store", "gc", str(file)]) == 0 and "1 damaged audits removed" in capsys.readouterr().out
     with read_store(file) as store:
@@ -457,7 +450,7 @@ def test_a_store_of_version_1_is_read_and_upgraded(small_store, tmp_path):
     with read_store(file) as store:
         assert [entry.name for entry in store.entries()] == ["noisy", "other"] and not store.damage(spans=True)
     assert file.read_bytes() == before
-    assert told(audit(noisy, **SMALL | {"trials": 1_000}, store=file)) == first
+    assert told(audit(noisy, **SHORT, store=file)) == first
     with read_store(file) as store:
         assert store.query("PRAGMA user_version") == [(2,)] and not store.damage(spans=True)
 
@@ -470,9 +463,6 @@ def test_a_store_that_could_not_be_written_ends_the_command_with_2(tmp_path, mon
     assert main([*arguments, "--d0", "[0]", "--d1", "[1]", "--in-process", "--store", "run.db", "--report", "out"]) == 2
     assert "NOT REFUTED" in capsys.readouterr().out
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"] == "NOT_REFUTED"
-
-
-# ---- extensions
 
 
 def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
@@ -508,34 +498,27 @@ def stored_verdict(file):
 
 
 def test_the_violation_of_an_extension_stays_in_the_store(tmp_path):
-    settings = {**SMALL, "trials": 1_000}
     files = [tmp_path / name for name in ("long.db", "short.db", "plan.db")]
     for file in files:
-        assert audit(exceeded, **settings, store=file).verdict is Verdict.NOT_REFUTED
+        assert audit(exceeded, **SHORT, store=file).verdict is Verdict.NOT_REFUTED
     for file, total in ((files[0], 30_000), (files[0], 40_000), (files[1], 30_000)):
-        assert audit(exceeded, **settings, store=file, extend_to=total).verdict is Verdict.VIOLATED
-    again = audit(exceeded, **settings, store=files[0])
+        assert audit(exceeded, **SHORT, store=file, extend_to=total).verdict is Verdict.VIOLATED
+    again = audit(exceeded, **SHORT, store=files[0])
     assert again.verdict is Verdict.NOT_REFUTED and "is VIOLATED: --extend 40000 shows it" in again.notes[0]
     assert stored_verdict(files[0]) == "VIOLATED"
     for file in files[1:]:  # extensions that go on from those of the other store, and from none
         with open_store(file) as store, read_store(files[0]) as other:
             merge(store, other)
         assert stored_verdict(file) == "VIOLATED"
-        assert audit(exceeded, **settings, store=file, extend_to=40_000).requested == 40_000
+        assert audit(exceeded, **SHORT, store=file, extend_to=40_000).requested == 40_000
     with open_store(files[0]) as store, read_store(files[1]) as other:
         merge(store, other)
-
-
-# ---- on executors
 
 
 def test_threads_and_a_store_end_with_the_same(plain, tmp_path):
     with ThreadPoolExecutor(2) as executor:
         audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, progress=stopping(9_000))
         assert told(audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, window=3)) == plain
-
-
-# ---- the command
 
 
 def test_store_commands(tmp_path, monkeypatch, capsys):

@@ -1,7 +1,5 @@
 """What a witness names is judged before it is imported: a module that may not run leaves no trace, whoever wrote the file."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import sys

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dpwitness.auditors.replaying.replay import replay
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean, upper_mean
 from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.protocols.capabilities import log_density_at
 
 KEPT = (Verdict.CERTIFIED, Verdict.SUPPORTED)  # which of them depends on whether a proof applies
 ZERO_ONE = m.Pair(np.array([0.0]), np.array([1.0]), "replace-one")
@@ -47,9 +49,6 @@ class Normal:
 
     def log_density(self, outputs, dataset):
         return norm.logpdf(outputs - dataset).sum(axis=1)
-
-
-# ---- numbers
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -179,9 +178,6 @@ def test_the_pair_of_the_catalogue_is_found():
         certify(Normal(), claim=m.PureDP(1.0))
 
 
-# ---- witnesses
-
-
 @pytest.mark.parametrize(
     ("mechanism", "pair", "claim"),
     [
@@ -203,9 +199,6 @@ def test_a_repaired_mechanism_does_not_replay():
     witness = certify(m.Laplace(1.0, noise_multiplier=0.9), ZERO_ONE).witness
     assert witness["event"]["output"]["loss"] == pytest.approx(1 / 0.9)
     assert replay(witness, mechanism=m.Laplace(1.0), seed=8).verdict in KEPT
-
-
-# ---- betting
 
 
 @pytest.mark.parametrize("law", ["rare", "two values", "skewed"])
@@ -242,8 +235,6 @@ def test_coverage_of_the_sampled_epsilon():
         missed += not result.epsilon_lower <= truth <= result.epsilon_upper
     assert missed <= 9
 
-
-# ---- bad oracles
 
 TWO = m.Pair(np.zeros(2), np.full(2, 0.5), "l1")
 MANY = m.Pair(np.zeros(8), np.full(8, 0.125), "l1")
@@ -301,9 +292,6 @@ def test_right_densities_are_none(name):
         assert law is None or contradiction_with_law(law, checked) is None
 
 
-# ---- arguments
-
-
 def test_arguments():
     with pytest.raises(m.InvalidArgument, match="must have a method sample, function has none"):
         certify(lambda d, n, rng: rng.random(n), ZERO_ONE, m.PureDP(1.0))
@@ -324,9 +312,5 @@ def test_same_seed_same_numbers():
 
 
 def test_a_log_density_may_return_a_column():
-    from types import SimpleNamespace
-
-    from dpwitness.mechanisms.protocols.capabilities import log_density_at
-
     column = SimpleNamespace(log_density=lambda rows, dataset: rows - 1.0)
     assert np.array_equal(log_density_at(column, np.array([[1.0], [3.0]]), None), [0.0, 2.0])

@@ -11,10 +11,12 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.privacy_loss.cache_key import content_key
 from dpwitness.auditors.privacy_loss.density_check import BadOracle, check_oracle
 from dpwitness.auditors.privacy_loss.mismatch import smallest_mismatch
+from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.privacy_loss.scale_bets import check_scale
 from dpwitness.auditors.results.enclosure_bounds import End, decide
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.white_box.monte_carlo_bounds import confirmed
 from dpwitness.benchmarks.awkward import Law, awkward
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law, states_one_law
@@ -41,9 +43,6 @@ class Proven:
 
     def log_density(self, outputs, dataset):
         return self.law.log_density(outputs, dataset)
-
-
-# ---- grades
 
 
 def test_only_sound_ends_decide():
@@ -125,9 +124,6 @@ def test_violations_are_confirmed_in_every_notion(claim):
 
 def test_confirmed_lower_ends_hold():
     """12 claims just at the truth: the limit on rho passes .5 with probability .001 each; chance of more than 2 wrong ones 2e-7."""
-    from dpwitness.auditors.privacy_loss.routes import enclosed_law
-    from dpwitness.auditors.white_box.monte_carlo_bounds import confirmed
-
     law = enclosed_law(NORMAL, ZERO_ONE)
     wrong = 0
     for seed in range(12):
@@ -135,9 +131,6 @@ def test_confirmed_lower_ends_hold():
         end = confirmed(NORMAL, ZERO_ONE, ZCDP(0.4999), [law.lower, law.lower.swapped()], 20_000, 0.001, rng)
         wrong += end is not None and end.value > 0.5
     assert wrong <= 2
-
-
-# ---- densities that are right, and wrong ones
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.right and name not in SLOW])
@@ -252,9 +245,6 @@ def test_the_result_states_the_mismatch():
     }
 
 
-# ---- verdicts about a mechanism, and about its density alone
-
-
 def test_a_tight_claim_is_certified_for_the_density_only():
     """Balls prove epsilon = 1 for the density; a sampler whose noise is half a percent too small would break it, and passes."""
     tight, loose = (certify(Proven(), ZERO_ONE, PureDP(epsilon), seed=3) for epsilon in (1.0, 1.1))
@@ -287,9 +277,6 @@ def test_only_classes_of_this_package_state_one_law():
 def test_a_replaced_sampler_states_no_declared_law(monkeypatch):
     monkeypatch.setattr(m.Laplace, "sample", lambda self, dataset, size, rng: rng.laplace(size=(size, 1)))
     assert not states_one_law(m.Laplace(1.0))
-
-
-# ---- caches
 
 
 class Bias:
