@@ -246,7 +246,7 @@ def test_what_would_have_been_found_is_found():
     claim = dpw.ApproxDP(1.0, 1e-5)
     mu = dpw.GDP.with_epsilon(dpw.audit_canaries(*normal_scores(0, 4000, 0.1), claim).detectable, 1e-5).mu
     results = [dpw.audit_canaries(*normal_scores([seed, 8], 4000, mu), claim) for seed in range(50)]
-    epsilon, binary = dpw.canary_limit("pure:1", 400).detectable, []
+    epsilon, binary = dpw.canaries.canary_limit("pure:1", 400).detectable, []
     for seed in range(50):
         rng = np.random.default_rng(seed)
         coins = rng.random(400) < 0.5
