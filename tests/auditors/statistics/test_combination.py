@@ -22,15 +22,18 @@ from dpwitness.auditors.statistics.combination import (
 from dpwitness.mechanisms import ApproxDP, PureDP
 from dpwitness.mechanisms.privacy import GDP
 
+PAIR = dpw.Pair(np.zeros(1), np.ones(1))
+CLAIMS = [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)]
 
-@pytest.mark.parametrize("claim", [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)], ids=str)
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_one_stage_is_the_certificate(claim):
     part = Part(Tally(3_000, 1_000, 10_000), lost=7)
     assert combined_bound(claim, [part], 0.05) == float(certified(claim, 3_000, 1_000, 10_000, 0.05, 2, 7))
     assert combined_p_value(claim, [part]) == float(p_value(claim, 3_000, 1_000, 10_000, 2, 7))
 
 
-@pytest.mark.parametrize("claim", [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)], ids=str)
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_two_equal_halves_say_about_what_the_whole_says(claim):
     halves = [Part(Tally(1_500, 500, 5_000), weight=0.5**0.5), Part(Tally(1_500, 500, 5_000))]
     whole, alone = (float(certified(claim, 1_500 * k, 500 * k, 5_000 * k, 0.05)) for k in (2, 1))
@@ -70,12 +73,11 @@ def test_nothing_counted_says_nothing():
 
 def test_an_audit_of_few_rounds_tests_two_events():
     """Its witness holds both stages, and a changed count of the first is seen."""
-    pair = dpw.Pair(np.zeros(1), np.ones(1))
 
     def weak(data, size, rng):
         return data[0] + rng.laplace(0.0, 0.5, size)
 
-    result = dpw.audit(weak, claim="pure:1", pair=pair, trials=20_000, confidence=0.95, stop="never", bits=False, seed=2)
+    result = dpw.audit(weak, claim="pure:1", pair=PAIR, trials=20_000, confidence=0.95, stop="never", bits=False, seed=2)
     first, last = result.stages
     assert result.verdict is dpw.Verdict.VIOLATED and result.tally == last.tally
     assert first.weight**2 == pytest.approx(first.tally.rounds / (first.tally.rounds + last.tally.rounds), rel=1e-9)
@@ -92,8 +94,7 @@ def test_an_audit_of_few_rounds_tests_two_events():
     ("trials", "claim", "stages"), [(20_000, "pure:1", 2), (300_000, "pure:1", 0), (1_500, "pure:1", 0), (20_000, "zcdp:0.5", 0)]
 )
 def test_where_one_event_is_tested(trials, claim, stages):
-    pair = dpw.Pair(np.zeros(1), np.ones(1))
-    result = dpw.audit(dpw.mechanisms.Laplace(1.0), claim=claim, pair=pair, trials=trials, stop="never", bits=False, seed=2)
+    result = dpw.audit(dpw.mechanisms.Laplace(1.0), claim=claim, pair=PAIR, trials=trials, stop="never", bits=False, seed=2)
     assert len(result.stages) == stages
 
 

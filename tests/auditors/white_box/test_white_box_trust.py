@@ -133,19 +133,13 @@ def test_confirmed_lower_ends_hold():
     assert wrong <= 2
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.right and name not in SLOW])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in SLOW])
 def test_no_false_verdict_on_awkward_densities(name):
     case = CASES[name]
-    result = certify(case.mechanism, case.pair, case.claim, trials=min(case.trials, 20_000), seed=3)
+    trials = min(case.trials, 20_000) if case.right else 100_000
+    result = certify(case.mechanism, case.pair, case.claim, trials=trials, seed=3)
     assert not case.wrong(result), result.headline()
-    assert result.verdict is not Verdict.ERROR
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.right])
-def test_wrong_densities_are_seen(name):
-    case = CASES[name]
-    result = certify(case.mechanism, case.pair, case.claim, trials=100_000, seed=3)
-    assert not case.wrong(result), result.headline()
+    assert not case.right or result.verdict is not Verdict.ERROR
 
 
 @pytest.mark.parametrize("law", [NORMAL, LAPLACE, CASES["two bumps"].mechanism, CASES["answers"].mechanism])
