@@ -120,21 +120,21 @@ class PlannedTarget:
         Raises InvalidArgument if the target does not exist, or is not a callable that may run.
         """
         registered = known_class(f"{self.place}:{self.name}") if self.file is None else None  # also by the module of an earlier layout
-        if registered is not None:
-            return self._built(registered)
-        module = imported(self.place if self.file is None or not self.place.endswith(".py") else str(self.file), self.target)
-        where = getattr(module, "__file__", None)
-        itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"  # not a target that a worker loads
-        if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
-            raise InvalidArgument(f"{self.what} must come from {self.file}, but {self.place} was imported from {where}")
-        return self._built(named(module, self.name, self.place))
-
-    def _built(self, found: Any) -> Any:
+        found = self._import() if registered is None else registered
         self.trust.check_object(found, self)
         kwargs = {
             key: from_jsonable(value, f"{self.what}.kwargs.{key[:60]}", self.trust.resolve_class) for key, value in self.kwargs.items()
         }
         return built(found, self.target.rpartition(":")[2], kwargs)
+
+    def _import(self) -> Any:
+        """Import the target. Raise InvalidArgument if another file than the planned one defines its module."""
+        module = imported(self.place if self.file is None or not self.place.endswith(".py") else str(self.file), self.target)
+        where = getattr(module, "__file__", None)
+        itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"  # not a target that a worker loads
+        if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
+            raise InvalidArgument(f"{self.what} must come from {self.file}, but {self.place} was imported from {where}")
+        return named(module, self.name, self.place)
 
 
 @dataclass(frozen=True, slots=True)
