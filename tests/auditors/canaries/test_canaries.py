@@ -178,7 +178,7 @@ def test_false_alarms_at_the_exact_curve(law):
 
 
 def test_the_worst_mechanism_is_not_refuted_too_often_although_guesses_are_chosen():
-    """Counts of the law that attains the theorem, at half of the canaries: 2,000 draws, 5 %, false failure below 1e-6."""
+    """Exact: counts of the law that attains the theorem."""
     r, delta, epsilon, alpha = 200, 1e-4, 1.0, 0.05
     v = next(k for k in range(r + 1) if guess_counts.p_value(k, r, epsilon, delta, r) <= alpha)
     assert worst_law(r, epsilon, delta, v)[v:].sum() <= alpha
@@ -250,7 +250,7 @@ def test_what_would_have_been_found_is_found():
     for seed in range(50):
         rng = np.random.default_rng(seed)
         coins = rng.random(400) < 0.5
-        scores = np.where(rng.random(400) < expit(epsilon), coins, ~coins).astype(float)
+        scores = leaking_response(rng, coins, epsilon, 0.0)
         binary.append(dpw.audit_canaries(scores[coins], scores[~coins], "pure:1", seed=seed))
     for found in (results, binary):
         assert sum(result.verdict is dpw.Verdict.VIOLATED for result in found) >= binom.ppf(1e-6, 50, 0.9)

@@ -192,29 +192,26 @@ def test_a_repaired_mechanism_does_not_replay():
     assert replay(witness, mechanism=m.Laplace(1.0), seed=8).verdict in KEPT
 
 
-@pytest.mark.parametrize("law", ["rare", "two values", "skewed"])
+BETS = {  # draws of n numbers, their mean, their standard deviation
+    "rare": (lambda rng, n: (rng.random(n) < 0.02) * 2.0, 0.04, 2 * math.sqrt(0.02 * 0.98)),
+    "two values": (lambda rng, n: np.where(rng.random(n) < 0.3, 2.0, 0.1), 0.67, 1.9 * math.sqrt(0.21)),
+    "skewed": (lambda rng, n: 2 * rng.beta(0.2, 3.0, n), 2 * 0.2 / 3.2, 0.23),
+}
+
+
+@pytest.mark.parametrize("law", BETS)
 def test_coverage_of_the_betting_limits(law):
     """500 samples of 400: each limit errs at most .05 + 5.3 standard errors of a share of .05 (false failure 1.2e-7 in all)."""
-    rng = np.random.default_rng(11)
-    draw = {
-        "rare": lambda n: (rng.random(n) < 0.02) * 2.0,
-        "two values": lambda n: np.where(rng.random(n) < 0.3, 2.0, 0.1),
-        "skewed": lambda n: 2 * rng.beta(0.2, 3.0, n),
-    }[law]
-    mean = {"rare": 0.04, "two values": 0.67, "skewed": 2 * 0.2 / 3.2}[law]
-    low, high = [], []
-    for _ in range(500):
-        stakes = Stakes.plan(draw(100), 2.0, 400, 0.05)
-        x = draw(400)
-        low.append(lower_mean(x, stakes, 0.05))
-        high.append(upper_mean(x, 2.0, stakes, 0.05))
+    rng, (draw, mean, deviation) = np.random.default_rng(11), BETS[law]
+    low, high = np.empty(500), np.empty(500)
+    for i in range(500):
+        stakes = Stakes.plan(draw(rng, 100), 2.0, 400, 0.05)
+        x = draw(rng, 400)
+        low[i], high[i] = lower_mean(x, stakes, 0.05), upper_mean(x, 2.0, stakes, 0.05)
     margin = 5.3 * math.sqrt(0.05 * 0.95 / 500)
-    assert np.mean(np.array(low) > mean) <= 0.05 + margin
-    assert np.mean(np.array(high) < mean) <= 0.05 + margin
+    assert np.mean(low > mean) <= 0.05 + margin and np.mean(high < mean) <= 0.05 + margin
     # and they are no idle limits: within six standard errors of the mean, on average
-    error = {"rare": 2 * math.sqrt(0.02 * 0.98), "two values": 1.9 * math.sqrt(0.21), "skewed": 0.23}[law] / 20
-    assert mean - np.mean(low) < 6 * error
-    assert np.mean(high) - mean < 6 * error
+    assert mean - low.mean() < 6 * deviation / 20 and high.mean() - mean < 6 * deviation / 20
 
 
 def test_coverage_of_the_sampled_epsilon():
