@@ -19,10 +19,6 @@ def parity_leaks(dataset, size, rng):
     return bits
 
 
-def laplace(dataset, size, rng):
-    return rng.laplace(dataset[0], 2.0, size)
-
-
 def parity(outputs):
     return outputs.sum(axis=1) % 2
 
@@ -87,7 +83,8 @@ class Hides:
 
 def test_a_score_that_looks_at_its_batch_later_ends_in_error_and_never_in_a_verdict():
     """The mean of a batch, all of one dataset, would certify any epsilon of a mechanism that keeps 0.5."""
-    result = audit(laplace, claim="pure:1", pair=PAIR, trials=30_000, scores=[("hides", Hides())])
+    scores = [("hides", Hides())]
+    result = audit(lambda d, n, rng: rng.laplace(d[0], 2.0, n), claim="pure:1", pair=PAIR, trials=30_000, scores=scores)
     assert result.verdict is Verdict.ERROR and "score hides is not a function of each output alone" in result.notes[0]
 
 

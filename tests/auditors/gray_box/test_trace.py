@@ -74,10 +74,6 @@ def bins(data, size, rng):
     return np.histogram(data, bins=2000, range=(0, 1))[0] + rng.laplace(0.0, 2.0, (size, 2000))
 
 
-def shared_noise(data, size, rng):
-    return np.array([np.array([data[0], 0.0]) + rng.laplace(0.0, 10.0) for _ in range(size)])
-
-
 @pytest.mark.parametrize(
     ("run", "claim", "loss"),
     [
@@ -97,10 +93,6 @@ def test_the_loss_of_plain_numpy_is_exact(run, claim, loss):
     result = dpw.trace(run, PAIR, claim, confirm=False)
     assert result.loss == pytest.approx(loss, rel=1e-6)
     assert any(call.aligned or call.distance > 0 for call in result.calls)
-
-
-def test_noise_that_two_numbers_share_is_found():
-    assert kinds(dpw.trace(shared_noise, PAIR, "pure:1", confirm=False)) == {"OUTPUT"}
 
 
 @pytest.mark.parametrize("utilities", [(0.0, 0.0), (3.0, 1.0, 2.0), (0.0, -1.0, -1.0, -5.0)])

@@ -1,15 +1,12 @@
 """Sound samplers whose coupled runs differ although their laws do not, and broken ones beside them: what a trace may accuse."""
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpwitness as dpw
 
-sys.path.insert(0, str(Path(__file__).parent))
 PAIR = dpw.Pair(np.array([0.0, 0.5, 0.25, 0.5]), np.array([1.0, 0.5, 0.25, 0.5]), "replace-one")
 
 

@@ -21,7 +21,6 @@ from dpwitness.mechanisms import Costs, Counts, Events, Graph, InvalidArgument, 
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 
-DAY = dt.date(1970, 1, 1)
 FORMS = ["pandas", "polars", "arrow", "dict", "records"]
 
 

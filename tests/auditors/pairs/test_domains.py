@@ -244,10 +244,6 @@ def test_edges_that_still_have_neighbours():
     assert pairs_for(Answers(3, 2.0**53 - 4, 2.0**53))
 
 
-def squares(dataset):
-    return float(np.sum(np.asarray(dataset) ** 2))
-
-
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     size=st.integers(1, 4),
@@ -266,7 +262,7 @@ def test_sensitivity_inside_the_domain_is_never_exceeded(size, edges, integer, r
     most = max(low * low, high * high)
     least = 0.0 if relation == "add-remove" or low <= 0 <= high else min(low * low, high * high)
     assume(most > least)
-    result = audit_sensitivity(squares, most - least, domain, seed=seed, evaluations=300, seconds=10.0)
+    result = audit_sensitivity(lambda d: float(np.sum(np.square(d))), most - least, domain, seed=seed, evaluations=300, seconds=10.0)
     assert result.verdict.value == "NOT_REFUTED"
     assert domain.holds(result.pair) and result.ratio >= 0.99
 
