@@ -269,7 +269,7 @@ def summary(entries: Sequence[Entry]) -> str:
         cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
             line = _COLUMN_GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
-            lines.append(mark_verdict(line))
+            lines.append(mark_verdict(plain(line)))  # again, for a wrapped cell may begin with a command
     return "\n".join(lines).rstrip()
 
 

@@ -67,6 +67,8 @@ def test_a_parameter_or_section_that_is_missing_would_be_seen():
 
 
 UNUSED_WORDS = re.compile(r"\b(told|handed|beside|anew|so many|holds? against|hands? over)\b")
+
+
 def unused_words(text):
     """Return the words of prose, without code spans and names of parameters, that this project does not use."""
     return UNUSED_WORDS.findall(re.sub(r"`[^`]*`|^ *\w+ : .*$", "", text, flags=re.MULTILINE))

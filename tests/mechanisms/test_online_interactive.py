@@ -117,7 +117,7 @@ def identity(game, d0, d1, size=100_000, seed=2):
     assert abs(weighted.mean() - size_of(other).mean()) < 6 * error
 
 
-@pytest.mark.filterwarnings("ignore:.*one update is made all the same")
+@pytest.mark.filterwarnings("ignore:.*one update is made anyway")
 @pytest.mark.parametrize("constants", ["printed", "theorem9"])
 @pytest.mark.parametrize("updates", [1.0, 3.5])
 def test_likelihood_ratios_of_longer_transcripts(updates, constants):
@@ -168,7 +168,7 @@ def test_adaptive_points_likelihood_ratios():
         interactive(2.5, None, rule=outside, horizon=3).sample(FOUR, 1, np.random.default_rng(0))
 
 
-@pytest.mark.filterwarnings("ignore:.*one update is made all the same")
+@pytest.mark.filterwarnings("ignore:.*one update is made anyway")
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_impossible_transcripts_have_no_density(adaptive):
     game = interactive(1.0, None, rule=tabled, horizon=2) if adaptive else interactive(1.0, POINTS[:2])

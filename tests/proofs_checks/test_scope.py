@@ -87,7 +87,7 @@ def test_only_a_proof_lets_a_claim_hold():
 )
 @pytest.mark.parametrize("grade", ["proved", "statistical", "numerical", "assumed"])
 def test_an_audit_of_a_pair_never_makes_a_claim_hold(verdict, word, grade):
-    found = audited(SimpleNamespace(verdict=verdict, evidence=grade, headline=lambda: "WORD: text"))
+    found = audited(SimpleNamespace(verdict=verdict, evidence=grade, headline=lambda: "WORD: text", claim=SimpleNamespace(method="audit")))
     assert (found.verdict, found.grade, found.text) == (word, grade, "text")
 
 
