@@ -53,7 +53,7 @@ def far_outside_interval(low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def ranked(first: Sequence[A], second: Sequence[B], rank: int) -> Iterator[tuple[int, A, B]]:
-    """Yield the pairs of items whose indices add up to `rank`, each with a number 0, 1 or 2 that cycles along diagonals, rows and columns."""
+    """Yield the pairs of items whose indices add up to `rank`, each with 0, 1 or 2, cycling along diagonals, rows and columns."""
     for i in range(max(0, rank - len(second) + 1), min(len(first), rank + 1)):
         yield 0 if rank < 2 else (2 * i - rank) % 3, first[i], second[rank - i]
 

@@ -233,7 +233,7 @@ class _ConformanceTest:
             raise _Wrong(f"{_ROWS} runs of a request gave the same output, which changes with the seed: runs must be independent")
         used = sum(not _same(self.ask(tuple(word + (i == place) for i, word in enumerate(_SEED))), one) for place in range(4))
         if _has_distinct_outputs(one) and used < 2:  # with one 32-bit word, two of an audit's many batches could get the same seed
-            raise _Wrong(f"{used} of the four words of a seed change an answer: all must, or at least two")
+            raise _Wrong(f"{used} of the four words of a seed change an answer; all four should, and at least two must")
 
     def no_memory(self) -> None:
         """Test that other requests in between do not change an answer."""

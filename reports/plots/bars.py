@@ -68,7 +68,7 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     draw_markers(axes, places[kept], heights[kept], label="enclosed", marker="s", color=BLUE)
     draw_markers(axes, places[broken], heights[broken], label="violated", marker="D", color=RED)
     if not enclosed.all():
-        axes.plot([], [], color=GREY, marker="|", label="would have been found, 0.9")
+        axes.plot([], [], color=GREY, marker="|", label="detectable with probability 0.9")
     axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.1), xlabel="certified / claimed parameter")
     axes.set_yticks(heights, [short_name(r, 28) for r, _ in rows], fontsize=7)
     axes.grid(visible=False, axis="y")

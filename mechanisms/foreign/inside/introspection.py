@@ -39,7 +39,7 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
 
 
 def method_hint(found: Any, name: str) -> str:
-    """Return a hint on how to name a method, for the error message on an object that cannot be called. Empty for Python and NumPy values."""
+    """Return a hint on how to name a method, for the error message on an object that is not callable; empty for Python and NumPy values."""
     if type(found).__module__.partition(".")[0] in ("builtins", "numpy", "types"):
         return ""
     methods = [key for key in dir(type(found)) if key[0] != "_" and callable(getattr(type(found), key))]
@@ -164,7 +164,7 @@ def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:  # n
         if plain:
             raise Unfit(f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{key}{hint}")
         if near:
-            notes.append(f"{name}.{key} is not read{hint}")
+            notes.append(f"{name}.{key} is unknown and ignored{hint}")
     return notes
 
 
