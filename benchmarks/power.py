@@ -65,7 +65,7 @@ class Measured:
 
     @property
     def event(self) -> float:
-        """Fraction that the learned event attains of the limit at the remaining rounds and error."""
+        """Certified bound of the learned event, as a fraction of the limit at the remaining rounds and error."""
         return self.ratio / (self.rounds * self.looks) if self.rounds * self.looks > 0 else 0.0
 
 

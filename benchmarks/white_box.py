@@ -1,6 +1,6 @@
 """Benchmark of the white-box audits: enclosures, pairs found by search, and attained sensitivities. Each row is computed on demand.
 
-A search gets the mechanism and its domain only. A value that must be met from both sides is a row that measures a distance.
+A search gets the mechanism and its domain only. A value that must be hit exactly is measured by the distance from it, which must be small.
 """
 
 from __future__ import annotations

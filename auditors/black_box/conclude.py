@@ -13,7 +13,7 @@ from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.pair_exercise import exercised
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.test import EventTest
-from dpwitness.auditors.events.detection import detectable
+from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.audit_result import AuditResult, BitLevel, PairScore

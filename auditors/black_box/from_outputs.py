@@ -8,7 +8,7 @@ from typing import Any
 
 from dpwitness.auditors.black_box.environment_errors import environment_failure, is_environment_fault
 from dpwitness.auditors.black_box.pair_exercise import Seen, exercised
-from dpwitness.auditors.events.detection import detectable
+from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import Outputs, encode, opaque_type_notes, unrepeated_text_notes
 from dpwitness.auditors.results.audit_result import AuditResult

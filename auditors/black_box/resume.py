@@ -126,7 +126,7 @@ def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:
     if longer not in known:
         least = known[-1] if known else ledger.entry.planned
         if ledger.entry.verdict is None:
-            raise InvalidArgument(f"audit: extend_to needs an audit that has come to its end, which that in {ledger.store.path} has not")
+            raise InvalidArgument(f"audit: extend_to needs a finished audit, but the audit in {ledger.store.path} is not finished")
         if longer <= least:
             raise InvalidArgument(f"audit: extend_to must be above the {least:,} runs that are planned already, got {longer:,}")
         known = [*known, longer]

@@ -17,7 +17,7 @@ from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair, repeat_probe
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.train import BothSides, Training, both_sides, complete_sides
-from dpwitness.auditors.events.detection import ScoreLaw
+from dpwitness.auditors.events.detectable_violation import ScoreLaw
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram, picture

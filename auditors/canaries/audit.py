@@ -68,7 +68,7 @@ def audit_canaries(
     A score measures how strongly the released output suggests that a canary was included. Examples are an inner product with the
     updates, minus the loss, or a margin. The audit guesses the coins of the canaries with the clearest scores. Too many correct guesses
     refute the claim. The choice of guessed canaries is learned from all scores and from the coins of canaries that are not guessed.
-    `auditors/canaries/guesses.py` describes the choice; `guess_counts.py` and `recursion.py` prove the bounds.
+    `auditors/canaries/guesses.py` describes the choice; `guess_probability.py` and `recursion.py` prove the bounds.
 
     Parameters
     ----------

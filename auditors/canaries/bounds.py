@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.canaries import guess_counts, recursion
+from dpwitness.auditors.canaries import guess_probability, recursion
 from dpwitness.auditors.statistics.betting import bracket
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim
@@ -36,7 +36,7 @@ class Theorem:
 
     @property
     def _counting_law(self) -> Law:
-        return guess_counts.chance if self.fixed else guess_counts.p_value
+        return guess_probability.chance if self.fixed else guess_probability.p_value
 
     def refuted(self, right: Sequence[int], guesses: Sequence[int], alpha: float) -> list[float]:
         """Return the largest parameter that each number of right guesses refutes."""
@@ -46,12 +46,12 @@ class Theorem:
         counts = zip(right, guesses, strict=True)
         if self.method == "curve":
             return [parameter_refuted(self.claim, v, r, size, alpha) for v, r in counts]
-        return [largest(lambda e, v=v, r=r: guess_counts.steinke_chance(v, r, e, delta, size) <= alpha) for v, r in counts]  # type: ignore[misc]
+        return [largest(lambda e, v=v, r=r: guess_probability.steinke_chance(v, r, e, delta, size) <= alpha) for v, r in counts]  # type: ignore[misc]
 
     def smallest_error(self, right: int, guesses: int) -> float:
         """Return the smallest error probability at which the counts refute the claim."""
         if self.method == "steinke":
-            return guess_counts.steinke_chance(right, guesses, self.claim.parameter, self.delta, self.canaries)
+            return guess_probability.steinke_chance(right, guesses, self.claim.parameter, self.delta, self.canaries)
         if self.method == "counting":
             return float(self._counting_law(right, guesses, self.claim.parameter, self.delta, self.canaries))
         lines = self.claim.tangents()
@@ -63,7 +63,7 @@ class Theorem:
 
 
 def epsilons_refuted(
-    right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float, law: Law = guess_counts.p_value
+    right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float, law: Law = guess_probability.p_value
 ) -> FloatArray:
     """Return the largest epsilon that each pair of counts refutes by the counting theorem, rounded down; 0 where no epsilon is refuted."""
     right, guesses = np.asarray(right, dtype=float), np.asarray(guesses, dtype=float)

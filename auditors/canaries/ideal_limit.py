@@ -10,7 +10,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.guess_counts import chance, p_value
+from dpwitness.auditors.canaries.guess_probability import chance, p_value
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
 from dpwitness.mechanisms.core.json_reader import Json

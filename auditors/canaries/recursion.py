@@ -1,6 +1,6 @@
 """Probability of r right guesses about canaries under a trade-off curve: the recursion of Mahloujifar, Melis and Chaudhuri (2025).
 
-Setting and lemma as in `guess_counts`; r is fixed in advance. Let h be the inverse of the curve g, a_k = k p_k / m and
+Setting and lemma as in `guess_probability`; r is fixed in advance. Let h be the inverse of the curve g, a_k = k p_k / m and
 b_k = (r - k) p_k / m, and A_c, B_c their sums over k >= c. The lemma for T = {c, ..., r} is A_c <= g(B_{c-1}), so B_{c-1} >= h(A_c); and
 A_c - A_{c+1} is c / (r - c) times B_c - B_{c+1}.
 

@@ -72,7 +72,7 @@ def check_values_outside_domain(subject: Subject) -> None:
         if getattr(domain, "missing" if np.isnan(changed).any() else "outside", False):
             admitted.append(_changed_pair(domain, base, name, changed))
         elif _breaks_numbers(ordinary, outputs):
-            raise CheckFailed(f"{name} in the data is not refused, and makes outputs NaN or infinite that are finite on ordinary data")
+            raise CheckFailed(f"{name} in the data is accepted, but makes outputs NaN or infinite that are finite on ordinary data")
     pairs = [pair for pair in admitted if pair is not None]
     if pairs and Tag.CLAIM.given(subject):
         subject.small(pairs, "values outside the bounds, which the domain admits, break the claim")

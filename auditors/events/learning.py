@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dpwitness.auditors.events.detection import ScoreLaw, score_law
+from dpwitness.auditors.events.detectable_violation import ScoreLaw, score_law
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_renyi_rule
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import values_of

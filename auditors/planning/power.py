@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from dpwitness.auditors.black_box.budget import EARLY_ALPHA, MIN_RUNS_PER_PAIR, PILOT_SHARE, bit_rounds, probe_chunk, training_rounds
-from dpwitness.auditors.events.detection import CELL_RELEARNING_LOSS
+from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
 from dpwitness.auditors.privacy_loss.limit import BestEvent, best_event
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower, frequency_error

@@ -17,7 +17,7 @@ from dpwitness.auditors.bounds.utility import UtilityResult
 from dpwitness.auditors.canaries.replay import recompute_witness
 from dpwitness.auditors.events.scores import Score, collect_scores, own_score
 from dpwitness.auditors.gray_box.trace import trace
-from dpwitness.auditors.replaying.bounds import judged, read_measurement_witness
+from dpwitness.auditors.replaying.measurement_witnesses import judged, read_measurement_witness
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult

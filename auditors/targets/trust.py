@@ -281,7 +281,9 @@ class Trust:
         split_target(f"{place}:{name}", plan.what)
         known = python is None or python in environments()
         if not known and not any(_same_path(python, one) for one in (*self.allow, sys.executable)):
-            raise NeedsPermission(f"{plan.what} runs in the interpreter {shown(python)}, which is none of `dpwitness targets`", python)
+            raise NeedsPermission(
+                f"{plan.what} runs in the interpreter {shown(python)}, which is not an environment of `dpwitness targets`", python
+            )
         adapter = None if place.endswith(".py") else adapter_file(place)
         if adapter is None:
             file = self._permitted_file(place, name, plan.what)

@@ -158,7 +158,7 @@ def signs(data: Any, size: int, rng: np.random.Generator) -> Any:
 def _replay_mutants(seed: int, count: int, tally: Tally) -> None:
     """Replay damaged witnesses of a linear score and of a score with trees."""
     from dpwitness.auditors.black_box.audit import audit
-    from dpwitness.benchmarks.mutants import mutants
+    from dpwitness.benchmarks.damaged_witnesses import mutants
     from dpwitness.mechanisms import Laplace, Pair
 
     line = audit(Laplace(1.0, arithmetic="grid", noise_multiplier=0.3), trials=10_000, seed=seed, bits=False)

@@ -1,1 +1,1 @@
-"""Validation, JSON, files and the backends of data frames: what every other room uses. Imports no other room."""
+"""Validation, JSON, files and the backends of data frames, for all other packages. Imports no other package."""

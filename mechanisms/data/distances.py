@@ -43,7 +43,7 @@ def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
         if numbers is None:
             return f"both must be numeric vectors with numbers of at most 64 bits, {name} is not"
         if not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
-            return f"answers must be finite, {name} has one that is not"
+            return f"answers must be finite, but {name} contains NaN or infinity"
         vectors.append(numbers)
     first_vector, second_vector = vectors
     kinds = [d.dtype.name if isinstance(d, np.ndarray) else "number" if np.ndim(d) == 0 else type(d).__name__ for d in (d0, d1)]

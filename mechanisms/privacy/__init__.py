@@ -1,4 +1,4 @@
-"""Privacy notions: the plain ones, those that are curves, those that depend on the pair of datasets, and how all of them are written."""
+"""Privacy notions: plain notions, trade-off curves, notions that depend on the pair of datasets, and the text form of all notions."""
 
 from dpwitness.mechanisms.privacy.accounting import DPSGD
 from dpwitness.mechanisms.privacy.base import GDP, ApproxDP, PureDP

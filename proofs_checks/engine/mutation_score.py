@@ -36,7 +36,7 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
     ("alignment_claims._size", "x >= 0", "", "any flipped call refutes the claim; a flipped size makes costs negative"),
     ("alignment_claims.winner_obligations", "rival != 0", "", "the winner is not its own rival: it wins either way"),
     ("alignment_claims.threshold_obligations", "first = ", "", "the threshold moves by 1 or not at all: only equality occurs"),
-    ("alignment_claims.threshold_obligations", "above >= 1", "", "the number of calls above cancels; at least 1 keeps it from being 0"),
+    ("alignment_claims.threshold_obligations", "above >= 1", "", "the number of calls above cancels; the condition only excludes 0"),
     ("alignment_claims.threshold_obligations", "calls + 1", "", "stated slack: k calls may be bounded by the price of more"),
     ("alignment_claims.threshold_obligations", "bounded = ", "", "a sign that the other constraints imply"),
     ("interactive_claims.each_round_is_private", "", "", "the alignment preserves every comparison, in both directions"),

@@ -132,7 +132,9 @@ def test_the_api_checks_functions_in_this_process_too():
 
 
 def test_an_attribute_that_is_not_read_is_noted_with_the_name_that_is():
-    assert check_attribute_names(function(domian=3, helper=4), "f", plain=False) == ["f.domian is not read; did you mean domain?"]
+    assert check_attribute_names(function(domian=3, helper=4), "f", plain=False) == [
+        "f.domian is unknown and ignored; did you mean domain?"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_audit_in_another_interpreter(shell, file, foreign):
     assert found.returncode == 1 and found.stdout.startswith("VIOLATED: epsilon > 1.0"), found.stdout + found.stderr
     (witness,) = (shell.folder / "out").glob("witness-*.json")
     refused = shell.run("replay", witness)
-    assert refused.returncode == 2 and "which is none of `dpwitness targets`; to run it, pass --allow" in refused.stderr
+    assert refused.returncode == 2 and "which is not an environment of `dpwitness targets`; to run it, pass --allow" in refused.stderr
     refused = shell.run("replay", witness, "--allow", foreign)
     assert refused.returncode == 2 and "outside the current folder; to run it, pass --allow" in refused.stderr
     assert shell.run("replay", witness, "--seed", "8", "--allow", foreign, "--allow", f"{file}:leaky").returncode == 1

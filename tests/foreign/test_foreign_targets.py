@@ -47,7 +47,7 @@ def test_a_leaky_target_is_refuted_and_replayed(file, foreign):
     target = Target(file, "leaky", foreign)
     result = audit(target, trials=200_000, seed=2)
     assert result.verdict is Verdict.VIOLATED and 1.0 < result.epsilon_lower < 1 / 0.9
-    with pytest.raises(InvalidArgument, match="which is none of `dpwitness targets`; to run it, pass --allow"):
+    with pytest.raises(InvalidArgument, match="which is not an environment of `dpwitness targets`; to run it, pass --allow"):
         replay(result.witness)
     with pytest.raises(InvalidArgument, match="outside the current folder; to run it, pass --allow"):
         replay(result.witness, allow=[foreign])

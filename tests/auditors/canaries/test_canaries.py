@@ -11,7 +11,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom, norm
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries import bounds, guess_counts, recursion
+from dpwitness.auditors.canaries import bounds, guess_probability, recursion
 from dpwitness.auditors.canaries.files import read_score_file
 from dpwitness.auditors.canaries.guesses import ordered
 from dpwitness.cli import main
@@ -55,16 +55,16 @@ def test_counting_is_attained_by_a_mechanism_that_keeps_the_claim(size, epsilon,
             q = output_law((*coins[:i], 1 - coins[i], *coins[i + 1 :]))
             assert np.maximum(p - math.exp(epsilon) * q, 0).sum() <= delta * (1 + 1e-9) + 1e-15
     reached = law[right:].sum()
-    assert guess_counts.chance(right, size, epsilon, delta, size) == pytest.approx(reached, rel=1e-9)
+    assert guess_probability.chance(right, size, epsilon, delta, size) == pytest.approx(reached, rel=1e-9)
 
 
 def test_the_published_bound_is_exceeded_near_one_only():
     """The mechanism of the test above exceeds Steinke et al.'s formula by 8e-8 at 0.986; below one half ours is the smaller everywhere."""
-    assert worst_law(2, 2.0, 1e-6, 1)[1:].sum() > guess_counts.steinke_chance(1, 2, 2.0, 1e-6, 2) + 7e-8
+    assert worst_law(2, 2.0, 1e-6, 1)[1:].sum() > guess_probability.steinke_chance(1, 2, 2.0, 1e-6, 2) + 7e-8
     for r, m, delta, epsilon in itertools.product((5, 20, 100, 1000), (1, 10), (1e-6, 1e-3), (0.0, 1.0, 4.0)):
         for v in {max(1, round(share * r)) for share in (0.5, 0.8, 0.95, 1.0)}:
-            published = guess_counts.steinke_chance(v, r, epsilon, delta, m * r)
-            assert published > 0.5 or float(guess_counts.chance(v, r, epsilon, delta, m * r)) <= published * (1 + 1e-9) + 1e-300
+            published = guess_probability.steinke_chance(v, r, epsilon, delta, m * r)
+            assert published > 0.5 or float(guess_probability.chance(v, r, epsilon, delta, m * r)) <= published * (1 + 1e-9) + 1e-300
 
 
 def enumerated(likelihood, size, guesses):
@@ -89,7 +89,7 @@ def test_bounds_hold_for_randomized_response_with_a_leak_and_abstention(guesses)
     lines = np.array([epsilon, -epsilon]), np.array([delta, 1 - math.exp(-epsilon) * (1 - delta)])
     for v in range(1, guesses + 1):
         chance = law[v:].sum()
-        assert chance <= float(guess_counts.chance(v, guesses, epsilon, delta, size)) + 1e-12
+        assert chance <= float(guess_probability.chance(v, guesses, epsilon, delta, size)) + 1e-12
         assert not recursion.refutes(v, guesses, size, *lines, chance * (1 - 1e-9))
     assert law[guesses] > binom.sf(guesses - 1, guesses, expit(epsilon)) * 1.01  # delta matters here: pure DP is refuted
 
@@ -115,9 +115,9 @@ def test_one_guess_is_the_lemma_itself():
 
 def test_bounds_are_monotone():
     v = np.arange(60, 101)
-    chance = guess_counts.chance(v, 100, 1.0, 1e-5, 1000)
-    assert np.all(np.diff(chance) < 0) and np.all(np.diff(guess_counts.p_value(v, 100, 1.0, 1e-5, 1000)) <= 0)
-    assert np.all(np.diff(guess_counts.p_value(90, 100, np.linspace(0, 5, 50), 1e-5, 1000)) >= 0)
+    chance = guess_probability.chance(v, 100, 1.0, 1e-5, 1000)
+    assert np.all(np.diff(chance) < 0) and np.all(np.diff(guess_probability.p_value(v, 100, 1.0, 1e-5, 1000)) <= 0)
+    assert np.all(np.diff(guess_probability.p_value(90, 100, np.linspace(0, 5, 50), 1e-5, 1000)) >= 0)
     assert np.all(np.diff(bounds.epsilons_refuted(v, np.full(v.size, 100), 1e-5, 1000, 0.05)) >= 0)
     lower = [bounds.parameter_refuted(dpw.GDP(1.0), k, 100, 1000, 0.05) for k in (70, 80, 90, 100)]
     assert lower == sorted(lower) and lower[0] < lower[-1]
@@ -136,7 +136,7 @@ def test_counting_is_stable_at_a_million():
             up += term
             term *= p / (1 - p) * (r - k) / (k + 1)
         exact = up * (1 + m * arb(delta) * (1 - up) / (v * mass))
-    assert float(guess_counts.chance(v, r, epsilon, delta, m)) == pytest.approx(float(exact), rel=1e-6)
+    assert float(guess_probability.chance(v, r, epsilon, delta, m)) == pytest.approx(float(exact), rel=1e-6)
     assert 0 < float(exact) < 1e-10
 
 
@@ -180,7 +180,7 @@ def test_false_alarms_at_the_exact_curve(law):
 def test_the_worst_mechanism_is_not_refuted_too_often_although_guesses_are_chosen():
     """Exact: counts of the law that attains the theorem."""
     r, delta, epsilon, alpha = 200, 1e-4, 1.0, 0.05
-    v = next(k for k in range(r + 1) if guess_counts.p_value(k, r, epsilon, delta, r) <= alpha)
+    v = next(k for k in range(r + 1) if guess_probability.p_value(k, r, epsilon, delta, r) <= alpha)
     assert worst_law(r, epsilon, delta, v)[v:].sum() <= alpha
 
 
@@ -281,7 +281,7 @@ def test_the_limit_of_a_pure_claim_is_that_of_randomized_response():
     limit, rng = dpw.canaries.canary_limit("pure:1", 2000), np.random.default_rng(4)
     assert limit.guesses == 2000 and 0.8 < limit.epsilon < 0.95 and 1 < limit.detectable < 1.5
     right = rng.binomial(2000, 1 / (1 + math.exp(-1.0)), 200)
-    below = np.sum(bounds.epsilons_refuted(right, np.full(200, 2000), 0.0, 2000, 0.05, guess_counts.chance) <= limit.epsilon)
+    below = np.sum(bounds.epsilons_refuted(right, np.full(200, 2000), 0.0, 2000, 0.05, guess_probability.chance) <= limit.epsilon)
     assert abs(below - 100) < 5 * math.sqrt(50)
     with pytest.raises(InvalidArgument, match="method must be 'best' for a claim without delta"):
         dpw.canaries.canary_limit("pure:1", 1000, method="curve")
@@ -370,7 +370,7 @@ def test_choosing_the_number_of_guesses_is_paid_for(delta):
     """Where something is certified, an error with the choice in hand is no smaller than that without; shares of the error add up to it."""
     for r, m, epsilon in itertools.product((5, 40, 300), (600, 20_000), (0.3, 2.0, 5.0)):
         v = np.arange(1, r + 1)
-        free, chosen = guess_counts.chance(v, r, epsilon, delta, m), guess_counts.p_value(v, r, epsilon, delta, m)
+        free, chosen = guess_probability.chance(v, r, epsilon, delta, m), guess_probability.p_value(v, r, epsilon, delta, m)
         assert np.all((chosen >= free * (1 - 1e-9)) | (free > 0.5))
     for m, mu in itertools.product((10, 600, 10**6), (0.05, 1.0)):
         assert 0.999 * 0.05 < sum(share for _, share in bounds.schedule(m, m // 2, 0.05, mu)) < 0.05 * (1 + 1e-9)

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpwitness import Pair, Verdict, audit, audit_outputs
-from dpwitness.auditors.events.detection import ScoreLaw, detectable, score_law
+from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable, score_law
 from dpwitness.auditors.events.posterior import Table
 from dpwitness.mechanisms import GDP, RDP, ApproxDP, PureDP, RandomizedResponse
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, audit, audit_sensitivity, certify, replay
 from dpwitness.auditors.results.witness_reader import load_json
-from dpwitness.benchmarks.mutants import mutants
+from dpwitness.benchmarks.damaged_witnesses import mutants
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 

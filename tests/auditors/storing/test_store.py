@@ -467,7 +467,7 @@ def test_a_store_that_could_not_be_written_ends_the_command_with_2(tmp_path, mon
 
 def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
     file, more = tmp_path / "run.db", {"store": tmp_path / "run.db", "extend_to": 60_000}
-    with pytest.raises(InvalidArgument, match="extend_to needs an audit that has come to its end"):
+    with pytest.raises(InvalidArgument, match="extend_to needs a finished audit, but the audit in"):
         audit(noisy, **SMALL, **more)
     first = audit(noisy, **SMALL, store=file)
     audit(noisy, **SMALL, **more, progress=stopping(30_000))

@@ -13,7 +13,7 @@ from dpwitness.auditors import Scaling
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.targets.trust import Trust
-from dpwitness.benchmarks.mutants import HOSTILE
+from dpwitness.benchmarks.damaged_witnesses import HOSTILE
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -145,8 +145,11 @@ def test_targets_with_an_interpreter_of_their_own(witness, place):
         ({"file": "os", "name": "system"}, "in the standard library"),
         ({"file": "outside_target", "name": "leaky"}, "outside the current folder"),
         ({"file": "../beside/outside_target.py", "name": "leaky"}, "outside the current folder"),
-        ({"file": "inside_target.py", "name": "leaky", "python": "/bin/sh"}, 'interpreter "/bin/sh", which is none of `dpwitness targets`'),
-        ({"file": "inside_target.py", "name": "leaky", "python": "sh"}, "which is none of"),
+        (
+            {"file": "inside_target.py", "name": "leaky", "python": "/bin/sh"},
+            'interpreter "/bin/sh", which is not an environment of `dpwitness targets`',
+        ),
+        ({"file": "inside_target.py", "name": "leaky", "python": "sh"}, "which is not an environment of"),
         ({"file": "inside_target.py", "name": "os.system"}, "is only imported there"),
         ({"file": "diffprivlib", "name": "np.load"}, "is only imported there"),
         ({"file": "inside_target.py"}, "target.kwargs.name is missing"),
