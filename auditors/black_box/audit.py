@@ -329,7 +329,7 @@ def _add_scores(runner: RoundRunner, options: AuditOptions, pair: Pair, scores: 
     keys = runner.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
     if options.near is not None:
         options = replace(options, near=None)
-        runner.note("balls around a given output are not tried together with scores")
+        runner.note("events around a single output are not tried together with scores")
     return _with_scores(runner, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys))
 
 

@@ -148,7 +148,7 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
     if type(d0) is not type(d1):
         return f"D0 is a {type(d0).__name__}, D1 a {type(d1).__name__}"
     if _exact_key(d0.graph, "an attribute of D0") != _exact_key(d1.graph, "an attribute of D1"):
-        return "the attributes of the graphs differ, which belong to no node or edge: give both the same"
+        return "attributes of the graphs themselves (not of nodes or edges) differ: give both graphs the same"
     nodes, edges = zip(*(_nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))), strict=True)
     if nodes[0] == nodes[1] and edges[0] == edges[1]:
         raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; change an edge or a node of one of them")

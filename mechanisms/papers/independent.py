@@ -96,7 +96,7 @@ class TestDataIndependentLearner(LearnerMechanism):
         if self.spacing is not None:
             require_positive("spacing", self.spacing, owner)
         if self.rounds < 1:
-            text = f"{owner}: B must come to at least one round, got {self.updates:.6g}"
+            text = f"{owner}: B must be at least one round, got {self.updates:.6g}"
             if self.units == "repaired":
                 raise InvalidArgument(text)
             warnings.warn(f"{text}; nothing is released", stacklevel=3)

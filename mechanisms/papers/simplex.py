@@ -108,7 +108,7 @@ class SimplexSampling:
             except ArithmeticError:
                 raise InvalidArgument(f"SimplexSampling: bound must keep squares of the loss within floats, got {self.bound!r}") from None
             if not self._formula() >= 1:
-                text = f"draws={self.draws!r} must come to at least one draw, got m = {self._formula():.6g}"
+                text = f"draws={self.draws!r} must give at least one draw, got m = {self._formula():.6g}"
                 if self.draws == "approximate_repaired":
                     raise InvalidArgument(f"SimplexSampling: {text}")
                 warnings.warn(f"SimplexSampling: {text}; drawing once instead, for which the paper claims nothing", stacklevel=3)

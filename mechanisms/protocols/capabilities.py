@@ -158,12 +158,12 @@ class HasDrawsBall(Protocol):
 
 
 class HasAxisBall(Protocol):
-    """Mechanism that states whether the loss of its perturbed minimizer depends on one coordinate, or has its supremum there; else None."""
+    """Mechanism that states whether the loss of its perturbed minimizer depends on one coordinate only, or has its supremum on that axis."""
 
     def axis_ball(self, d1: Any, d0: Any, /) -> Any: ...
 
 
 class HasPlaneBall(Protocol):
-    """Mechanism that states whether the loss of its perturbed minimizer depends on two coordinates; else None."""
+    """Mechanism that states whether the loss of its perturbed minimizer depends on two coordinates only."""
 
     def plane_ball(self, d1: Any, d0: Any, /) -> Any: ...

@@ -12,7 +12,7 @@ from dpwitness.reports.formats.markdown_page import page
 from dpwitness.reports.phrasing.summary import acceptance_text
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
 
-HEADER = ("change", "audit", "claim", "old", "new", "numbers [what the run shows]")
+HEADER = ("change", "audit", "claim", "old", "new", "numbers [interval of the run]")
 
 
 def terminal(comparison: Comparison, *, explain: bool = False) -> str:
@@ -95,5 +95,5 @@ def _what_to_do(comparison: Comparison) -> str:
     if found["fell"]:
         steps.append("look at what fell: the mechanism leaks less, or the new run found a weaker event")
     if found["higher elsewhere"] + found["lower elsewhere"]:
-        steps.append("run both with one pair (--d0, --d1) where numbers come from different ones")
+        steps.append("run both audits on the same pair (--d0, --d1) where the numbers come from different pairs")
     return "; ".join(steps) or "no change is needed on this evidence"

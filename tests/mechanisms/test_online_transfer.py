@@ -351,7 +351,7 @@ def test_jk15_released_weights_alone_leak():
         ),
         (lambda: dependent(norm_bound=-1.0), "TestDataDependentLearner: norm_bound must be positive and finite, got -1.0"),
         (lambda: independent(1, units="natural"), "TestDataIndependentLearner: units must be one of 'printed', 'repaired', got 'natural'"),
-        (lambda: independent(0.2), "TestDataIndependentLearner: B must come to at least one round, got 0.7"),
+        (lambda: independent(0.2), "TestDataIndependentLearner: B must be at least one round, got 0.7"),
         (
             lambda: independent(1, m.KernelLearner(Loss("hinge"), 1.0, 1, 1, Kernel("rbf"))),
             "TestDataIndependentLearner: sampler must be 'net' for the rbf kernel, got 'exact'",
@@ -366,7 +366,7 @@ def test_refused_parameters(build, text):
 
 
 def test_printed_form_without_a_round_warns_and_releases_nothing():
-    with pytest.warns(UserWarning, match="B must come to at least one round"):
+    with pytest.warns(UserWarning, match="B must be at least one round"):
         mech = independent(0.2, units="printed")
     assert mech.sample(FOUR, 3, np.random.default_rng(0)).shape == (3, 0)
     assert mech.log_density(np.empty((3, 0)), FOUR).tolist() == [0, 0, 0]

@@ -200,7 +200,7 @@ class Worker:
         if left > _MAX_PROCESSES:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
         if before is not None and dataset_cache.dataset_state(dataset) != before:
-            return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
+            return {"failed": "mechanism changes its dataset in place; the dataset must stay unchanged"}
         if self._is_output_reused(value):
             reason = "an output changes with the next call; return a new array each time"
             return {"failed": "mechanism returns the same buffer in every call: " + reason}
