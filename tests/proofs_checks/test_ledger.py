@@ -15,7 +15,7 @@ from dpwitness.reports.papers.claims_page import checks_page, page, write
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
-PRIOR = {id: entry for file in sorted(HERE.glob("prior_*.json")) for id, entry in json.loads(file.read_text(encoding="utf-8")).items()}
+PRIOR = {id: entry for file in sorted((HERE / "prior").glob("*.json")) for id, entry in json.loads(file.read_text(encoding="utf-8")).items()}
 CLAIMS = {f"{paper}-{k:02d}" for paper, last in (("CM", 11), ("JK", 18), ("MN", 7), ("JT", 19)) for k in range(1, last + 1)}
 
 
