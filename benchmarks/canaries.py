@@ -15,7 +15,6 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from dpwitness.auditors.canaries.audit import audit_canaries
-from dpwitness.auditors.canaries.curves import gaussian_with
 from dpwitness.auditors.canaries.ideal_limit import canary_limit
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.table import Row, Table
@@ -46,7 +45,7 @@ def measure() -> Table:
         rows.append(Row(f"10,000 a side, unit shift: {label}, against published", PUBLISHED[method], float(certified), "epsilon"))
     for size, cases in IDEAL.items():
         for epsilon, required_bounds in cases.items():
-            mu, claim = gaussian_with(epsilon, 1e-5).mu, ApproxDP(epsilon, 1e-5)
+            mu, claim = GDP.with_epsilon(epsilon, 1e-5).mu, ApproxDP(epsilon, 1e-5)
             for (method, label), required in zip(METHODS.items(), required_bounds, strict=True):
                 certified = np.median([_epsilon(drawn(seed, size, mu), claim, method) for seed in range(IDEAL_SEEDS)])
                 rows.append(Row(f"{size:,} ideal canaries, epsilon = {epsilon:g}: {label}", required, float(certified), "epsilon"))

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.random import Generator
 from scipy.stats import norm
 
-from dpwitness import audit, audit_sensitivity, audit_utility, certify, limit
+from dpwitness import audit, audit_sensitivity, audit_utility, certify
 from dpwitness import mechanisms as m
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.benchmarks.specimens import PAIR, gaussian, gaussian_shift, laplace
 from dpwitness.mechanisms.privacy import GDP, ApproxDP, Claim, PureDP
+from dpwitness.results import limit
 
 Ends = tuple[float, int, int | None]
 

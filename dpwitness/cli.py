@@ -30,29 +30,29 @@ from dpwitness.commands import (
 )
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
-from dpwitness.interrupts import heard, last
+from dpwitness.interrupts import finish, handled_signals
 
 COMMANDS = {
     "init": example,
     "audit": audit,
-    "replay": replay,
-    "report": report,
     "check": check,
-    "plan": plan,
-    "certify": audit,
     "trace": trace,
     "canaries": canaries,
-    "suite": suite,
-    "claims": claims,
-    "targets": targets,
-    "protocol": protocol,
+    "replay": replay,
+    "report": report,
+    "plan": plan,
+    "certify": audit,
     "compare": compare,
-    "store": store,
     "list": listing,
+    "targets": targets,
+    "store": store,
+    "claims": claims,
+    "suite": suite,
+    "protocol": protocol,
     "bench": bench,
 }
 
-_MAIN_COMMANDS = 5  # number of main commands, which are listed first
+_MAIN_COMMANDS = 8  # number of commands on the first screen; `dpwitness more` lists the others
 
 _EXIT_CODES = (
     "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
@@ -83,7 +83,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Build the parser with all commands."""
     parser = _Parser(
         prog="dpwitness",
         description="Does this implementation keep the privacy promise it makes?",
@@ -103,15 +102,12 @@ def _parser() -> argparse.ArgumentParser:
 
     for module in dict.fromkeys(COMMANDS.values()):
         module.arguments(command)
-    parser.description = f"{parser.description}\n\n{_command_list(texts)}"
+    lines = [textwrap.fill(texts[name], 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12) for name in COMMANDS]
+    more = "\n".join(["more commands:", *lines[_MAIN_COMMANDS:]])
+    commands.add_parser("more", allow_abbrev=False).set_defaults(more=more)
+    main_lines = "\n".join(["commands:", *lines[:_MAIN_COMMANDS]])
+    parser.description = f"{parser.description}\n\n{main_lines}\n\ndpwitness more lists {len(lines) - _MAIN_COMMANDS} more commands."
     return parser
-
-
-def _command_list(texts: dict[str, str]) -> str:
-    """Return the list of commands with their help texts: the main commands, then the others."""
-    lines = {name: textwrap.fill(text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12) for name, text in texts.items()}
-    main_names, other_names = list(COMMANDS)[:_MAIN_COMMANDS], list(COMMANDS)[_MAIN_COMMANDS:]
-    return "\n".join(["commands:", *(lines[name] for name in main_names), "", "more commands:", *(lines[name] for name in other_names)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,21 +121,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.version:
         from importlib.metadata import version
 
-        def print_version() -> int:
-            print(f"dpwitness {version('dpwitness')}")
-            return OK
-
-        return guarded("", print_version)
+        return _print(f"dpwitness {version('dpwitness')}", OK)
     if args.command is None:
-
-        def print_commands() -> int:
-            print(f"{parser.description}\n\ndpwitness COMMAND --help describes a command.")
-            return USAGE
-
-        return guarded("", print_commands)
-    with heard():
+        return _print(f"{parser.description}\ndpwitness COMMAND --help describes a command.", USAGE)
+    if args.command == "more":
+        return _print(args.more, OK)
+    with handled_signals():
         code = guarded(args.command, lambda: _run(args))
-        return last(code) if argv is None else code
+        return finish(code) if argv is None else code
+
+
+def _print(text: str, code: int) -> int:
+    """Print a text and return the exit code, or that of a failed write."""
+
+    def run() -> int:
+        print(text)
+        return code
+
+    return guarded("", run)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Colors of verdicts on a terminal.
 
 A verdict in dpwitness's own text is enclosed in marks: private-use characters that `plain` removes from external text.
-Only `ending.Stream.show` converts marks to color codes or removes them. Therefore external text cannot send codes to the terminal.
+Only `exit_codes.Stream.show` converts marks to color codes or removes them. Therefore external text cannot send codes to the terminal.
 """
 
 from __future__ import annotations
@@ -26,14 +26,7 @@ def marked(text: str, verdict: str) -> str:
 
 
 def mark_verdict(text: str, at: int = 0) -> str:
-    """Mark the verdict at a position of the text; the text is unchanged if there is none.
-
-    Parameters
-    ----------
-    text : str
-        Text from `plain` or from dpwitness itself.
-    at : int
-        Index of the verdict's first character.
+    """Mark the verdict at index `at` of a text; the text is unchanged if there is none.
 
     Examples
     --------

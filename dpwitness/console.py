@@ -8,7 +8,8 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
@@ -133,9 +134,15 @@ def _format_clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def bar() -> Bar | None:
-    """Return a progress bar on standard error; None if standard error is not a terminal, or with ``--quiet``."""
-    return Bar(sys.stderr) if sys.stderr.isatty() and not _is_quiet() else None
+@contextmanager
+def bar() -> Iterator[Bar | None]:
+    """Yield a progress bar on standard error, erased at the end; None if standard error is not a terminal, or with ``--quiet``."""
+    with _terminal_progress() as drawn:
+        yield drawn if isinstance(drawn, Bar) else None
+
+
+def _terminal_progress() -> Progress:
+    return Bar(sys.stderr) if sys.stderr.isatty() and not _is_quiet() else Progress()
 
 
 def _is_quiet() -> bool:
@@ -166,7 +173,7 @@ def progress_bar() -> Progress:
         from IPython.display import display
 
         return Cell(display)
-    return bar() or Progress()
+    return _terminal_progress()
 
 
 def announce(line: str) -> None:
@@ -176,30 +183,10 @@ def announce(line: str) -> None:
 
 
 def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, report: str = "", every: bool = False) -> str:
-    """Return a result as text: verdict, certified number, confidence and next step.
+    """Return a result as text: headline, then labeled lines; verdicts are marked for coloring (`colors`).
 
-    Verdicts are marked for coloring (`colors`).
-
-    Parameters
-    ----------
-    result : Result
-        The result to describe.
-    data : dict
-        ``result_json(result)``, computed once.
-    bits : bool
-        Whether a leak in low-order bits counts for the exit code.
-    next_step : str
-        Advice on what the user should do next.
-    report : str
-        Path of the report; empty if there is none.
-    every : bool
-        Whether to show every line, instead of the six most important lines. A trace shows every
-        line.
-
-    Returns
-    -------
-    str
-        The headline, followed by labeled lines.
+    `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit code, `next_step` the advice, and
+    `report` the path of the report, if any. With `every`, and for traces, every line is shown instead of the six most important lines.
     """
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
@@ -229,10 +216,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
 
 
 def _most_important_rows(rows: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
-    """Return the most important lines after the headline, in their order.
-
-    Only the first note is included. If there are more notes, it states how many are omitted.
-    """
+    """Return the most important lines after the headline, in their order, with the first note and the number of omitted notes."""
     chosen = [(name, text) for name, text in rows if name in ("event", "low bits", "accepted", "next", "report")]
     chosen = [(name, text) for name, text in chosen if name != "low bits" or text.startswith("VIOLATED")]
     if verdict.value in ("ERROR", "INCONCLUSIVE"):
@@ -272,18 +256,7 @@ def describe_event_in_words(event: str) -> str:
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """Return the answer and the table of a report as text that fits the terminal; verdicts are marked for coloring (`colors`).
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-        From `document.entries_of`.
-
-    Returns
-    -------
-    str
-        The answer, an empty line, and the table with one row per audit, worst first.
-    """
+    """Return the answer of a report and its table, worst audit first, as text that fits the terminal; verdicts are marked (`colors`)."""
     from dpwitness.reports.cards.overview import answer, columns, sort_worst_first
     from dpwitness.reports.formats.html_frame import text
 
@@ -301,10 +274,7 @@ def summary(entries: Sequence[Entry]) -> str:
 
 
 def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return column widths that fit the terminal.
-
-    The widest columns are wrapped between words first, then within words. The first column, the verdict, is never wrapped.
-    """
+    """Return column widths that fit: the widest are wrapped between words first, then within words; the first column never."""
     widths = [max(map(len, column)) for column in columns]
     room -= len(_COLUMN_GAP) * (len(columns) - 1)
     for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
@@ -316,7 +286,6 @@ def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]
 
 
 def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
-    """Return the labeled lines of a trace: findings, calls and privacy loss."""
     rows = [("finding", str(finding)) for finding in result.findings]
     rows += [("call", call.told()) for call in result.calls[:_MAX_CALLS]]
     if len(result.calls) > _MAX_CALLS:
@@ -328,7 +297,6 @@ def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
 
 
 def _pair_row(data: Json) -> tuple[str, str]:
-    """Return the labeled line of the audited pair."""
     from dpwitness.reports.phrasing.wording import dataset
 
     pair = data["pair"]
@@ -336,7 +304,6 @@ def _pair_row(data: Json) -> tuple[str, str]:
 
 
 def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
-    """Return the labeled lines of a black-box audit."""
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.phrasing.wording import figure
 
@@ -370,7 +337,6 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
 
 
 def _detectable_sentence(result: AuditResult) -> str:
-    """Return the sentence about the smallest violation that the audit would have detected."""
     from dpwitness.reports.phrasing.wording import figure
 
     if not math.isfinite(result.detectable):
@@ -379,7 +345,6 @@ def _detectable_sentence(result: AuditResult) -> str:
 
 
 def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
-    """Return the labeled lines of a white-box enclosure."""
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.phrasing.wording import figure
 

@@ -95,7 +95,7 @@ def streams() -> Iterator[tuple[Stream, Stream]]:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def redirected_stdout() -> Iterator[None]:
     """Redirect standard output to standard error, so that a mechanism's prints do not mix with results.
 
     Processes that start in the block inherit the redirection.
@@ -140,7 +140,7 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             if out.error is None or isinstance(out.error, BrokenPipeError):
                 return code
             _print_error(name, f"standard output could not be written: {out.error.strerror}")
-            return after(code)
+            return code_after_write(code)
         except InvalidArgument as error:
             _print_traceback(error)
             _print_error(name, str(error).removeprefix(f"{name}: "))
@@ -165,7 +165,7 @@ def _signal_name(error: KeyboardInterrupt) -> str:
     return f" by {error.args[0]}" if error.args else ""
 
 
-def attempt(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
+def try_to_write(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
     """Call `write` and return its path and whether it failed.
 
     A failure is printed and not raised, so that the verdict is still reported.
@@ -180,13 +180,12 @@ def attempt(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
     return None, True
 
 
-def after(code: int, failed: bool = True) -> int:
+def code_after_write(code: int, failed: bool = True) -> int:
     """Return the exit code after a write error: a violation keeps its code, any other code becomes USAGE."""
     return USAGE if failed and code != VIOLATED else code
 
 
 def _print_error(name: str, text: str) -> None:
-    """Print a one-line message on standard error."""
     print(f"dpwitness{' ' + name if name else ''}: {' '.join(text.split())}", file=sys.stderr)
 
 

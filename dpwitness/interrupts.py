@@ -58,7 +58,7 @@ def _resend_interrupt() -> None:
 
 
 @contextmanager
-def heard() -> Iterator[None]:
+def handled_signals() -> Iterator[None]:
     """Raise KeyboardInterrupt at the first SIGINT, SIGTERM or SIGHUP in the block.
 
     A signal that was ignored when the process started (nohup, a background job) stays ignored.
@@ -79,7 +79,7 @@ def heard() -> Iterator[None]:
                 signal.signal(sign, handler)
 
 
-def last(code: int) -> int:
+def finish(code: int) -> int:
     """Make any later signal exit this process at once with `code`, and return `code`.
 
     All output is written by now; only the interpreter's cleanup remains. If workers hang, exit at once without cleanup.

@@ -229,19 +229,19 @@ class _MergedReport:
             self.untouched = "no audit was run"
         if self.untouched:
             return
-        from dpwitness.exit_codes import attempt
+        from dpwitness.exit_codes import try_to_write
         from dpwitness.reports.audit.document import build_document
         from dpwitness.reports.audit.report import write_report
         from dpwitness.reports.formats.step_summary import append_summary, summary_file
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
         report_options: Any = {"title": title, "command": command, "stem": self.stem}
-        self.written, write_failed = attempt("report", lambda: write_report(merged, self.folder, **report_options))
+        self.written, write_failed = try_to_write("report", lambda: write_report(merged, self.folder, **report_options))
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = summary_file()
         if file is not None:
-            attempt("summary", lambda: append_summary(build_document(merged, title=title, command=command), file))
+            try_to_write("summary", lambda: append_summary(build_document(merged, title=title, command=command), file))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the number of audits and the path of the report."""

@@ -31,20 +31,18 @@ TRIALS = 200_000
 CONFIDENCE = 1 - 1e-9
 
 
-class PrivacyViolation(AssertionError):
+class _FailedAudit(AssertionError):
+    def __init__(self, message: str, result: Result) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class PrivacyViolation(_FailedAudit):
     """AssertionError of a refuted claim; `result` is the audit result."""
 
-    def __init__(self, message: str, result: Result) -> None:
-        super().__init__(message)
-        self.result = result
 
-
-class NoVerdict(AssertionError):
+class NoVerdict(_FailedAudit):
     """AssertionError of an audit without a verdict; `result` holds the reason."""
-
-    def __init__(self, message: str, result: Result) -> None:
-        super().__init__(message)
-        self.result = result
 
 
 class Auditor:
@@ -178,10 +176,7 @@ def _display_path(path: Path, here: Path) -> str:
 
 
 def _locate_target(mechanism: Any, here: Path) -> Json | None:
-    """Return the importable location of a mechanism, or None.
-
-    A mechanism in a test file or conftest is named by its file, because such a file is not on the import path.
-    """
+    """Return the importable location of a mechanism, or None; a test file, which is not on the import path, is named by its path."""
     location = describe_target(mechanism)
     if location is None:
         return None

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.mechanisms.core.atomic_files import write_text
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import figure, table
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.reports.trust_page import read_tables
+from dpwitness.reports.trust_page import outcome, read_table, required, sentences
 
 _INTRODUCTION = (
     "A training is audited from one run by canaries: examples that fair coins put into its data or left out, each with a score. What "
@@ -55,19 +54,15 @@ def page(found: Mapping[str, Any], plot_name: str) -> str:
         remaining = [row for row in remaining if case_part not in row["case"]]
         if rows:
             lines += [f"## {heading}", "", told, "", *_rows_table(rows, found["details"])]
-    comparison_notes = [note for note in found["notes"] if "jax-privacy" in note]
-    return "\n".join([*lines, *(f"{note[0].upper()}{note[1:]}." for note in comparison_notes)]) + "\n"
+    return "\n".join([*lines, *sentences([note for note in found["notes"] if "jax-privacy" in note])]) + "\n"
 
 
 def _rows_table(rows: Sequence[Mapping[str, Any]], details: Sequence[Mapping[str, Any]]) -> list[str]:
     ceilings = {f"{at['canaries']:,} ideal canaries, epsilon = {at['epsilon']:g}: {at['theorem']}": at["most"] for at in details}
 
     def line(row: Mapping[str, Any]) -> list[str]:
-        required, measured, at_most = float(row["required"]), float(row["measured"]), bool(row["at_most"])
-        met = measured <= required if at_most else measured >= required
         ceiling = [figure(ceilings[row["case"]], 3)] if row["case"] in ceilings else []
-        told = [row["case"], f"{'at most' if at_most else 'at least'} {figure(required, 3)}", figure(measured, 3)]
-        return [*told, *ceiling, "met" if met else "**missed**"]
+        return [row["case"], required(row, 3), figure(row["measured"], 3), *ceiling, outcome(row)]
 
     ceiling_column = ["ceiling"] if rows[0]["case"] in ceilings else []
     return [*table(["case", "asked", "measured", *ceiling_column, ""], [line(row) for row in rows]), ""]
@@ -91,19 +86,14 @@ def plot(details: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot from the command-line arguments; return the exit code.
-
-    Usage errors are printed with the callback `told`. Raises InvalidArgument if the file does not contain the table.
-    """
+    """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 2:
         told("usage: python -m dpwitness.reports.canaries_page FOLDER CANARIES.json")
         return 2
     folder, file = map(Path, arguments)
-    found = [entry for entry in read_tables(file) if entry["name"] == "canaries" and entry.get("details")]
-    if len(found) != 1:
-        raise InvalidArgument(f"{file} must hold one table of `dpwitness bench canaries` with its details, got {len(found)}")
-    plot(found[0]["details"], folder / "canaries.svg")
-    write_text(folder / "canaries.md", page(found[0], "canaries.svg"))
+    found = read_table(file, "canaries")
+    plot(found["details"], folder / "canaries.svg")
+    write_text(folder / "canaries.md", page(found, "canaries.svg"))
     return 0
 
 

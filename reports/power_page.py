@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.mechanisms.core.atomic_files import write_text
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import count, figure, table
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.reports.trust_page import read_tables
+from dpwitness.reports.trust_page import read_table
 
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 
@@ -110,23 +109,13 @@ def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
         axes.legend(loc="lower right", fontsize=8, ncols=2)
 
 
-def _read_power_table(path: Path) -> Mapping[str, Any]:
-    found = [entry for entry in read_tables(path) if entry["name"] == "power" and entry.get("details")]
-    if len(found) != 1:
-        raise InvalidArgument(f"{path} must hold one table of `dpwitness bench power` with its details, got {len(found)}")
-    return found[0]
-
-
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot from the command-line arguments; return the exit code.
-
-    Usage errors are printed with the callback `told`. Raises InvalidArgument if a file does not contain the table.
-    """
+    """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 3:
         told("usage: python -m dpwitness.reports.power_page FOLDER BEFORE.json AFTER.json")
         return 2
     folder, *files = map(Path, arguments)
-    before, after = map(_read_power_table, files)
+    before, after = (read_table(file, "power") for file in files)
     plot(before["details"], after["details"], folder / "power.svg")
     write_text(folder / "power.md", page(before, after, "power.svg"))
     return 0

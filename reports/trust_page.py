@@ -75,9 +75,28 @@ def page(tables: Sequence[Mapping[str, Any]], sections: Sequence[str] = ()) -> s
     return "\n".join(lines).rstrip() + "\n"
 
 
+def outcome(row: Row) -> str:
+    """Return whether the measured number of a row meets the required number, as the text of a cell."""
+    return "met" if _is_met(row) else "**missed**"
+
+
+def required(row: Row, digits: int = 4) -> str:
+    """Format the required number of a row: ``at most`` or ``at least`` the number."""
+    return f"{_direction(row)} {figure(row['required'], digits)}"
+
+
+def sentences(notes: Sequence[str]) -> list[str]:
+    """Return the notes of a benchmark as sentences."""
+    return [f"{note[0].upper()}{note[1:]}." for note in notes if note]
+
+
+def _direction(row: Row) -> str:
+    return "at most" if row.get("at_most") else "at least"
+
+
 def _is_met(row: Row) -> bool:
-    required, measured = float(row["required"]), float(row["measured"])
-    return measured <= required if row.get("at_most") else measured >= required
+    least, measured = float(row["required"]), float(row["measured"])
+    return measured <= least if row.get("at_most") else measured >= least
 
 
 def _summary(tables: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -91,7 +110,7 @@ def _summary(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _calibration_section(found: Mapping[str, Any]) -> list[str]:
-    lines = ["## Calibration", "", *(f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ())), ""]
+    lines = ["## Calibration", "", *sentences(found.get("notes", ())), ""]
     remaining = list(found["rows"])
     for start, heading, words in _GROUPS:
         rows = [row for row in remaining if row["case"].startswith(start)]
@@ -108,12 +127,12 @@ def _adversarial_section(found: Mapping[str, Any]) -> list[str]:
 
     def line(row: Row, details: Mapping[str, Any]) -> list[str]:
         count, of = row["counts"]
-        outcome = "resisted" if _is_met(row) else "**succeeds**"
+        answer = "resisted" if _is_met(row) else "**succeeds**"
         stated, p_value = figure(details["stated"]), figure(details["p_value"])
-        return [row["case"], f"at most {stated}" if details["stated"] else "never", f"{count} of {of}", _interval(row), p_value, outcome]
+        return [row["case"], f"at most {stated}" if details["stated"] else "never", f"{count} of {of}", _interval(row), p_value, answer]
 
     pairs = zip(found["rows"], found.get("details", ()), strict=True)
-    notes = [f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ())]
+    notes = sentences(found.get("notes", ()))
     words = (
         "Attacks on the honesty of the program, with random parameters in every run. A row counts the runs in which the program failed. "
         "The p-value is the exact binomial probability of at least this number of failures at the stated rate."
@@ -128,14 +147,7 @@ def _counts_table(rows: Sequence[Row], start: str) -> list[str]:
     def line(row: Row) -> list[str]:
         count, of = row["counts"]
         case = row["case"].removeprefix(start).lstrip(",: ") or row["case"]
-        return [
-            case,
-            f"{count} of {of}",
-            figure(row["measured"]),
-            _interval(row),
-            _stated_rate(row),
-            "met" if _is_met(row) else "**missed**",
-        ]
+        return [case, f"{count} of {of}", figure(row["measured"]), _interval(row), _stated_rate(row), outcome(row)]
 
     return table(["case", "counted", "rate", "95 % interval", "stated", ""], [line(row) for row in rows])
 
@@ -151,24 +163,14 @@ def _interval(row: Row) -> str:
 
 def _stated_rate(row: Row) -> str:
     told = re.search(r"stated ([0-9.e-]+)", str(row["unit"]))
-    return f"{'at most' if row.get('at_most') else 'at least'} {told[1].rstrip('.')}" if told else ""
+    return f"{_direction(row)} {told[1].rstrip('.')}" if told else ""
 
 
 def _other_section(found: Mapping[str, Any]) -> list[str]:
     """Return the section of any other benchmark: its notes and a table of its rows."""
     heading = {"fuzz": "Hostile inputs", "mutation": "Mutants of the claims' proofs"}.get(found["name"], str(found["name"]).capitalize())
-    rows = [
-        [
-            row["case"],
-            f"{'at most' if row.get('at_most') else 'at least'} {figure(row['required'])}",
-            figure(row["measured"], 6),
-            str(row["unit"]),
-            "met" if _is_met(row) else "**missed**",
-        ]
-        for row in found["rows"]
-    ]
-    notes = [f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ()) if note]
-    return [f"## {heading}", "", *notes, "", *table(["case", "required", "found", "unit", ""], rows), ""]
+    rows = [[row["case"], required(row), figure(row["measured"], 6), str(row["unit"]), outcome(row)] for row in found["rows"]]
+    return [f"## {heading}", "", *sentences(found.get("notes", ())), "", *table(["case", "required", "found", "unit", ""], rows), ""]
 
 
 _SECTION_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
@@ -190,11 +192,16 @@ def read_tables(path: Path) -> list[Mapping[str, Any]]:
     return tables
 
 
-def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page from the command-line arguments: the output file, then JSON of benchmarks and sections in markdown.
+def read_table(path: Path, name: str) -> Mapping[str, Any]:
+    """Return the one table of a benchmark with its details from a file. Raises InvalidArgument if there is not exactly one."""
+    found = [entry for entry in read_tables(path) if entry["name"] == name and entry.get("details")]
+    if len(found) != 1:
+        raise InvalidArgument(f"{path} must hold one table of `dpwitness bench {name}` with its details, got {len(found)}")
+    return found[0]
 
-    Returns the exit code. Usage errors are printed with the callback `told`.
-    """
+
+def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
+    """Write the page from the command-line arguments: the output file, then JSON of benchmarks and sections in markdown."""
     if len(arguments) < 2:
         told("usage: python -m dpwitness.reports.trust_page OUT.md FILE.json|FILE.md ...")
         return 2

@@ -49,7 +49,7 @@ from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.manifest import require_attributes
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.objects.single_runs import PerRun
-from dpwitness.mechanisms.privacy import Claim, TradeoffCurve, promised
+from dpwitness.mechanisms.privacy import Claim, promised
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, name_of
 
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
@@ -226,9 +226,7 @@ def audit(
     if store is None:
         return kept(state, run_all, executor is None)
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        # The name of a curve's file does not identify the curve, so the store records the content.
-        claim_text = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)
-        content = {"name": request.name, "claim": claim_text, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        content = {"name": request.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
         identity = identity_of(mechanism, request.target, pairs, all_scores, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, request.name, trials)

@@ -45,7 +45,7 @@ class SensitivityResult(Result):
     verdict : Verdict
         VIOLATED if the difference certainly exceeds the bound, ERROR if the function never converged, NOT_REFUTED otherwise.
     ratio : float
-        Largest |f(D) - f(D')| / bound found.
+        Largest ``|f(D) - f(D')| / bound`` found.
     ratio_lower, ratio_upper : float
         The ratio with the error radii of both values subtracted and added.
     pair : Pair or None
@@ -59,6 +59,14 @@ class SensitivityResult(Result):
         Number of evaluations and best ratio, at each improvement.
     skipped : int
         Number of evaluations at which a solver did not converge. They are ignored.
+    name, function, bound, norm, norm_used, seed
+        Arguments of `dpwitness.audit_sensitivity`; `norm` is the name of the norm `norm_used`.
+    evaluations : int
+        Number of evaluations of the function.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds : float
+        Duration, in seconds.
     """
 
     name: str

@@ -10,35 +10,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-import numpy as np
-from numpy.random import Generator
-from scipy import stats
-
-from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound, Scaling, UtilityClaim
+from dpwitness.auditors.bounds.utility_claims import Measurement, UtilityClaim, UtilityPoint
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import function_witness, named
-from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits, range_limits
+from dpwitness.auditors.results.witness import function_witness
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, shown
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, name_of
-
-_MARGIN = 0.05  # excess of a slope that slower terms may explain
-
-
-@dataclass(frozen=True, slots=True)
-class UtilityPoint:
-    """One measured point of a scaling claim: parameter value, statistic of the error, standard error, and simultaneous limits."""
-
-    value: float
-    error: float
-    standard_error: float
-    lower: float = math.nan
-    upper: float = math.nan
+from dpwitness.mechanisms.protocols.mechanism import name_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,6 +39,14 @@ class UtilityResult(Result):
         For scaling claims, the points of the regression.
     constant : float
         For scaling claims, the fitted factor of the power.
+    verdict : Verdict
+        VIOLATED if the confidence limits contradict the claim, ERROR if the function failed, NOT_REFUTED otherwise.
+    name, function, claim, runs, confidence, seed
+        Arguments of `dpwitness.audit_utility`.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds : float
+        Duration, in seconds.
     """
 
     name: str
@@ -78,13 +68,10 @@ class UtilityResult(Result):
     @property
     def witness(self) -> Json | None:
         """Return error function and claim, which `dpwitness.replay` measures again; None unless the claim is violated."""
-        claim, transform = self.claim, None
-        if isinstance(claim, Scaling) and claim.transform is not None:
-            transform, claim = named(claim.transform), replace(claim, transform=None)
-            if transform is None:
-                return None
-        if self.verdict is not Verdict.VIOLATED or self.function is None:
+        recorded = self.claim.for_witness()
+        if recorded is None or self.verdict is not Verdict.VIOLATED or self.function is None:
             return None
+        claim, transform = recorded
         numbers = {"runs": self.runs, "confidence": self.confidence, "estimate": strict(self.estimate)}
         more = {"kind": "utility", "claim": to_jsonable(claim), "transform": transform, **numbers}
         return function_witness(self.name, self.function, self.seed, more)
@@ -95,26 +82,16 @@ class UtilityResult(Result):
 
         ``statistical`` at the stated confidence, or ``assumed`` if a moment is assumed or the verdict is not a test.
         """
-        claim = self.claim
-        if isinstance(claim, MeanBound):
-            return "statistical" if claim.deviation is None else "assumed"
-        return "assumed" if isinstance(claim, Scaling) and claim.statistic == "mean" else "statistical"
+        return self.claim.evidence
 
     def headline(self) -> str:
         """Return the verdict, the estimate and its limits in one line."""
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0]}"
         word, claim = self.verdict.value.replace("_", " "), self.claim
-        limits = f"limits {self.lower:.4g} and {self.upper:.4g} at confidence {self.confidence:.12g} each"
-        if isinstance(claim, Scaling):
-            if claim.statistic == "mean" and claim.spread is None:
-                limits = f"{self.lower:.4g} to {self.upper:.4g}"
-            slope = f"slope {self.estimate:.4g} of the {claim.statistic} error against the claimed {claim.exponent:g}"
-            return f"{word}: {claim}: {slope}, from {len(self.points)} points of {self.runs} runs ({limits}, {claim.given})"
-        what, given = ("failure frequency", "") if isinstance(claim, FailureBound) else ("mean error", f", {claim.given}")
-        if math.isinf(self.upper):
-            limits = f"lower limit {self.lower:.4g} at confidence {self.confidence:.12g}"
-        return f"{word}: {claim}: {what} {self.estimate:.4g} in {self.runs} runs ({limits}{given})"
+        limits = claim.describe_limits(self.lower, self.upper, self.confidence)
+        given = f", {claim.given}" if claim.given else ""
+        return f"{word}: {claim}: {claim.describe(self.estimate, self.runs)} ({limits}{given})"
 
     def to_json(self) -> Json:
         numbers = {key: strict(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")}
@@ -127,29 +104,14 @@ class UtilityResult(Result):
             "evidence": self.evidence,
             "runs": self.runs,
             "confidence": self.confidence,
-            "claimed": self._claimed(),
+            "claimed": self.claim.limit_to_json(),
             "seed": self.seed,
             **numbers,
-            **self._scaling(),
+            **self.claim.points_to_json(self.points),
             "notes": list(self.notes),
             "environment": environment(),
             "seconds": round(self.seconds, 3),
         }
-
-    def _claimed(self) -> Json:
-        """Return the numbers of the claim that decide the verdict, for `recompute_bounds`."""
-        claim = self.claim
-        if isinstance(claim, Scaling):
-            return {"kind": "scaling", "limit": claim.exponent, "margin": _MARGIN}
-        return {"kind": "failures", "limit": claim.beta} if isinstance(claim, FailureBound) else {"kind": "mean", "limit": claim.bound}
-
-    def _scaling(self) -> Json:
-        """Return the exponent, parameter and points of a scaling claim."""
-        claim = self.claim
-        if not isinstance(claim, Scaling):
-            return {"points": []}
-        points = [{"regressor": claim.regressor(p.value), **{key: strict(value) for key, value in asdict(p).items()}} for p in self.points]
-        return {"exponent": claim.exponent, "regressor": claim.name, "points": points}
 
 
 def audit_utility(
@@ -194,6 +156,7 @@ def audit_utility(
 
     Examples
     --------
+    >>> from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
     >>> noise = lambda size, rng: abs(rng.laplace(size=size))
     >>> audit_utility(noise, FailureBound(3.0, beta=0.04)).verdict.value
     'VIOLATED'
@@ -202,120 +165,24 @@ def audit_utility(
     """
     if not callable(error):
         raise InvalidArgument(f"audit_utility: error must be callable, got {shown(error)}")
-    if not isinstance(claim, FailureBound | MeanBound | Scaling):
+    if not isinstance(claim, UtilityClaim):
         raise InvalidArgument(f"audit_utility: claim must be a FailureBound, MeanBound or Scaling, got {shown(claim)}")
-    least = 200 if isinstance(claim, Scaling) else 2
-    count = require_integer("runs", (200 if least == 200 else 2000) if runs is None else runs, "audit_utility", least=least, most=10**9)
+    count = require_integer("runs", claim.default_runs if runs is None else runs, "audit_utility", least=claim.least_runs, most=10**9)
     require_probability("confidence", confidence, "audit_utility")
     seed = require_integer("seed", seed, "audit_utility", least=0)
     require_type("name", name, str, "be a text", "audit_utility", optional=True)
     begin = time.perf_counter()
-    request = _Request(name or name_of(error), error, count, confidence, seed)
     try:
-        found = _scaling(request, claim) if isinstance(claim, Scaling) else _test_bound(request, claim)
+        found = claim.measure(error, count, confidence, seed)
     except ConvergenceError as problem:
-        found = request.answered(claim, Verdict.ERROR, notes=(f"a run did not converge: {problem}",))
-    return replace(found, seconds=time.perf_counter() - begin)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
-    """Arguments of a utility audit, except for the claim."""
-
-    name: str
-    error: Callable[..., Any]
-    runs: int
-    confidence: float
-    seed: int
-
-    def answered(self, claim: UtilityClaim, verdict: Verdict, **measured: Any) -> UtilityResult:
-        """Return the result."""
-        return UtilityResult(self.name, claim, verdict, self.runs, self.confidence, self.seed, function=self.error, **measured)
-
-
-def _test_bound(request: _Request, claim: FailureBound | MeanBound) -> UtilityResult:
-    """Return the result for a `FailureBound` or `MeanBound`."""
-    values = _errors(request.error(request.runs, np.random.default_rng(request.seed)), request.runs)
-    n, alpha = len(values), 1 - request.confidence
-    if isinstance(claim, FailureBound):
-        failures = int(np.sum(values > claim.bound))
-        lower = float(stats.beta.ppf(alpha, failures, n - failures + 1)) if failures else 0.0
-        upper = float(stats.beta.isf(alpha, failures + 1, n - failures)) if failures < n else 1.0
-        estimate, spread, refuted = failures / n, math.sqrt(failures * (n - failures) / n**3), lower > claim.beta
-    else:
-        if np.isinf(values).any():
-            raise InvalidArgument("audit_utility: error must be finite for a claim about its mean, got inf")
-        estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(n))
-        if claim.deviation is not None:
-            lower, upper = moment_limits(values, alpha, deviation=claim.deviation)
-        else:
-            _require_in_range(values, claim)
-            lower, upper = range_limits(values, claim.low, claim.high, alpha)
-        refuted = lower > claim.bound
-    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    return request.answered(claim, verdict, estimate=estimate, lower=lower, upper=upper, standard_error=spread)
-
-
-def _require_in_range(values: FloatArray, claim: MeanBound) -> None:
-    """Raise InvalidArgument if an error is outside the range of the claim."""
-    high = math.inf if claim.high is None else claim.high
-    for outside, rule, end in ((values < claim.low, "least", "low"), (values > high, "most", "high")):
-        if outside.any():
-            run = int(np.flatnonzero(outside)[0])
-            advice = f"got {values[run]:.6g} in run {run}; state its range, as in MeanBound({claim.bound:g}, low=..., high=...)"
-            raise InvalidArgument(f"audit_utility: error must be at {rule} {end} = {getattr(claim, end):g}, {advice}")
-
-
-def _scaling(request: _Request, claim: Scaling) -> UtilityResult:
-    """Return the result for a scaling claim.
-
-    The slope's limits are its extremes over all statistics within their limits. One limit of each point enters either end, so alpha is
-    shared among the points.
-    """
-    x = np.log([claim.regressor(value) for value in claim.grid])
-    points = []
-    for index, value in enumerate(claim.grid):
-        rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(index,)))
-        errors = _errors(request.error(value, request.runs, rng), request.runs)
-        points.append(_point(claim, value, errors, rng, (1 - request.confidence) / len(claim.grid)))
-    fit = stats.linregress(x, np.log([p.error for p in points]))
-    weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))  # slope = weights . log errors
-    # Residuals of few points can be small by chance: use at least the standard error that follows from the runs' spread at each point.
-    propagated_error = math.sqrt(float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2)))
-    slope, spread = float(fit.slope), max(propagated_error, float(fit.stderr))
-    if claim.statistic == "mean" and claim.spread is None:
-        lower, upper, refuted_verdict = slope - 2 * spread, slope + 2 * spread, Verdict.INCONCLUSIVE
-    else:
-        lower, upper = combined_limits(weights, np.array([p.lower for p in points]), np.array([p.upper for p in points]))
-        refuted_verdict = Verdict.VIOLATED
-    verdict = refuted_verdict if lower > claim.exponent and slope > claim.exponent + _MARGIN else Verdict.NOT_REFUTED
-    notes = (f"refuted by slopes above {claim.exponent + max(_MARGIN, slope - lower):.4g}: {_MARGIN:g} is left for slower terms",)
-    measured = {"estimate": slope, "lower": lower, "upper": upper, "standard_error": spread, "constant": float(np.exp(fit.intercept))}
-    return request.answered(claim, verdict, points=tuple(points), notes=notes, **measured)
-
-
-def _point(claim: Scaling, value: float, errors: FloatArray, rng: Generator, alpha: float) -> UtilityPoint:
-    """Return the measured point of a scaling claim at one parameter value."""
-    if claim.statistic == "median":
-        middle = float(np.median(errors))
-        bootstrap_medians = np.median(errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1)
-        point = UtilityPoint(value, middle, float(bootstrap_medians.std(ddof=1)), *median_limits(errors, alpha))
-    else:
-        if claim.spread is not None and errors.min() < 0:
-            raise InvalidArgument(f"audit_utility: error must be at least 0 where spread is stated, got {errors.min():.6g}")
-        limits = moment_limits(errors, alpha, spread=claim.spread) if claim.spread is not None else (math.nan, math.nan)
-        point = UtilityPoint(value, float(errors.mean()), float(errors.std(ddof=1) / math.sqrt(len(errors))), *limits)
-    if not (math.isfinite(point.error) and point.error > 0):
-        name = f"{claim.statistic} error at {claim.parameter} = {value:g}"
-        raise InvalidArgument(f"audit_utility: error must be positive and finite for the regression, got {point.error!r} as the {name}")
-    return point
-
-
-def _errors(values: Any, runs: int) -> FloatArray:
-    """Return the errors as an array. Raise InvalidArgument unless there is one number per run."""
-    errors = np.asarray(values, dtype=np.float64)
-    if errors.shape != (runs,):
-        raise InvalidArgument(f"audit_utility: error must return one number per run, shape ({runs},), got shape {errors.shape}")
-    if np.isnan(errors).any():
-        raise InvalidArgument(f"audit_utility: error must be a number, got nan in run {int(np.flatnonzero(np.isnan(errors))[0])}")
-    return errors
+        found = Measurement(Verdict.ERROR, notes=(f"a run did not converge: {problem}",))
+    return UtilityResult(
+        name=name or name_of(error),
+        claim=claim,
+        runs=count,
+        confidence=confidence,
+        seed=seed,
+        **{each.name: getattr(found, each.name) for each in fields(found)},
+        seconds=time.perf_counter() - begin,
+        function=error,
+    )

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.canaries import guess_counts, recursion, steinke
-from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.curves import Training, certified_epsilon, curve_lines, gaussian_with, held
+from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon, epsilons_refuted, parameter_refuted, schedule, sizes
 from dpwitness.auditors.canaries.guesses import Guesses, ordered
 from dpwitness.auditors.canaries.ideal_limit import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
@@ -28,7 +28,7 @@ from dpwitness.mechanisms.core.validation import (
     require_probability,
     require_type,
 )
-from dpwitness.mechanisms.privacy import GDP, Claim, Curve, parse_claim, resolved
+from dpwitness.mechanisms.privacy import GDP, Claim, parse_claim, resolved
 
 _OWNER = "audit_canaries"
 _HISTOGRAM_CELLS = 60  # cells of each histogram
@@ -68,7 +68,7 @@ def audit_canaries(
     A score measures how strongly the released output suggests that a canary was included. Examples are an inner product with the
     updates, minus the loss, or a margin. The audit guesses the coins of the canaries with the clearest scores. Too many correct guesses
     refute the claim. The choice of guessed canaries is learned from all scores and from the coins of canaries that are not guessed.
-    `auditors/canaries/guesses.py` describes the choice; `counting.py` and `recursion.py` prove the bounds.
+    `auditors/canaries/guesses.py` describes the choice; `guess_counts.py` and `recursion.py` prove the bounds.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def audit_canaries(
     begin = time.perf_counter()
     claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", _OWNER)
     claim_notes = resolved(claim, None)[1]
-    claim = held(claim, _OWNER)
+    claim = claim.for_canaries(_OWNER)
     alpha = 1 - require_probability("confidence", confidence, _OWNER)
     seed = require_integer("seed", seed, _OWNER, least=0)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
@@ -138,59 +138,63 @@ def audit_canaries(
     most = guessed.chosen.size
     if guesses is not None:
         guesses = require_integer("guesses", guesses, _OWNER, most=most)
-    tested = _test_numbers(method, claim, guessed, right, size, alpha, delta, guesses)
-    best = max(tested, key=lambda counts: (counts.lower, counts.alpha))
-    p = min(1.0, *(_smallest_error(method, claim, counts, size, delta, guesses is not None) * alpha / counts.alpha for counts in tested))
-    by_curve = method == "curve"
+    theorem = Theorem(method, claim, size, delta, fixed=guesses is not None or method != "counting")
+    tested = [
+        GuessTest(r, int(right[r]), share, theorem.refuted([int(right[r])], [r], share)[0])
+        for r, share in ([(guesses, alpha)] if guesses is not None else _planned_guesses(theorem, guessed, alpha))
+    ]
+    best = _best(tested)
+    p = min(1.0, *(theorem.smallest_error(counts.right, counts.guesses) * alpha / counts.alpha for counts in tested))
     gaussian_epsilon = math.nan
     if delta > 0:
-        gaussian_epsilon = (
-            best.lower
-            if by_curve and isinstance(claim, GDP)
-            else _largest_curve_parameter(GDP(1.0), right, schedule(size, most, alpha), size)
-        )
-        gaussian_epsilon = certified_epsilon(GDP(1.0), gaussian_epsilon, delta)
-    guess_counts = (
-        np.unique(np.geomspace(1, most, _PICTURE_POINTS).astype(int)) if not isinstance(claim, Training) else np.empty(0, dtype=int)
-    )
-    course = zip(
-        guess_counts.tolist(),
-        right[guess_counts].tolist(),
-        _separate_bounds(method, claim, right[guess_counts], guess_counts, size, delta, alpha),
-        strict=True,
-    )
-    return CanaryResult(
+        known = best.lower if method == "curve" and isinstance(claim, GDP) else _largest_mu(right, schedule(size, most, alpha), size)
+        gaussian_epsilon = certified_epsilon(GDP(1.0), known, delta)
+    return result_of_counts(
+        theorem,
+        tested,
         name=name or "canaries",
-        claim=claim,
-        verdict=Verdict.VIOLATED if best.lower > claim.parameter else Verdict.NOT_REFUTED,
         confidence=confidence,
         seed=seed,
-        method=method,
-        fixed=guesses is not None or method != "counting",
-        canaries=size,
         included=int(canaries.coins.sum()),
         runs=canaries.runs,
-        delta=delta,
-        guesses=best.guesses,
-        right=best.right,
-        alpha=best.alpha,
-        parameter_lower=best.lower,
-        epsilon_lower=certified_epsilon(claim, best.lower, delta),
         p_value=p,
         gaussian_lower=gaussian_epsilon,
-        detectable=detectable(claim, size, alpha, delta, by_curve),
-        tested=tuple(tested),
-        picture=_picture(canaries, guessed, best, tuple(course)),
+        detectable=detectable(claim, size, alpha, delta, method == "curve"),
+        picture=_picture(canaries, guessed, best, _course(theorem, right, most, alpha)),
         notes=(*claim_notes, *notes, ASSUMED, *([_POOLED_NOTE] if canaries.runs > 1 else []), *canaries.notes),
         target=target,
         seconds=time.perf_counter() - begin,
     )
 
 
+def result_of_counts(theorem: Theorem, tested: Sequence[GuessTest], **fields: Any) -> CanaryResult:
+    """Return the result of the tested counts, with further fields of CanaryResult."""
+    best = _best(tested)
+    return CanaryResult(
+        claim=theorem.claim,
+        verdict=Verdict.VIOLATED if best.lower > theorem.claim.parameter else Verdict.NOT_REFUTED,
+        method=theorem.method,
+        fixed=theorem.fixed,
+        canaries=theorem.canaries,
+        delta=theorem.delta,
+        guesses=best.guesses,
+        right=best.right,
+        alpha=best.alpha,
+        parameter_lower=best.lower,
+        epsilon_lower=certified_epsilon(theorem.claim, best.lower, theorem.delta),
+        tested=tuple(tested),
+        **fields,
+    )
+
+
+def _best(tested: Sequence[GuessTest]) -> GuessTest:
+    return max(tested, key=lambda counts: (counts.lower, counts.alpha))
+
+
 def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:
     """Return the theorem to use, the claim or curve that the theorem tests, and notes on a replaced claim."""
     require_one_of("method", method, ("best", "counting", "steinke", "curve"), _OWNER)
-    by_curve = isinstance(claim, GDP | Curve)
+    by_curve = claim.has_tangents
     if not (by_curve or claim.bounds_epsilon):
         raise InvalidArgument(f"{_OWNER}: claim must be pure, approx, gdp or a curve, which bound how often guesses are right, got {claim}")
     if method == "best":
@@ -200,82 +204,39 @@ def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ..
     if method == "curve" and not by_curve:
         if claim.is_pure:
             raise InvalidArgument(f"{_OWNER}: method must be 'best', 'counting' or 'steinke' for a claim without delta, got 'curve'")
-        return method, gaussian_with(claim.parameter, claim.delta_budget), (_GAUSSIAN_NOTE,)
+        return method, GDP.with_epsilon(claim.parameter, claim.delta_budget), (_GAUSSIAN_NOTE,)
     return method, claim, ()
 
 
-def _test_numbers(
-    method: str, claim: Claim, guessed: Guesses, right: np.ndarray, size: int, alpha: float, delta: float, fixed: int | None
-) -> list[GuessTest]:
-    """Return the counts and bounds of the tested numbers of guesses, each at its share of the error."""
-    most = guessed.chosen.size
-    if fixed is not None:
-        planned = [(fixed, alpha)]
-    elif method == "counting":  # choose by the expected bound, which does not use the coins of the guessed canaries
-        guess_counts, expected = sizes(most), guessed.expected()
-        bound = np.sum(
-            [epsilons_refuted(guessed.expected(factor)[guess_counts], guess_counts, delta, size, alpha) for factor in _ODDS_FACTORS], axis=0
-        )
-        expected_z = (expected[guess_counts] - guess_counts / 2) / np.sqrt(guess_counts)  # breaks ties where every expected bound is zero
-        planned = [(int(guess_counts[np.lexsort((expected_z, bound))[-1]]), alpha)]
-    elif method == "steinke":
-        planned = [(max(1, round(_STEINKE_FACTOR * schedule(size, most, alpha)[0][0])), alpha)]
-    else:
-        planned = schedule(size, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0)
-    chosen = fixed is not None or method != "counting"
-    return [
-        GuessTest(r, int(right[r]), share, refuted_parameter(method, claim, int(right[r]), r, size, delta, share, fixed=chosen))
-        for r, share in planned
-    ]
+def _planned_guesses(theorem: Theorem, guessed: Guesses, alpha: float) -> list[tuple[int, float]]:
+    """Return the numbers of guesses to test, each with its share of the error."""
+    most, size, claim = guessed.chosen.size, theorem.canaries, theorem.claim
+    if theorem.method == "counting":  # choose by the expected bound, which does not use the coins of the guessed canaries
+        numbers, expected = sizes(most), guessed.expected()
+        bounds = [epsilons_refuted(guessed.expected(factor)[numbers], numbers, theorem.delta, size, alpha) for factor in _ODDS_FACTORS]
+        expected_z = (expected[numbers] - numbers / 2) / np.sqrt(numbers)  # breaks ties where every expected bound is zero
+        return [(int(numbers[np.lexsort((expected_z, np.sum(bounds, axis=0)))[-1]]), alpha)]
+    if theorem.method == "steinke":
+        return [(max(1, round(_STEINKE_FACTOR * schedule(size, most, alpha)[0][0])), alpha)]
+    return schedule(size, most, alpha, claim.guess_mu)
 
 
-def refuted_parameter(
-    method: str, claim: Claim, right: int, guesses: int, size: int, delta: float, alpha: float, *, fixed: bool = True
-) -> float:
-    """Return the largest parameter that the number of right guesses refutes.
-
-    `fixed` means that the number of guesses was chosen before the scores were seen.
-    """
-    if method == "curve":
-        return parameter_refuted(claim, right, guesses, size, alpha)
-    if method == "steinke":
-        return largest(lambda epsilon: steinke.chance(right, guesses, epsilon, delta, size) <= alpha)
-    law = guess_counts.chance if fixed else guess_counts.p_value
-    return float(epsilons_refuted(np.array([right]), np.array([guesses]), delta, size, alpha, law)[0])
-
-
-def _largest_curve_parameter(claim: Claim, right: np.ndarray, planned: list[tuple[int, float]], size: int) -> float:
-    """Return the largest parameter of the claim's curve that any of the planned numbers of guesses refutes."""
+def _largest_mu(right: np.ndarray, planned: list[tuple[int, float]], size: int) -> float:
+    """Return the largest mu that any of the planned numbers of guesses refutes."""
     best = 0.0
     for r, share in planned:
-        best = parameter_refuted(claim, int(right[r]), r, size, share, best)
+        best = parameter_refuted(GDP(1.0), int(right[r]), r, size, share, best)
     return best
 
 
-def _smallest_error(method: str, claim: Claim, counts: GuessTest, size: int, delta: float, fixed: bool) -> float:
-    """Return the smallest error probability at which the counts refute the claim."""
-    if method == "steinke":
-        return steinke.chance(counts.right, counts.guesses, claim.parameter, delta, size)
-    if method == "counting":
-        law = guess_counts.chance if fixed else guess_counts.p_value
-        return float(law(counts.right, counts.guesses, claim.parameter, delta, size))
-    lines = curve_lines(claim)
-    low, high = -40.0, 0.0  # logarithm of the error
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        refuted = recursion.refutes(counts.right, counts.guesses, size, *lines, math.exp(middle))
-        low, high = (low, middle) if refuted else (middle, high)
-    return math.exp(high)
-
-
-def _separate_bounds(
-    method: str, claim: Claim, right: np.ndarray, guesses: np.ndarray, size: int, delta: float, alpha: float
-) -> list[float]:
-    """Return the bound that each number of guesses would certify as the only number tested."""
-    if method == "counting":
-        return [float(lower) for lower in epsilons_refuted(right, guesses, delta, size, alpha, guess_counts.chance)]
-    counts = zip(right.tolist(), guesses.tolist(), strict=True)
-    return [refuted_parameter(method, claim, v, r, size, delta, alpha) for v, r in counts]
+def _course(theorem: Theorem, right: np.ndarray, most: int, alpha: float) -> tuple[tuple[int, int, float], ...]:
+    """Return numbers of guesses, right guesses, and the bound that each number would certify as the only number tested."""
+    if theorem.claim.costly:
+        return ()
+    guesses = np.unique(np.geomspace(1, most, _PICTURE_POINTS).astype(int))
+    rights = right[guesses].tolist()
+    bounds = replace(theorem, fixed=True).refuted(rights, guesses.tolist(), alpha)
+    return tuple(zip(guesses.tolist(), rights, bounds, strict=True))
 
 
 def _picture(canaries: Canaries, guessed: Guesses, best: GuessTest, course: tuple[tuple[int, int, float], ...]) -> CanaryPicture:

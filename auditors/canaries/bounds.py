@@ -1,38 +1,71 @@
-"""Bounds from counts of right guesses, and the schedule that pays for the choice of the number of guesses."""
+"""Theorems that bound a claim from counts of right guesses, and the schedule that pays for the choice of the number of guesses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dpwitness.auditors.canaries import guess_counts, recursion
-from dpwitness.auditors.canaries.curves import curve_lines, trivial_parameter
+from dpwitness.auditors.statistics.betting import bracket
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import Claim, Curve
+from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-Law = Callable[[FloatArray, FloatArray, FloatArray, float, int], FloatArray]
+Law = Callable[[Any, Any, Any, float, int], FloatArray]
 
 _HALVINGS = 40
 _MAX_EPSILON = 200.0  # largest epsilon of the search
-_MAX_LOG_FACTOR = 40.0  # largest logarithm of a curve's factor
 _MAIN_SHARE = 0.98  # share of the error for the best number of guesses under Gaussian noise; a smaller and a larger number share the rest
 _OTHER_FACTORS = (1 / 6, 6.0)  # factors of the smaller and the larger number of guesses
 _WEAK_MU = 0.329  # mu below which more guesses are better
 
 
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """A theorem on guesses about canaries, which bounds the parameter of a claim from counts."""
+
+    method: str  # counting, steinke or curve, as in `audit_canaries`
+    claim: Claim
+    canaries: int  # guessed or not
+    delta: float  # of a pure or approximate claim
+    fixed: bool  # whether the number of guesses was chosen before the scores were seen
+
+    @property
+    def _counting_law(self) -> Law:
+        return guess_counts.chance if self.fixed else guess_counts.p_value
+
+    def refuted(self, right: Sequence[int], guesses: Sequence[int], alpha: float) -> list[float]:
+        """Return the largest parameter that each number of right guesses refutes."""
+        size, delta = self.canaries, self.delta
+        if self.method == "counting":
+            return [float(e) for e in epsilons_refuted(np.array(right), np.array(guesses), delta, size, alpha, self._counting_law)]
+        counts = zip(right, guesses, strict=True)
+        if self.method == "curve":
+            return [parameter_refuted(self.claim, v, r, size, alpha) for v, r in counts]
+        return [largest(lambda e, v=v, r=r: guess_counts.steinke_chance(v, r, e, delta, size) <= alpha) for v, r in counts]  # type: ignore[misc]
+
+    def smallest_error(self, right: int, guesses: int) -> float:
+        """Return the smallest error probability at which the counts refute the claim."""
+        if self.method == "steinke":
+            return guess_counts.steinke_chance(right, guesses, self.claim.parameter, self.delta, self.canaries)
+        if self.method == "counting":
+            return float(self._counting_law(right, guesses, self.claim.parameter, self.delta, self.canaries))
+        lines = self.claim.tangents()
+
+        def not_refuted(log_error: float) -> bool:
+            return not recursion.refutes(right, guesses, self.canaries, *lines, math.exp(log_error))
+
+        return math.exp(bracket(not_refuted, -40.0, 0.0, _HALVINGS)[1])
+
+
 def epsilons_refuted(
     right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float, law: Law = guess_counts.p_value
 ) -> FloatArray:
-    """Return the largest epsilon that each pair of counts refutes by `counting`, rounded down; 0 where no epsilon is refuted.
-
-    Examples
-    --------
-    >>> epsilons_refuted(np.array([90.0, 60.0]), np.array([100.0, 100.0]), 1e-5, 1000, 0.05).round(3).tolist()
-    [1.629, 0.051]
-    """
+    """Return the largest epsilon that each pair of counts refutes by the counting theorem, rounded down; 0 where no epsilon is refuted."""
     right, guesses = np.asarray(right, dtype=float), np.asarray(guesses, dtype=float)
 
     def refuted(epsilon: FloatArray) -> np.ndarray:
@@ -58,11 +91,20 @@ def parameter_refuted(claim: Claim, right: int, guesses: int, canaries: int, alp
             member = claim.with_parameter(parameter)
         except InvalidArgument:  # the loss is so large that the claim promises nothing
             return False
-        return recursion.refutes(right, guesses, canaries, *curve_lines(member), alpha)
+        return recursion.refutes(right, guesses, canaries, *member.tangents(), alpha)
 
-    least = max(above, trivial_parameter(claim))
-    found = largest(refuted, least, math.exp(_MAX_LOG_FACTOR) if isinstance(claim, Curve) else _MAX_EPSILON)
+    least = max(above, claim.trivial_parameter())
+    found = largest(refuted, least, claim.largest_parameter)
     return found if found > least else above
+
+
+def certified_epsilon(claim: Claim, lower: float, delta: float) -> float:
+    """Return the epsilon at delta of a certified parameter.
+
+    Returns 0 if no parameter is certified, or if the curve has no finite epsilon at delta.
+    """
+    found = claim.with_parameter(lower).epsilon_at(delta) if lower > 0 else 0.0
+    return found if math.isfinite(found) else 0.0
 
 
 def largest(refuted: Callable[[float], bool], above: float = 0.0, most: float = _MAX_EPSILON) -> float:

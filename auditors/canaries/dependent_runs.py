@@ -46,14 +46,7 @@ Run = tuple[FloatArray, np.ndarray]  # standardized scores, coins
 def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None], given: Sequence[FloatArray]) -> None:
     """Raise InvalidArgument if runs repeat one another or share their coins beyond chance.
 
-    Parameters
-    ----------
-    runs : sequence of (scores, coins)
-        Standardized scores and coins of each run.
-    ids : sequence
-        Names of the canaries of each run, in the same order; None for a run without names.
-    given : sequence of arrays
-        Scores of each run as the caller passed them, before standardization, in the same order.
+    `ids` are the names of the canaries of each run, or None; `given` are the scores of each run before standardization.
     """
     if len(runs) < 2:
         return
@@ -61,7 +54,8 @@ def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | 
     tables = [_table(*run) for run in runs]
     first = _first_repeat(tables)
     if first is not None:
-        proof = f"{_describe_repeats(tables)}; the first two are runs {first[0]} and {first[1]}"
+        times = Counter(key for key, _ in tables).most_common(1)[0][1]
+        proof = f"{times} times among {len(tables)} runs; the first two are runs {first[0]} and {first[1]}"
         raise InvalidArgument(f"{_OWNER}: runs must be independent, the same scores with the same coins are given {proof}: {_ADVICE}")
     _require_independent_ranks(runs, range(len(runs)), len(runs) ** 2)
     _require_independent_parts(runs, given)
@@ -72,12 +66,6 @@ def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | 
         raise InvalidArgument(
             f"{_OWNER}: runs must have new fair coins each, {proof}, as one set of coins or a fixed number does: {_ADVICE}"
         )
-
-
-def _describe_repeats(tables: list[tuple[Hashable, float]]) -> str:
-    """Return the largest number of equal tables, as text."""
-    largest = Counter(key for key, _ in tables).most_common(1)[0][1]
-    return f"{largest} times among {len(tables)} runs"
 
 
 def _first_repeat(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | None:

@@ -33,6 +33,11 @@ class GradientCanaries:
     seed : int
         Seed of the orthonormal system.
 
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
+
     Examples
     --------
     >>> canaries = GradientCanaries(count=3, dimension=8, norm=10.0)

@@ -39,7 +39,7 @@ def read_score_file(path: str | Path) -> dict[str, Any]:
         other = next((name for name in _ROW_COLUMNS if name in columns), None)
         if other is not None:
             raise InvalidArgument(
-                f"canaries: {path.name} must have {', '.join(_OPTIONAL)} beside scores_in and scores_out, or none of these, got {other}"
+                f"canaries: {path.name} must have {', '.join(_OPTIONAL)} as well as scores_in and scores_out, or none of these, got {other}"
             )
         return {name: columns[name] for name in (*_SIDES, *_OPTIONAL) if name in columns}
     if not {"score", "included"} <= set(columns):
@@ -89,9 +89,13 @@ def _split_by_side(columns: Mapping[str, Any], name: str) -> dict[str, Any]:
         scores = np.asarray([float(value) for value in columns["score"]])
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"canaries: score in {name} must be numbers: {error}") from None
-    if set(np.unique(scores).tolist()) == {0.0, 1.0} and not all(_is_coin(value) for value in columns["included"]):
+    texts = [str(value).strip().lower() for value in columns["included"]]
+    wrong = next((i for i, text in enumerate(texts) if text not in (*_TRUE, *_FALSE)), None)
+    if wrong is not None and set(np.unique(scores).tolist()) == {0.0, 1.0}:
         raise InvalidArgument(f"canaries: included in {name} must be 0 or 1, and score holds only these: exchange the two columns")
-    included = np.array([_parse_coin(value, name) for value in columns["included"]], dtype=bool)
+    if wrong is not None:
+        raise InvalidArgument(f"canaries: included in {name} must be 0 or 1, true or false, got {str(columns['included'][wrong])[:40]!r}")
+    included = np.array([text in _TRUE for text in texts], dtype=bool)
     if any(len(columns[key]) != scores.size for key in ("included", "run", "id", "group") if key in columns):
         raise InvalidArgument(f"canaries: columns of {name} must have one length, {scores.size}")
     labels = np.asarray(columns["run"]) if "run" in columns else np.zeros(scores.size)
@@ -110,15 +114,3 @@ def _split_by_side(columns: Mapping[str, Any], name: str) -> dict[str, Any]:
         by_run = [np.concatenate([groups[part & included], groups[part & ~included]]) for part in parts]
         arguments["groups"] = by_run[0] if len(parts) == 1 else by_run
     return arguments
-
-
-def _is_coin(value: Any) -> bool:
-    """Return whether the value reads as a coin, such as 0, 1, true or false."""
-    return str(value).strip().lower() in (*_TRUE, *_FALSE)
-
-
-def _parse_coin(value: Any, name: str) -> bool:
-    """Return whether the value means "included". Raise InvalidArgument if the value does not read as a coin."""
-    if not _is_coin(value):
-        raise InvalidArgument(f"canaries: included in {name} must be 0 or 1, true or false, got {str(value)[:40]!r}")
-    return str(value).strip().lower() in _TRUE

@@ -17,30 +17,18 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIDDLE_SHARE, _RANDOM_SHARE = 0.55, 0.02  # shares of canaries with revealed coins: middle scores, and random canaries
 _MAX_FITTED = 20_000  # largest number of coins in the regression
-_PRIOR = np.array(
-    [0.02, 0.12, 0.02]
-)  # prior standard deviations: of the log-odds at the middle; of the slope, with prior mean 0.25; of the difference of the
-# two sides' slopes
+# prior standard deviations: of the log-odds at the middle; of the slope, with prior mean 0.25; of the difference of the two sides' slopes
+_PRIOR = np.array([0.02, 0.12, 0.02])
 _CLIP = 12.0  # bound on log-odds, and on standardized distances from the middle
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guesses:
-    """Canaries in the order in which they are guessed.
+    """Canaries in the order in which they are guessed."""
 
-    Attributes
-    ----------
-    chosen : array of int
-        Indices of the canaries, most certain first, without canaries whose coins were revealed.
-    included : array of bool
-        Guess for each canary.
-    odds : array of float
-        Expected log-odds of each guess.
-    """
-
-    chosen: np.ndarray
-    included: np.ndarray
-    odds: FloatArray
+    chosen: np.ndarray  # indices of the canaries, most certain first, without canaries whose coins were revealed
+    included: np.ndarray  # guess for each canary
+    odds: FloatArray  # expected log-odds of each guess
 
     def right(self, coins: np.ndarray) -> np.ndarray:
         """Return the number of right guesses among the first r, for r = 0, 1, ..."""

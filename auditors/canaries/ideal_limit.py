@@ -10,20 +10,17 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.curves import curve_lines, epsilon_at, gaussian_with, held
 from dpwitness.auditors.canaries.guess_counts import chance, p_value
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
-from dpwitness.mechanisms.privacy import GDP, Claim, Curve, PureDP, parse_claim
+from dpwitness.mechanisms.privacy import GDP, Claim, PureDP, parse_claim
 
 _SIZES = 40  # numbers of guesses that are compared
 _MAX_EPSILON = 64.0  # largest epsilon of the search
-_GUESSED_SHARE, _ERROR_SHARE = (
-    0.43,
-    0.8,
-)  # share of canaries that may be guessed; share of the error, as the number of guesses is not known in advance
+_GUESSED_SHARE = 0.43  # share of canaries that may be guessed
+_ERROR_SHARE = 0.8  # share of the error, as the number of guesses is not known in advance
 MOST = 10**7  # canaries
 
 
@@ -42,6 +39,8 @@ class CanaryLimit:
         True epsilon at `delta`.
     detectable : float
         Smallest true epsilon that refutes the claim with probability 0.9; infinity if there is none.
+    claim, delta, canaries, runs, confidence
+        Arguments of `dpwitness.canaries.canary_limit`.
     """
 
     claim: Claim
@@ -68,6 +67,7 @@ class CanaryLimit:
         )
 
     def to_json(self) -> Json:
+        """Return the fields as JSON values."""
         fields = ("delta", "canaries", "runs", "confidence", "true", "epsilon", "parameter", "guesses", "detectable")
         found = {name: strict(getattr(self, name)) for name in fields}
         header = {"claim": str(self.claim), "claim_numbers": list(self.claim.numbers), "headline": self.headline()}
@@ -122,35 +122,33 @@ def canary_limit(
     (3.0, 4.8)
     """
     owner = "canary_limit"
-    claim = parse_claim(claim) if isinstance(claim, str) else claim
-    claim = held(require_type("claim", claim, Claim, "be a claim", owner), owner)
+    claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", owner)
+    claim = claim.for_canaries(owner)
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
     run_count = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)
     require_one_of("method", method, ("best", "curve"), owner)
-    if isinstance(claim, Curve):
-        claim = gaussian_with(epsilon_at(claim, require_probability("delta", delta, owner)), delta)
-    if not (isinstance(claim, GDP) or claim.bounds_epsilon):
+    if not (claim.has_tangents or claim.bounds_epsilon):
         raise InvalidArgument(f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often guesses are right, got {claim}")
     if claim.is_pure and method == "curve":
         raise InvalidArgument(f"{owner}: method must be 'best' for a claim without delta, got 'curve'")
-    if claim.bounds_epsilon:
-        delta = claim.delta_budget
+    if claim.has_tangents:
+        claim = GDP.implied_by(claim, require_probability("delta", delta, owner))
     else:
-        require_probability("delta", delta, owner)
-    by_curve = isinstance(claim, GDP) or method == "curve"
-    truth = claim if isinstance(claim, GDP) or claim.is_pure else gaussian_with(claim.parameter, delta)
+        delta = claim.delta_budget
+    by_curve = claim.has_tangents or method == "curve"
+    truth = claim if claim.is_pure else GDP.implied_by(claim, delta)
     guesses, parameter = certified(truth, size * run_count, alpha, delta, by_curve)
-    epsilon = epsilon_at(GDP(parameter), delta) if by_curve and parameter > 0 else parameter
+    epsilon = GDP(parameter).epsilon_at(delta) if by_curve and parameter > 0 else parameter
     return CanaryLimit(
         claim=claim,
         delta=delta,
         canaries=size,
         runs=run_count,
         confidence=confidence,
-        true=epsilon_at(truth, delta),
+        true=truth.epsilon_at(delta),
         epsilon=epsilon,
-        parameter=parameter if by_curve == isinstance(claim, GDP) else epsilon,
+        parameter=parameter if by_curve == claim.has_tangents else epsilon,
         guesses=guesses,
         detectable=detectable(truth if by_curve else claim, size * run_count, alpha, delta, by_curve),
     )
@@ -158,9 +156,9 @@ def canary_limit(
 
 def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
     """Return numbers of guesses, half "in" and half "out", and the probability that a guess is right."""
-    if not isinstance(truth, GDP):  # randomized response is equally informative about all coins
+    if truth.is_pure:  # randomized response is equally informative about all coins
         return (guesses := sizes(canaries)), np.full(guesses.size, expit(truth.parameter))
-    mu = truth.mu
+    mu = truth.parameter
     guesses = np.unique(np.geomspace(4, canaries, _SIZES).astype(int))
     grid = np.linspace(mu / 2, mu / 2 + 12, 4_000)  # thresholds of the guess "in"
     guessed_share = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
@@ -187,19 +185,19 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
 
     The true law is Gaussian noise, or randomized response if `delta` is 0.
     """
-    lines = curve_lines(claim) if by_curve else None
+    lines = claim.tangents() if by_curve else None
     most = round(_GUESSED_SHARE * canaries)
 
     def missed(epsilon: float) -> bool:
-        guesses, p = shares(gaussian_with(epsilon, delta), canaries) if delta else shares(PureDP(epsilon), most)
+        guesses, p = shares(GDP.with_epsilon(epsilon, delta), canaries) if delta else shares(PureDP(epsilon), most)
         if lines is None:
             right = binom.ppf(0.1, guesses, p)
             return not bool((p_value(right, guesses, claim.parameter, delta, canaries) <= _ERROR_SHARE * alpha).any())
-        for r, share in schedule(canaries, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0):
+        for r, share in schedule(canaries, most, alpha, claim.guess_mu):
             v = int(binom.ppf(0.1, r, np.interp(r, guesses, p)))
             if refutes(v, r, canaries, *lines, share):
                 return False
         return True
 
-    low = epsilon_at(claim, delta)
+    low = claim.epsilon_at(delta)
     return math.inf if missed(_MAX_EPSILON) else largest(missed, low)

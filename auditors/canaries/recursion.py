@@ -1,6 +1,6 @@
 """Probability of r right guesses about canaries under a trade-off curve: the recursion of Mahloujifar, Melis and Chaudhuri (2025).
 
-Setting and lemma as in `counting`; r is fixed in advance. Let h be the inverse of the curve g, a_k = k p_k / m and
+Setting and lemma as in `guess_counts`; r is fixed in advance. Let h be the inverse of the curve g, a_k = k p_k / m and
 b_k = (r - k) p_k / m, and A_c, B_c their sums over k >= c. The lemma for T = {c, ..., r} is A_c <= g(B_{c-1}), so B_{c-1} >= h(A_c); and
 A_c - A_{c+1} is c / (r - c) times B_c - B_{c+1}.
 
@@ -32,15 +32,7 @@ _ROUNDING = 1e-9  # relative rounding error of the sums: a refutation must excee
 
 
 def refutes(right: int, guesses: int, canaries: int, epsilons: FloatArray, deltas: FloatArray, alpha: float) -> bool:
-    """Return whether v right guesses among r refute the curve with these lines at error alpha; `epsilons` must decrease.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> lines = np.array([1.0, -1.0]), np.array([0.0, 1 - np.exp(-1.0)])
-    >>> refutes(90, 100, 1000, *lines, 0.05), refutes(80, 100, 1000, *lines, 0.05)
-    (True, False)
-    """
+    """Return whether v right guesses among r refute the curve with these lines at error alpha; `epsilons` must decrease."""
     with np.errstate(over="ignore"):
         return bool(_exceeds(float(right), float(guesses), float(canaries), np.exp(-epsilons), deltas, alpha))
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from dpwitness.auditors.canaries.audit import ASSUMED, refuted_parameter
-from dpwitness.auditors.canaries.curves import certified_epsilon, held
+from dpwitness.auditors.canaries.audit import ASSUMED, result_of_counts
+from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon
 from dpwitness.auditors.results.canary_result import CanaryResult, GuessTest
 from dpwitness.auditors.results.recompute import RecomputedBounds, require_allowed_error, require_stated_value, require_verdict
 from dpwitness.auditors.results.verdicts import Verdict
@@ -27,45 +27,33 @@ def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResul
     `confidence` defaults to the recorded confidence, but at least `LEAST`: the author of the file chose the recorded value.
     Raises InvalidArgument if the counts contradict each other.
     """
-    claim, counts = held(exact_claim(raw["claim"], raw["claim_numbers"]), "witness"), raw["counts"]
+    claim, counts = exact_claim(raw["claim"], raw["claim_numbers"]).for_canaries("witness"), raw["counts"]
     size, guesses, right, alpha, delta = (*(counts[key] for key in ("canaries", "guesses", "right")), raw["alpha"], raw["delta"])
-    for path, least, most in (
-        ("counts.guesses", right, guesses),
-        ("counts.canaries", guesses, size),
-        ("counts.included", counts["included"], size),
-    ):
-        if least > most:
-            refuse(
-                path, f"be at {'most ' + str(size) if path.endswith('included') else 'least ' + str(least)}", counts[path.partition(".")[2]]
-            )
+    if right > guesses:
+        refuse("counts.guesses", f"be at least {right}", guesses)
+    if guesses > size:
+        refuse("counts.canaries", f"be at least {guesses}", size)
+    if counts["included"] > size:
+        refuse("counts.included", f"be at most {size}", counts["included"])
     if alpha > (1 - raw["confidence"]) * (1 + 1e-9):
         refuse("alpha", f"be at most 1 - confidence, {1 - raw['confidence']:g}", alpha)
-    lower = refuted_parameter(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
+    theorem = Theorem(raw["method"], claim, size, delta, raw["fixed"])
+    (lower,) = theorem.refuted([right], [guesses], alpha)
     if not math.isclose(lower, float(raw["bound"]), rel_tol=1e-3):
         refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
     confidence = max(raw["confidence"], LEAST) if confidence is None else confidence
     if confidence != raw["confidence"]:  # keep each tested bound's share of the error
         alpha *= (1 - confidence) / (1 - raw["confidence"])
-        lower = refuted_parameter(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
-    return CanaryResult(
+        (lower,) = theorem.refuted([right], [guesses], alpha)
+    return result_of_counts(
+        theorem,
+        [GuessTest(guesses, right, alpha, lower)],
         name=raw["name"],
-        claim=claim,
-        verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
         confidence=confidence,
         seed=raw["seed"],
-        method=raw["method"],
-        fixed=raw["fixed"],
-        canaries=size,
         included=counts["included"],
         runs=counts["runs"],
-        delta=delta,
-        guesses=guesses,
-        right=right,
-        alpha=alpha,
-        parameter_lower=lower,
-        epsilon_lower=certified_epsilon(claim, lower, delta),
         p_value=math.nan,
-        tested=(GuessTest(guesses, right, alpha, lower),),
         notes=(ASSUMED,),
     )
 
@@ -73,24 +61,22 @@ def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResul
 def recompute_canaries(document: Json) -> RecomputedBounds:
     """Recompute the bounds and the verdict of a canary result from the counts in the result's JSON document.
 
-    Raises
-    ------
-    InvalidArgument
-        If a stated bound or verdict contradicts the counts, or the counts cannot be read.
+    Raises InvalidArgument if a stated bound or verdict contradicts the counts, or the counts cannot be read.
     """
     try:
         verdict = Verdict(document["verdict"])
         if "fixed" not in document:  # written by an earlier version, without the exact numbers of the claim
             return RecomputedBounds(verdict, {}, ("parameter_lower",))
-        claim, size = held(exact_claim(document["claim"], document["claim_numbers"]), "canaries"), int(document["canaries"])
-        delta, fixed, tested = float(document["delta"]), bool(document["fixed"]), document["tested"]
+        claim, size = exact_claim(document["claim"], document["claim_numbers"]).for_canaries("canaries"), int(document["canaries"])
+        delta, tested = float(document["delta"]), document["tested"]
+        theorem = Theorem(document["method"], claim, size, delta, bool(document["fixed"]))
         require_allowed_error(document, sum(float(each["alpha"]) for each in tested), 1 - float(document["confidence"]))
         largest_bound = 0.0
         for each in tested:
             right, guesses, alpha = int(each["right"]), int(each["guesses"]), float(each["alpha"])
             if not 0 <= right <= guesses <= size:
                 raise InvalidArgument(f"canaries: counts must have right <= guesses <= canaries, got {right}, {guesses} and {size}")
-            lower = refuted_parameter(document["method"], claim, right, guesses, size, delta, alpha, fixed=fixed)
+            (lower,) = theorem.refuted([right], [guesses], alpha)
             require_stated_value({"name": document["name"]} | each, "lower", lower, _RELATIVE_TOLERANCE)
             largest_bound = max(largest_bound, lower)
         require_stated_value(document, "parameter_lower", largest_bound, _RELATIVE_TOLERANCE)

@@ -67,6 +67,7 @@ class ImpliedTraining:
         )
 
     def to_json(self) -> Json:
+        """Return the fields as JSON values."""
         fields = ("step_claimed", "step_lower", "noise_multiplier", "steps", "delta", "claimed", "implied")
         header = {"schema_version": SCHEMA, "kind": "implied training", "step_verdict": self.verdict.value, "headline": self.headline()}
         return header | {name: strict(getattr(self, name)) for name in fields}

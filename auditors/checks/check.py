@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
@@ -173,11 +174,11 @@ class Check:
         return self.function.__name__
 
     def __call__(self, subject: Subject) -> None:
-        """Check `subject`. Raise Skip if `subject` does not meet a requirement."""
+        """Check a copy of the pairs of `subject`. Raise Skip if `subject` does not meet a requirement."""
         for tag in self.needs:
             if not tag.given(subject):
                 raise Skip(tag.value)
-        self.function(subject)
+        self.function(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))  # one check must not affect another
 
 
 def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Callable[[Subject], None]], Check]:
@@ -234,9 +235,8 @@ def require_indistinguishable(subject: Subject, label: Callable[[Any], Labels], 
                 for side, sign in ((0, 1), (1, -1))
             ]
             right = sum(int((guesses > 0).sum()) for guesses in signed_guesses)
-            lost = tested - sum(
-                map(len, signed_guesses)
-            )  # rounds of batches that raised for the first time in the test count as wrong guesses
+            # rounds of batches that raised for the first time in the test count as wrong guesses
+            lost = tested - sum(map(len, signed_guesses))
             wrong = lost + sum(int((guesses < 0).sum()) for guesses in signed_guesses)
             claim = subject.claim.on(pair)
             lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))

@@ -7,6 +7,7 @@ import pickle
 
 from dpwitness.auditors.checks.check import CLAIM, CLAIM_SHARE, LEAST, CheckFailed, Skip, Subject, Tag, check
 from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.privacy_loss.density_check import check_oracle
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
@@ -15,14 +16,14 @@ from dpwitness.auditors.running.statefulness import check_structure, check_train
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.foreign.target import Target
 
-_SIZES = (1, 2)
+_TRACE_RUNS = 40  # runs of a trace of a few pairs
 
 
 @check(share=0.026)
 def check_one_output_per_run(subject: Subject) -> None:
     """Check that `size` runs give `size` outputs, for several sizes and on both datasets."""
     for dataset in (subject.pairs[0].d0, subject.pairs[0].d1):
-        for size in (*_SIZES, subject.few(520) // 2 - sum(_SIZES)):
+        for size in (1, 2, subject.few(520) // 2 - 3):
             try:
                 raw = subject.run(dataset, size, stream(subject.seed, size))
             except MechanismFailed:
@@ -108,7 +109,7 @@ def check_survives_pickling(subject: Subject) -> None:
 
 @check(Tag.DENSITY, share=0.1)
 def check_density_agrees_with_sampler(subject: Subject) -> None:
-    """Check that the log-density is the sampler's, by the bridge identity of `oracle`."""
+    """Check that the log-density is the sampler's, by bets and by the bridge identity."""
     subject.require(1000)
     check_oracle(subject.mechanism, subject.pairs[0], subject.few(40_000) // 2, stream(subject.seed, 4))
 
@@ -131,6 +132,25 @@ def check_low_bits(subject: Subject) -> None:
     if result.bit_level.verdict is Verdict.VIOLATED:
         reason = f"the low bits certify epsilon > {result.bit_level.epsilon_lower:.4g} against {result.claim}"
         raise CheckFailed(reason, result, violation=True)
+
+
+@check(Tag.CLAIM, share=0.004)
+def check_noise_played_back(subject: Subject) -> None:
+    """Check the run on D0 with the noise of a run on D1.
+
+    The run must make the same calls, move inputs at most by the declared sensitivity, and leak nothing else.
+    """
+    if isinstance(subject.mechanism, Target) and subject.mechanism.command:
+        raise Skip("the noise of a program cannot be recorded")
+    subject.require(_TRACE_RUNS)
+    result = trace(subject.mechanism, subject.pairs[:4], subject.claim, confirm=False, seed=subject.seed, name=subject.name)
+    found = [finding for finding in result.findings if finding.kind != "SOURCE"]  # other checks test the source of randomness
+    if result.verdict is Verdict.ERROR:
+        raise Skip(f"the mechanism cannot be traced: {result.notes[0]}")
+    if found:
+        raise CheckFailed(f"TRACE {found[0]} on the pair '{result.pair.why if result.pair else ''}'")
+    if not result.calls:
+        raise Skip("none of the mechanism's noise comes from a known primitive")
 
 
 def _shared_audit(subject: Subject) -> AuditResult:

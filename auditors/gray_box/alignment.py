@@ -26,39 +26,18 @@ _SMALLEST_VALUE = {"exponential": 0.0, "one_sided_geometric": 1.0}  # smallest v
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Shifts of the noise that align two runs.
+    """Shifts of the noise that align two runs."""
 
-    Attributes
-    ----------
-    moved : dict
-        Shift of the numbers of each call.
-    only : bool
-        Whether no other shift aligns the runs.
-    normal : bool
-        Whether all noise is normal.
-    some : bool
-        Whether some noise is normal.
-    """
-
-    moved: dict[Place, FloatArray]
-    only: bool
-    normal: bool
-    some: bool
+    moved: dict[Place, FloatArray]  # shift of the numbers of each call
+    only: bool  # whether no other shift aligns the runs
+    normal: bool  # whether all noise is normal
+    some: bool  # whether some noise is normal
 
 
 def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, calls: Calls) -> Alignment | str | None:
-    """Return the alignment of a recording with the other dataset.
+    """Return the alignment of a recording with the other dataset; None if none was found, a reason if a proof shows that there is none.
 
-    Returns a string with the reason if a proof shows that no alignment exists, and None if no alignment was found.
-
-    Parameters
-    ----------
-    replay : callable
-        ``replay(shifts)`` replays the record on the other dataset with shifted noise.
-    recorded, replayed : dict
-        The recording, and the result of its replay on the other dataset.
-    calls : Calls
-        Calls of the replay.
+    `replay(shifts)` replays the record on the other dataset with shifted noise; `replayed` and `calls` are those of the unshifted replay.
     """
     y1, y0 = np.asarray(recorded["numbers"]), np.asarray(replayed["numbers"])
     free = [i for i in range(len(calls)) if calls.free(i) and calls.drawn(i) is not None]
@@ -75,11 +54,11 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
         numbers = np.asarray(found["numbers"])
         return None if found["differences"] or found["raised"] or numbers.shape != y0.shape else numbers
 
-    scales, is_whole, lowest = (
-        np.concatenate(parts) for parts in zip(*(_scale_and_support(calls, i, n) for i, n in zip(free, sizes, strict=True)), strict=True)
-    )
+    laws = [calls.law(i) for i, n in zip(free, sizes, strict=True) for _ in range(n)]
+    scales = np.concatenate([np.broadcast_to(scale_of(calls, i), n) for i, n in zip(free, sizes, strict=True)])
+    is_whole, lowest = np.isin(laws, WHOLE), _smallest_values(laws)
     drawn = np.concatenate([calls.drawn(i) for i in free])
-    steps = np.where(is_whole > 0, 1.0, scales)
+    steps = np.where(is_whole, 1.0, scales)
     size = float(np.max(np.abs(y1)) + np.max(np.abs(goal)))
     gaussian = [calls.law(i) in ("gaussian", "discrete_gaussian") for i in free]
 
@@ -87,7 +66,7 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
         """Return the alignment for `shift` if the shift is in the noise's support and reproduces the recorded output; otherwise None."""
         if shift is None or not np.isfinite(shift).all() or np.any(drawn + shift < lowest):
             return None
-        shift = np.where(is_whole > 0, np.round(shift), shift)
+        shift = np.where(is_whole, np.round(shift), shift)
         found = run(shift)
         if found is None or np.max(np.abs(found - y1)) > _RELATIVE_TOLERANCE * size:
             return None
@@ -108,16 +87,13 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
     if any(column is None for column in columns):
         return None
     jacobian = np.array([(column - y0) / step for column, step in zip(columns, steps, strict=True)]).T
-    shift = _least_squares(jacobian, goal, scales) if all(gaussian) else _least_loss(jacobian, goal, scales, lowest - drawn)
+    shift = cheapest_shift(jacobian, goal, scales, laws, drawn)
     found = verified(shift, bool(np.linalg.matrix_rank(jacobian) == len(steps)))
     if found is not None:
         return found
     explanation = _describe_unreachable(jacobian, goal, size)
-    linear = (
-        all(follows(run(by), y0 + jacobian @ by, size) for by in (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))))
-        if explanation
-        else False
-    )
+    points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))) if explanation else ()
+    linear = all(follows(run(by), y0 + jacobian @ by, size) for by in points)
     return explanation if explanation and linear else None
 
 
@@ -142,13 +118,20 @@ def cheapest_shift(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, l
     """Return the cheapest shift of draws of these laws that moves the output by `goal`, within the laws' support, or None."""
     if all(law in ("gaussian", "discrete_gaussian") for law in laws):
         return _least_squares(jacobian, goal, scales)
-    return _least_loss(jacobian, goal, scales, np.array([_SMALLEST_VALUE.get(law, -np.inf) for law in laws]) - drawn)
+    return _least_loss(jacobian, goal, scales, _smallest_values(laws) - drawn)
 
 
-def _scale_and_support(calls: Calls, i: int, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, for each number that a call draws, its scale, whether the number is whole, and its smallest value."""
-    law = calls.law(i)
-    return np.broadcast_to(scale_of(calls, i), size), np.full(size, float(law in WHOLE)), np.full(size, _SMALLEST_VALUE.get(law, -np.inf))
+def _smallest_values(laws: Sequence[str]) -> FloatArray:
+    """Return the smallest value of a draw of each law."""
+    return np.array([_SMALLEST_VALUE.get(law, -np.inf) for law in laws])
+
+
+def draws_matter(replay: Callable[[list[Any]], Json], calls: Calls, which: list[int], numbers: Any) -> bool:
+    """Return whether shifts of the draws of calls `which` change the output from `numbers`."""
+    if not which:
+        return False
+    found = replay([(*calls.place(i), np.ones(int(calls.table["size"][i]))) for i in which])
+    return bool(found["differences"] or found["raised"] or not np.array_equal(found["numbers"], numbers, equal_nan=True))
 
 
 def scale_of(calls: Calls, i: int) -> FloatArray:

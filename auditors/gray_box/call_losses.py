@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from scipy.stats import binom
 
 from dpwitness.auditors.privacy_loss.closed_form import discrete_laplace, finite, gaussian, laplace
@@ -31,27 +32,13 @@ _PLAIN = ("uniform", "noise", "permutation", "poisson_sample", "spend")
 
 @dataclass(slots=True)
 class Losses:
-    """Losses of calls, collected by law.
-
-    Attributes
-    ----------
-    epsilons : Counter
-        Bounds on the absolute loss of Laplace-like noise, with their numbers of calls.
-    squares : float
-        Sum of squared distances of normal noise, in units of its standard deviation.
-    laws : list of LossLaw
-        Laws with finitely many outcomes.
-    bounded : list
-        (epsilon, delta) of calls with no other information.
-    unknown : list of str
-        Names of calls whose loss is unknown.
-    """
+    """Losses of calls, collected by law."""
 
     epsilons: Counter[tuple[str, float]] = field(default_factory=Counter)  # (law, distance over scale) -> times
-    squares: float = 0.0
-    laws: list[LossLaw] = field(default_factory=list)
+    squares: float = 0.0  # sum of squared distances of normal noise, in units of its standard deviation
+    laws: list[LossLaw] = field(default_factory=list)  # laws with finitely many outcomes
     bounded: list[tuple[float, float]] = field(default_factory=list)  # (epsilon, delta) of mechanisms with no other information
-    unknown: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  # names of calls
 
     def pure(self) -> float:
         """Return the largest composed loss, the epsilon at delta = 0. NaN if a law is unknown."""
@@ -71,11 +58,8 @@ class Losses:
         parts = self._laws_with_counts()
         if not parts:
             return 0.0
-        if len(parts) == 1 and self.squares and claim.symbol == "mu":
-            return math.sqrt(self.squares)
-        if len(parts) == 1 and self.squares and claim.bounds_renyi:  # D_a = a squares / 2
-            return max(a * self.squares / 2 / claim.divergence_at(a) for a in claim.orders_among([2.0]))
-        return float(bounds_from_law(compose(parts), claim).lowers[0].value)
+        known = claim.gaussian_parameter(self.squares) if len(parts) == 1 and self.squares else None
+        return known if known is not None else float(bounds_from_law(compose(parts), claim).lowers[0].value)
 
     def _laws_with_counts(self) -> list[tuple[EnclosedLaw, int]]:
         """Return the laws of all losses with their numbers of calls."""
@@ -123,7 +107,11 @@ def add(losses: Losses, name: str, law: str, call: Call) -> float:
     if law in ("gaussian", "discrete_gaussian"):
         with np.errstate(divide="ignore", invalid="ignore"):
             square = float(np.sum((call.moves / call.scale) ** 2)) if np.all(call.scale > 0) else math.inf
-        return _add_squared_distance(losses, name, square)
+        if math.isnan(square):
+            losses.unknown.append(name)
+            return math.nan
+        losses.squares += square
+        return math.inf if square > 0 else 0.0
     if law in ("choice", "binomial", "exponential_mechanism", "permute_and_flip"):
         found = _selection_law(law, call)
         if found is None:
@@ -152,15 +140,6 @@ class Call:
     delta: float = math.nan
     inputs: Any = None
     alone: int = 0  # 1 if inputs that are not numbers differ
-
-
-def _add_squared_distance(losses: Losses, name: str, square: float) -> float:
-    """Add a squared distance of normal noise, and return the loss at delta = 0."""
-    if math.isnan(square):
-        losses.unknown.append(name)
-        return math.nan
-    losses.squares += square
-    return math.inf if square > 0 else 0.0
 
 
 def _add_laplace_like(losses: Losses, name: str, law: str, call: Call) -> float:
@@ -202,29 +181,17 @@ def _selection_law(law: str, call: Call) -> LossLaw | None:
             scale = float(np.ravel(call.scale)[0])
             if not scale > 0:
                 return None
-            sides = [
-                _softmax(side / scale) if law == "exponential_mechanism" else permute_and_flip(side / scale) for side in (first, second)
-            ]
+            probabilities = softmax if law == "exponential_mechanism" else permute_and_flip
+            sides = [probabilities(side / scale) for side in (first, second)]
         return finite(*sides)
     except (ValueError, FloatingPointError):
         return None
-
-
-def _softmax(utilities: FloatArray) -> FloatArray:
-    """Return the probabilities of the exponential mechanism."""
-    weights = np.exp(utilities - utilities.max())
-    return np.asarray(weights / weights.sum())
 
 
 def permute_and_flip(utilities: FloatArray) -> FloatArray:
     """Return the probabilities of permute-and-flip: P(i) = p_i times the integral over t in [0, 1] of prod_{j != i} (1 - t p_j).
 
     Candidates are visited in a random order; t is the place of candidate i in the order (McKenna and Sheldon 2020).
-
-    Examples
-    --------
-    >>> permute_and_flip(np.log([1.0, 0.5])).round(12).tolist()
-    [0.75, 0.25]
     """
     coins = np.exp(utilities - utilities.max())
     nodes, weights = np.polynomial.legendre.leggauss(max(8, len(coins) // 2 + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,25 +23,13 @@ _ADDITIVE = ("laplace", "geometric", "gaussian", "discrete_gaussian")
 Place = tuple[str, int]  # name of a stream, index within the stream
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, eq=False)
 class Calls:
-    """Columns of the table of calls that a replay returns.
-
-    Parameters
-    ----------
-    table : dict
-        Table of `recording.session.Session.replay`.
-    moved : dict
-        For calls whose noise is drawn without the data: shift of each number of the noise that gives the same output.
-    drawn_scale : dict
-        Scale that a primitive, at a line, uses inside, where this scale differs from the declared scale.
-    """
+    """Columns of the table of calls that `recording.session.Session.replay` returns."""
 
     table: Json
-    moved: dict[Place, FloatArray] = field(default_factory=dict)
-    drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)
-    _losses_cache: tuple[Losses, list[float]] | None = field(default=None, init=False)
-    _call_cache: dict[int, Call] = field(default_factory=dict, init=False)
+    moved: dict[Place, FloatArray] = field(default_factory=dict)  # shifts of noise drawn without the data that give the same output
+    drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)  # scale used inside a primitive, at a line, if not as declared
 
     def __len__(self) -> int:
         return len(self.table["primitive"])
@@ -98,41 +87,39 @@ class Calls:
             law = self.law(i)
             if law in _SELECTS or (law == "choice" and math.isnan(self.table["linf"][i])):
                 return True
-            if (
-                law in ("uniform", "binomial")
-                and self.source(i)
-                and records is not None
-                and records > 1
-                and self.table["size"][i] == records
-            ):
+            coins = law in ("uniform", "binomial") and self.source(i)
+            if coins and records is not None and self.table["size"][i] == records > 1:
                 return True
         return False
 
     def call(self, i: int) -> Call:
-        """Return the numbers of one call."""
-        found = self._call_cache.get(i)
-        if found is None:
-            found = self._call_cache[i] = self._make_call(i)
-        return found
+        """Return the numbers of one call, from the table and the shifts of the noise."""
+        if i not in self._known_calls:
+            self._known_calls[i] = self._make_call(i)
+        return self._known_calls[i]
+
+    @cached_property
+    def _known_calls(self) -> dict[int, Call]:
+        return {}
 
     def _make_call(self, i: int) -> Call:
-        """Return the numbers of one call, from the table and the shifts of the noise."""
         t, moved, norm = self.table, self.moved.get(self.place(i)) if self.moved else None, self.norm(i)
         if moved is not None:
             moves = np.abs(moved)
         else:
             reported, size = t["moves"][i], t["linf"][i]
-            moves = np.atleast_1d(np.asarray(reported, dtype=float)) if reported is not None else np.array([] if size != size else [size])
+            moves = (
+                np.atleast_1d(np.asarray(reported, dtype=float)) if reported is not None else np.array([] if math.isnan(size) else [size])
+            )
         scale = t["size"][i] if self.law(i) == "binomial" else self.scale(i)
         declared = (t[key][i] for key in ("sensitivity", "epsilon", "delta"))
         sensitivity, epsilon, delta = (value if isinstance(value, float) else float(np.max(value)) for value in declared)
         description = float(moves[0]) if moves.size == 1 else distance(moves, norm)
         return Call(moves, description, scale, sensitivity, epsilon, delta, inputs=t["inputs"][i], alone=int(t["alone"][i]))
 
+    @cached_property
     def losses(self) -> tuple[Losses, list[float]]:
-        """Return the losses of all calls together, and each call's loss at delta = 0."""
-        if self._losses_cache is not None:
-            return self._losses_cache
+        """Losses of all calls together, and each call's loss at delta = 0."""
         losses, each = Losses(), [0.0] * len(self)
         moving = np.asarray(self.table["linf"]) > 0
         moving |= np.asarray(self.table["alone"]) > 0
@@ -140,26 +127,37 @@ class Calls:
         for i in range(len(self)):
             if moving[i] or self.place(i) in self.moved:
                 each[i] = add(losses, self.name(i), self.law(i), self.call(i))
-        self._losses_cache = losses, each
         return losses, each
 
     def charged(self) -> float:
         """Return the sum of the epsilons that were charged to accountants; NaN if there were none."""
-        reported = [
-            self.table["epsilon"][i] for i in range(len(self)) if self.law(i) == "spend" and not math.isnan(self.table["epsilon"][i])
-        ]
-        return float(sum(reported)) if reported else math.nan
+        reported = [self.table["epsilon"][i] for i in range(len(self)) if self.law(i) == "spend"]
+        known = [epsilon for epsilon in reported if not math.isnan(epsilon)]
+        return float(sum(known)) if known else math.nan
+
+    def account_faults(self) -> Iterator[str]:
+        """Yield descriptions of assumptions of an accountant that the calls break."""
+        kinds = [self.law(i) for i in range(len(self))]
+        spends = [i for i, kind in enumerate(kinds) if kind == "spend"]
+        poisson = any(s == "poisson" for s in self.table["samplings"])
+        if poisson and "permutation" in kinds and any(self.table["rate"][i] < 1 for i in spends):
+            yield "the accountant assumes that each step draws every record by its own coin; a permutation is drawn instead"
+        noisy = sum(self.table["noise"][i] > 0 for i in spends)
+        drawn = sum(kind == "gaussian" and not self.source(i) for i, kind in enumerate(kinds))
+        if noisy and 0 < drawn != noisy:
+            yield f"the accountant was told of {noisy} noisy steps, noise was drawn {drawn} times"
 
     def summary(self) -> tuple[TracedCall, ...]:
         """Return one row per primitive and line, in the order of the first calls."""
         groups: dict[tuple[str, str], list[int]] = {}
         for i in range(len(self)):
             groups.setdefault((self.name(i), self.where(i)), []).append(i)
-        _, each = self.losses()
+        _, each = self.losses
         rows = []
         for (name, where), members in groups.items():
             first, calls = members[0], [self.call(i) for i in members]
             distances = [c.distance if c.moves.size else math.nan for c in calls]
+            furthest = members[int(np.argmax(np.nan_to_num(np.array(distances))))]
             known = [d for d in distances if not math.isnan(d)]
             scales = [c.scale if isinstance(c.scale, float) else float(np.min(c.scale)) for c in calls]
             rows.append(
@@ -174,16 +172,11 @@ class Calls:
                     max((c.sensitivity for c in calls if not math.isnan(c.sensitivity)), default=math.nan),
                     min(scales) if self.law(first) in LOCATION_LAWS else math.nan,
                     float(sum(each[i] for i in members)),
-                    self._describe_input(members, distances),
+                    str(self.table["told"][furthest]),
                     any(self.place(i) in self.moved for i in members),
                 )
             )
         return tuple(rows)
-
-    def _describe_input(self, members: list[int], distances: list[float]) -> str:
-        """Return a description of the inputs on D1 and on D0 of the call whose input moves furthest."""
-        furthest = members[int(np.argmax(np.nan_to_num(np.array(distances))))]
-        return str(self.table["told"][furthest])
 
     def findings(self) -> Iterator[Finding]:
         """Yield findings of single calls: inputs that move too far, noise that is too small, and shared noise."""

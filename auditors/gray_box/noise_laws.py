@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.alignment import MOST, WHOLE, Alignment, cheapest_shift, follows, scale_of
+from dpwitness.auditors.gray_box.alignment import MOST, WHOLE, Alignment, cheapest_shift, draws_matter, follows, scale_of
 from dpwitness.auditors.gray_box.calls import Calls
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -35,31 +35,15 @@ Column = tuple[str, float, FloatArray]  # law, scale (1 if the column includes t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseLaw:
-    """Output as a constant plus a linear function of independent draws.
+    """Output as a constant plus a linear function of independent draws."""
 
-    Attributes
-    ----------
-    constant : array
-        Output without noise.
-    columns : array
-        Effect of a unit of each draw on each number of the output. A vector if each number has one draw, in the same order.
-    laws, scales : sequence
-        Law and scale of each draw.
-    draws : array
-        Recorded draws, minus their location.
-    calls : Calls
-        Calls of the recording.
-    free : list of int
-        Calls that draw.
-    """
-
-    constant: FloatArray
-    columns: FloatArray
+    constant: FloatArray  # output without noise
+    columns: FloatArray  # effect of a unit of each draw on each number; a vector if each number has one draw, in the same order
     laws: tuple[str, ...]
     scales: FloatArray
-    draws: FloatArray
+    draws: FloatArray  # recorded draws, minus their location
     calls: Calls
-    free: list[int]
+    free: list[int]  # calls that draw
 
     def deviations(self) -> FloatArray:
         """Return the root of the sum of squared scales of the noise in each number."""
@@ -97,35 +81,24 @@ class NoiseLaw:
             only = bool(np.linalg.matrix_rank(self.columns) == len(self.laws))
         if shift is None or not np.isfinite(shift).all():
             return None
-        explained = self.columns * shift if self.columns.ndim == 1 else self.columns @ shift
+        explained = _effect(self.columns, shift)
         size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
         if np.abs(explained - goal).max(initial=0.0) > 10 * _TOLERANCE * size:
             return None
-        boundaries = np.cumsum([self._draw_count(i) for i in self.free])[:-1]
+        boundaries = np.cumsum([len(np.asarray(self.calls.drawn(i))) for i in self.free])[:-1]
         parts = zip(self.free, np.split(shift, boundaries), strict=True)
         return Alignment({self.calls.place(i): by for i, by in parts if np.any(by)}, only, all(gaussian), any(gaussian))
-
-    def _draw_count(self, i: int) -> int:
-        """Return the number of draws of a call."""
-        drawn = self.calls.drawn(i)
-        return 0 if drawn is None else len(drawn)
 
 
 def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     """Return the law of the noise in a recorded output, from replays of the recording on the same dataset.
 
     Returns ``"mixed"`` if the output is not linear in the draws, ``"unknown"`` if the law is unknown for another reason.
-
-    Parameters
-    ----------
-    replay : callable
-        ``replay(shifts)`` replays the recording with shifted draws; ``replay(None)`` also gives the table of calls.
-    recorded : dict
-        The recording.
     """
     calls = Calls(replay(None)["table"])
     output = np.asarray(recorded["numbers"], dtype=float)
-    free = [i for i in range(len(calls)) if calls.law(i) in LOCATION_LAWS and calls.drawn(i) is not None]
+    located = [i for i in range(len(calls)) if calls.law(i) in LOCATION_LAWS]
+    free = [i for i in located if calls.drawn(i) is not None]
     plain = all(calls.source(i) or calls.law(i) == "spend" for i in range(len(calls)))
     if not plain or not free or recorded["raised"] or recorded["texts"] or not np.isfinite(output).all():
         return "unknown"
@@ -140,11 +113,14 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
 
     laws = tuple(calls.law(i) for i, each in zip(free, drawn, strict=True) for _ in each)
     scales = np.concatenate([np.broadcast_to(scale_of(calls, i), len(each)) for i, each in zip(free, drawn, strict=True)])
-    noise = np.concatenate([each - _center(calls, i) for i, each in zip(free, drawn, strict=True)])
+    centers = [np.nan_to_num(np.asarray(calls.table["center"][i], dtype=float)) for i in free]
+    noise = np.concatenate([each - center for each, center in zip(drawn, centers, strict=True)])
     columns = _fit_columns(moved, output, np.where(np.isin(laws, WHOLE), 1.0, scales))
-    if isinstance(columns, str) or _other_draws_matter(replay, recorded, calls):
-        return columns if isinstance(columns, str) else "unknown"
-    constant = output - (columns * noise if columns.ndim == 1 else columns @ noise)
+    if isinstance(columns, str):
+        return columns
+    if draws_matter(replay, calls, [i for i in range(len(calls)) if calls.source(i) and i not in located], recorded["numbers"]):
+        return "unknown"
+    constant = output - _effect(columns, noise)
     return NoiseLaw(constant, columns, laws, scales, noise, calls, free)
 
 
@@ -164,23 +140,14 @@ def _fit_columns(moved: Callable[[FloatArray], FloatArray | None], output: Float
     else:
         return "unknown"
     for by in (-3.0 * steps * np.round(np.linspace(1.0, 4.0, len(steps))), 2.0 * steps * (1 + np.arange(len(steps)) % 3)):
-        if not follows(moved(by), output + (columns * by if columns.ndim == 1 else columns @ by), size):
+        if not follows(moved(by), output + _effect(columns, by), size):
             return "mixed"
     return columns
 
 
-def _other_draws_matter(replay: Replay, recorded: Json, calls: Calls) -> bool:
-    """Return whether draws without a location parameter change the output."""
-    others = [i for i in range(len(calls)) if calls.source(i) and calls.law(i) not in LOCATION_LAWS]
-    if not others:
-        return False
-    found = replay([(*calls.place(i), np.ones(int(calls.table["size"][i]))) for i in others])
-    return bool(found["differences"] or found["raised"] or not np.array_equal(found["numbers"], recorded["numbers"], equal_nan=True))
-
-
-def _center(calls: Calls, i: int) -> Any:
-    """Return the center of the draws of a call; 0 for draws without a location."""
-    return np.nan_to_num(np.asarray(calls.table["center"][i], dtype=float))
+def _effect(columns: FloatArray, by: FloatArray) -> FloatArray:
+    """Return the effect of shifts of the draws on the output."""
+    return np.asarray(columns * by if columns.ndim == 1 else columns @ by)
 
 
 def _normal_covariance(law: NoiseLaw) -> FloatArray:

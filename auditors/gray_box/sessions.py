@@ -1,17 +1,23 @@
-"""Recording sessions of a mechanism, in this process or in a target's own interpreter."""
+"""Recording sessions of a mechanism, in this process or in a target's own interpreter, and the runs of one pair."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
+from dpwitness.auditors.gray_box.calls import record_count
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.tracing import foreign_session
+from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.recording.primitive_tables import given, known
 from dpwitness.mechanisms.recording.primitives import WrongPrimitive
 from dpwitness.mechanisms.recording.session import Entry, Session
@@ -26,6 +32,76 @@ class TraceSession(Protocol):
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]: ...
     def past(self, key: int, dataset: Any, seed: int) -> list[str]: ...
     def uncompile(self) -> bool: ...
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Runs of one session under a root seed. Each run has a new seed; the runs and their CPU time are counted."""
+
+    session: TraceSession
+    seed: int
+    runs: int = 0
+    cpu: float = 0.0
+
+    def run_seed(self) -> int:
+        """Return the seed of the latest run."""
+        return (self.seed << 20) + self.runs
+
+    def record(self, dataset: Any) -> Json:
+        """Record one run on the dataset."""
+        self.runs += 1
+        return self._counted(self.session.record(dataset, self.run_seed()))
+
+    def replay(self, recorded: Json, dataset: Any, shifts: Any = None, *, left_out: Any = None, brief: bool = False) -> Json:
+        """Replay a recording on the dataset, with shifted draws; if `brief`, without the table of calls."""
+        self.runs += 1
+        return self._counted(self.session.replay(recorded["key"], dataset, self.run_seed(), shifts, left_out, brief))
+
+    def _counted(self, found: Json) -> Json:
+        self.cpu += found["seconds"]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PairSession:
+    """Runs on one pair: the dataset that is recorded, the dataset of the replays, and the claim on this pair.
+
+    The dataset with more records is recorded: then the draws for a record that is missing on the other side can be left out.
+    """
+
+    recorder: Recorder
+    claim: Claim
+    first: Any
+    second: Any
+    left_out: tuple[int, int] | None  # number of records, index of the missing record
+
+    @classmethod
+    def of(cls, recorder: Recorder, pair: Pair, promise: Claim) -> PairSession:
+        """Return the runs of a pair under the user's claim."""
+        claim, sizes = promise.on(pair), [record_count(d) for d in (pair.d1, pair.d0)]
+        if sizes[0] is None or sizes[1] is None or sizes[0] == sizes[1]:
+            return cls(recorder, claim, pair.d1, pair.d0, None)
+        large, small = (pair.d1, pair.d0) if sizes[0] > sizes[1] else (pair.d0, pair.d1)
+        if abs(sizes[0] - sizes[1]) != 1:
+            return cls(recorder, claim, large, small, None)
+        missing_index = next((k for k in range(len(small)) if not _same(large[k], small[k])), len(small))
+        return cls(recorder, claim, large, small, (len(large), missing_index))
+
+    def record(self) -> Json:
+        """Record one run on the first dataset."""
+        return self.recorder.record(self.first)
+
+    def replay(self, recorded: Json, shifts: Any = None, *, brief: bool = False) -> Json:
+        """Replay a recording on the second dataset."""
+        return self.recorder.replay(recorded, self.second, shifts, left_out=self.left_out, brief=brief)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Return whether two records are equal; arrays with NaN in the same places are equal."""
+    try:
+        return bool(np.array_equal(a, b, equal_nan=True))
+    except (TypeError, ValueError):
+        return bool(a == b)
 
 
 @contextmanager

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any
 
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.black_box.state import Progress
-from dpwitness.auditors.gray_box.pair_analysis import Examiner
-from dpwitness.auditors.gray_box.pair_trace import Seen
-from dpwitness.auditors.gray_box.sessions import opened
+from dpwitness.auditors.gray_box.evidence import Evidence
+from dpwitness.auditors.gray_box.pair_analysis import examine, glance
+from dpwitness.auditors.gray_box.sessions import Recorder, opened
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.pairs.search import explore
 from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.trace_result import Finding, TraceResult
+from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.core.json_reader import Json
@@ -118,7 +120,7 @@ def trace(
     begin = time.perf_counter()
     require_callable("mechanism", getattr(mechanism, "sample", mechanism), "trace")
     require_attributes(mechanism)
-    claim = promised(mechanism, claim, "trace")
+    promise = promised(mechanism, claim, "trace")
     entries = given(primitives, "trace")
     seed = require_integer("seed", seed, "trace", least=0)
     if pairs is not None:
@@ -130,30 +132,32 @@ def trace(
     own = getattr(mechanism, "trials", None) or TRIALS
     budget = require_integer("trials", own if trials is None else trials, "trace", least=1000, most=10**12)
     found_domain, candidates = _domain_or_pairs(mechanism, pair, domain)
-    fields = {"name": name or name_of(mechanism), "claim": claim, "confidence": confidence, "seed": seed, "mechanism": mechanism}
-    fields["target"] = target or describe_target(mechanism)
-    fields["primitives"] = {entry[0]: entry[1] for entry in entries}
-    seeded = bool(getattr(mechanism, "seeded", True))
+    fields: Json = {"name": name or name_of(mechanism), "confidence": confidence, "seed": seed, "mechanism": mechanism}
+    fields |= {"target": target or describe_target(mechanism), "primitives": {entry[0]: entry[1] for entry in entries}}
     with opened(mechanism, entries, time_limit) as session:
-        examiner = Examiner(session, claim, seed, seeded, tuple(entry[0] for entry in entries))
+        recorder = Recorder(session, seed)
         try:
-            worst, also = _choose_pairs(examiner, found_domain, candidates, pairs, seed)
-            seen = examiner.examine(worst)
+            worst, *others = _choose_pairs(recorder, promise, found_domain, candidates, pairs)
+            asked = tuple(entry[0] for entry in entries)
+            evidence = examine(recorder, worst, promise, asked, seeded=bool(getattr(mechanism, "seeded", True)))
         except (MechanismFailed, Stopped) as error:
             timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
-            return _error_result(
-                fields, examiner, f"a run took longer than time_limit = {time_limit:g} s" if timed_out else str(error), begin
-            )
-    fields["claim"], claim_notes = resolved(claim, seen.pair)
-    seen.notes += claim_notes
+            message = f"a run took longer than time_limit = {time_limit:g} s" if timed_out else str(error)
+            nothing: Json = {"pair": None, "findings": (), "calls": (), "loss": math.nan, "charged": math.nan, "claim": promise}
+            return TraceResult(verdict=Verdict.ERROR, notes=(message,), **nothing, **_costs(recorder, begin), **fields)
+    fields["claim"], claim_notes = resolved(promise, worst)
+    evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
-    to_confirm = [f for f in (*seen.findings, *seen.suspicions) if f.kind not in _UNCONFIRMED]
-    if confirm and to_confirm:
+    if confirm and any(f.kind not in _UNCONFIRMED for f in (*evidence.findings, *evidence.suspicions)):
         audit_options: Json = {"trials": budget, "confidence": confidence, "seed": seed, "executor": executor, "progress": progress}
         result = audit(
-            mechanism, claim=claim, pair=[seen.pair, *also], stop="violation", bits=False, name=name, target=target, **audit_options
+            mechanism, claim=promise, pair=[worst, *others], stop="violation", bits=False, name=name, target=target, **audit_options
         )
-    return _make_result(seen, result, examiner, fields, begin)
+    return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
+
+
+def _costs(recorder: Recorder, begin: float) -> Json:
+    return {"runs": recorder.runs, "seconds": time.perf_counter() - begin, "cpu_seconds": recorder.cpu}
 
 
 def _domain_or_pairs(mechanism: Any, pair: Any, domain: Domain | None) -> tuple[Domain | None, list[Pair]]:
@@ -174,55 +178,47 @@ def _domain_or_pairs(mechanism: Any, pair: Any, domain: Domain | None) -> tuple[
     return None, list(given_pairs)
 
 
-def _choose_pairs(
-    examiner: Examiner, domain: Domain | None, candidates: list[Pair], most: int | None, seed: int
-) -> tuple[Pair, list[Pair]]:
+def _choose_pairs(recorder: Recorder, promise: Claim, domain: Domain | None, candidates: list[Pair], most: int | None) -> list[Pair]:
     """Return the pair that looks worst, and other bad pairs on which an audit may confirm the findings."""
+
+    def score(pair: Pair) -> float:
+        return glance(recorder, pair, promise)
+
     if domain is not None and most is not None and most > len(pairs_for(domain)):
-        found = explore(domain, lambda p, _: (examiner.glance(p), None), evaluations=most, seconds=3600.0, seed=seed, keep=_EXTRA_PAIRS + 1)
-        if found.candidates:
-            return found.candidates[0].pair, [c.pair for c in found.candidates[1:] if c.value > 1]
+        options: Json = {"evaluations": most, "seconds": 3600.0, "seed": recorder.seed, "keep": _EXTRA_PAIRS + 1}
+        found = explore(domain, lambda pair, _: (score(pair), None), **options).candidates
+        if found:
+            return [found[0].pair, *(c.pair for c in found[1:] if c.value > 1)]
     if domain is not None:
         candidates = pairs_for(domain)[: most or _DEFAULT_PAIRS]
     if len(candidates) == 1:
-        return candidates[0], []
-    scores = [examiner.glance(p) for p in candidates]
+        return candidates
+    scores = [score(pair) for pair in candidates]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])
-    return candidates[order[0]], [candidates[k] for k in order[1 : _EXTRA_PAIRS + 1] if scores[k] > 1]
+    return [candidates[order[0]], *(candidates[k] for k in order[1 : _EXTRA_PAIRS + 1] if scores[k] > 1)]
 
 
-def _error_result(fields: Json, examiner: Examiner, message: str, begin: float) -> TraceResult:
-    """Return a TraceResult with verdict ERROR and a message."""
-    nothing: Json = {"pair": None, "findings": (), "calls": (), "loss": float("nan"), "charged": float("nan")}
-    costs: Json = {"runs": examiner.runs, "seconds": time.perf_counter() - begin, "cpu_seconds": examiner.cpu}
-    return TraceResult(verdict=Verdict.ERROR, notes=(message,), **nothing, **costs, **fields)
-
-
-def _make_result(seen: Seen, result: AuditResult | None, examiner: Examiner, fields: Json, begin: float) -> TraceResult:
+def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fields: Json) -> TraceResult:
     """Return the TraceResult of the examined pair and the confirming audit."""
     confirmed = result is not None and result.verdict is Verdict.VIOLATED
     expected = dict(getattr(fields["mechanism"], "expected_findings", None) or {})
-    found = [*seen.findings, *(seen.suspicions if confirmed else ())]
-    findings: list[Finding] = [f for f in found if confirmed or f.kind not in expected]
-    notes = [*seen.notes, *(f"expected, {expected[f.kind]}: {f}" for f in found if f not in findings)]
-    if seen.suspicions and not confirmed:
-        notes += [f"seen in a few runs, which may be chance, and not confirmed: {finding}" for finding in seen.suspicions]
+    found = [*evidence.findings, *(evidence.suspicions if confirmed else ())]
+    findings = [f for f in found if confirmed or f.kind not in expected]
+    notes = [*evidence.notes, *(f"expected, {expected[f.kind]}: {f}" for f in found if f not in findings)]
+    if not confirmed:
+        notes += [f"seen in a few runs, which may be chance, and not confirmed: {finding}" for finding in evidence.suspicions]
     if result is not None and result.verdict is Verdict.ERROR:
         notes.append(f"the audit ended in {result.headline()}")
-    if seen.pair.unchecked:
-        notes.append(seen.pair.unchecked)
-    verdict = Verdict.VIOLATED if confirmed else Verdict.INCONCLUSIVE if findings else Verdict.NOT_REFUTED
+    if pair.unchecked:
+        notes.append(pair.unchecked)
     return TraceResult(
-        verdict=verdict,
-        pair=seen.pair,
+        verdict=Verdict.VIOLATED if confirmed else Verdict.INCONCLUSIVE if findings else Verdict.NOT_REFUTED,
+        pair=pair,
         findings=tuple(findings),
-        calls=seen.calls.summary(),
-        loss=seen.loss,
-        charged=seen.charged,
-        runs=examiner.runs,
+        calls=evidence.calls.summary(),
+        loss=evidence.loss,
+        charged=evidence.charged,
         audit=result,
         notes=tuple(notes),
-        seconds=time.perf_counter() - begin,
-        cpu_seconds=examiner.cpu,
         **fields,
     )

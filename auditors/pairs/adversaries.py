@@ -100,8 +100,8 @@ def find_adversary(
         Queries that may be asked, and their maximum number. Default: those declared by the
         mechanism.
     evaluations, seconds : int, float
-        The search stops at whichever limit comes first. A search that stops by `evaluations` is
-        reproducible from `seed`.
+        Limits on the number of evaluations and on the duration in seconds; the first one ends the
+        search. A search that ends by `evaluations` is reproducible from `seed`.
     seed : int
         Root seed of the search.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import KINDS, Domain
+from dpwitness.mechanisms.domains import Domain, domain_kinds
 
 RANDOM_PAIRS_SEED = 11
 RANDOM_PAIRS = 12  # random pairs: each position with each change
@@ -61,7 +61,7 @@ def pairs_for(domain: Domain) -> list[Pair]:
 def require_domain(domain: Domain, owner: str) -> None:
     """Raise InvalidArgument unless `domain` is a Domain."""
     if not isinstance(domain, Domain):
-        raise InvalidArgument(f"{owner}: domain must be one of {', '.join(KINDS)} or a Relation, got {shown(domain)}")
+        raise InvalidArgument(f"{owner}: domain must be one of {', '.join(domain_kinds())} or a Relation, got {shown(domain)}")
 
 
 def _deduplicated(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:

@@ -135,8 +135,8 @@ def search(
     score : callable, optional
         ``score(pair) -> float``, used instead of the values above. Larger means a worse leak.
     evaluations, seconds : int, float
-        The search stops at whichever limit comes first. A search that stops by `evaluations` is
-        reproducible from `seed`.
+        Limits on the number of evaluations and on the duration in seconds; the first one ends the
+        search. A search that ends by `evaluations` is reproducible from `seed`.
     seed : int
         Root seed of the search.
     keep : int

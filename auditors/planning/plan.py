@@ -46,27 +46,13 @@ _SMALLEST_EXCESS, _HALVINGS = 1e-6, 14  # smallest relative excess over the clai
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Prediction for one number of runs.
-
-    Attributes
-    ----------
-    trials : int
-        Number of runs.
-    chance : float or None
-        Probability of finding the violation `find`.
-    detectable : float or None
-        Smallest violation of the plan's shape that is found with the plan's power.
-    certified : float or None
-        Median parameter that an audit of the mechanism's own law certifies.
-    seconds : float or None
-        Expected time, in seconds.
-    """
+    """Prediction for one number of runs; None where a number does not apply."""
 
     trials: int
-    chance: float | None
-    detectable: float | None
-    certified: float | None
-    seconds: float | None
+    chance: float | None  # probability of finding the violation `find`
+    detectable: float | None  # smallest violation of the plan's shape that is found with the plan's power
+    certified: float | None  # median parameter that an audit of the mechanism's own law certifies
+    seconds: float | None  # expected time
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +78,11 @@ class Plan:
     pairs : int
         Number of pairs from which a pilot picks.
     seconds_per_run, expected_seconds : float, optional
-        Measured time per run with `workers` workers, and expected time of the given or else the needed runs.
+        Seconds per run, measured with `workers` workers, and expected seconds of the given or else the needed runs.
+    name : str
+        Name of the mechanism; empty without a mechanism.
+    workers : int
+        Number of workers on which the mechanism was timed.
     rows : tuple of Row
         Predictions for several numbers of runs.
     assumes : tuple of str
@@ -155,6 +145,7 @@ class Plan:
         return [[head for head, _ in texts], *map(list, zip(*(values for _, values in texts), strict=True))]
 
     def to_json(self) -> Json:
+        """Return the fields as JSON values."""
         return {
             "schema_version": SCHEMA,
             "kind": "plan",
@@ -260,21 +251,22 @@ def plan(
     def chance_of(runs: int, of: LossLaw) -> float:
         return chance(of, claim, runs, alpha, pairs=count, floats=many or len(of.p) > FEW)
 
-    def smallest_of_row(runs: int) -> float | None:
-        return None if own else _smallest_parameter(claim, shape, power, lambda of: chance_of(runs, of))
+    def predicted(runs: int) -> Row:
+        """Return a row. Its power comes from rehearsals, or from the law less the shortfall of rehearsals."""
+        power_of_row, least, median = None, None, None
+        if law and rehearsals is not None and runs in (needed, trials) and runs <= REHEARSED:
+            power_of_row = rehearsals.chance(runs)
+        elif law:
+            power_of_row = float(ndtr(_as_deviations(chance_of(runs, law)) - shortfall))
+        if own:
+            median = limit_of_law(own, claim, split_budget(runs, count, many)[1], error_of(claim, alpha))
+        else:
+            least = _smallest_parameter(claim, shape, power, lambda of: chance_of(runs, of))
+        return Row(runs, power_of_row, least, median, price.time(runs, count) if price else None)
 
-    def median_of_row(runs: int) -> float | None:
-        return limit_of_law(own, claim, split_budget(runs, count, many)[1], error_of(claim, alpha)) if own else None
-
-    def likely(runs: int) -> float:
-        """Return the power of a row.
-
-        The power comes from rehearsals for the stated numbers of runs. Otherwise, it comes from the law and is lowered by the shortfall
-        of rehearsals.
-        """
-        if rehearsals is not None and runs in (needed, trials) and runs <= REHEARSED:
-            return rehearsals.chance(runs)
-        return float(ndtr(_as_deviations(chance_of(runs, law)) - shortfall)) if law else 0.0
+    def shortfall_of(found: Rehearsals, runs: int, of: LossLaw) -> float:
+        """Return by how many standard errors rehearsals fall short of the law's power."""
+        return max(0.0, _as_deviations(chance_of(runs, of)) - _as_deviations(found.chance(runs)))
 
     violated = law is not None and find is not None and find > claim.parameter
     needed = _runs_needed(lambda runs: chance_of(runs, law), power) if violated and law else None
@@ -285,8 +277,7 @@ def plan(
         if rehearsed is None:
             rehearsals = None
         else:
-            shortfall = max(0.0, _as_deviations(chance_of(rehearsed, own)) - _as_deviations(rehearsals.chance(rehearsed)))
-            needed = rehearsed
+            needed, shortfall = rehearsed, shortfall_of(rehearsals, rehearsed, own)
     price = None if mechanism is None else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
     target_leaks = False
     if price and not own and not shaped and needed is not None and price.run * needed * REPEATS < _MAX_SECONDS and not claim.bounds_renyi:
@@ -294,13 +285,10 @@ def plan(
         if needed <= REHEARSED and target.chance(needed) > _MIN_POWER:  # the target itself leaks: plan for audits of the target
             needed, target_leaks = target.needed(needed, power) or needed, True
             if law is not None:  # rows state the power that rehearsals of this target found, not the power of the easiest law
-                shortfall = max(0.0, _as_deviations(chance_of(needed, law)) - _as_deviations(target.chance(needed)))
+                shortfall = shortfall_of(target, needed, law)
     center = trials or needed or (10**6 if own else MOST)
     sizes = sorted({min(max(_round_to_three_digits(center * part), LEAST), MOST) for part in _TABLE_FACTORS} | {center})
-    rows = tuple(
-        Row(runs, likely(runs) if law else None, smallest_of_row(runs), median_of_row(runs), price.time(runs, count) if price else None)
-        for runs in sizes
-    )
+    rows = tuple(map(predicted, sizes))
     given = next((row for row in rows if row.trials == trials), None)
     expected_runs = trials or needed
     return Plan(
@@ -321,7 +309,7 @@ def plan(
         rows=rows,
         assumes=(
             *_assumptions(claim, shape, count, confidence, price),
-            *_rehearsal_notes(own is not None and violated, rehearsals, target_leaks),
+            *_rehearsal_notes(own and violated, rehearsals, target_leaks),
             *claim_notes,
         ),
     )
@@ -384,7 +372,7 @@ def _format_violation(value: float) -> str:
     return "none" if math.isinf(value) else f"{value:.6g}"
 
 
-def _rehearsal_notes(own: bool, rehearsals: Rehearsals | None, target_leaks: bool) -> tuple[str, ...]:
+def _rehearsal_notes(own: object, rehearsals: Rehearsals | None, target_leaks: bool) -> tuple[str, ...]:
     """Return notes on whether the numbers of runs were rehearsed."""
     if target_leaks:
         return (f"the target itself violates the claim: {REPEATS} rehearsals of its audit need at least as many runs",)

@@ -19,7 +19,7 @@ from dpwitness.auditors.black_box.stages import EARLY_ALPHA, MIN_RUNS_PER_PAIR, 
 from dpwitness.auditors.events.detection import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
 from dpwitness.auditors.privacy_loss.limit import BestEvent, best_event
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, clopper_pearson_lower
+from dpwitness.auditors.statistics.certificate import clopper_pearson_lower, frequency_error
 from dpwitness.auditors.statistics.combination import allowed
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.privacy import Claim
@@ -55,20 +55,7 @@ def error_of(claim: Claim, alpha: float) -> float:
 def chance(law: LossLaw, claim: Claim, trials: int, alpha: float, *, pairs: int = 1, floats: bool = True) -> float:
     """Return the probability that an audit with `trials` runs refutes the claim on a pair with this law.
 
-    Parameters
-    ----------
-    law : LossLaw
-        Law of the privacy loss.
-    claim : Claim
-        Claim to refute.
-    trials : int
-        Number of runs of all stages.
-    alpha : float
-        1 - confidence.
-    pairs : int
-        Number of pairs of the pilot, which is assumed to pick the pair with this law.
-    floats : bool
-        Whether outputs have low bits, which take a share of the runs.
+    The pilot over `pairs` is assumed to pick this pair. With `floats`, outputs have low bits, which take a share of the runs.
     """
     train, rounds = split_budget(trials, pairs, floats)
     few = len(law.p) <= FEW
@@ -98,7 +85,7 @@ def event_power(best: BestEvent, claim: Claim, rounds: int, error: float) -> flo
     made = best.right + best.wrong
     if best.value <= 0:
         return 0.0
-    gamma = 0.0 if claim.is_pure else error * SHARE_FOR_FREQUENCY
+    gamma = float(frequency_error(claim, error))
     total = 0.0
     for size in np.clip(np.rint(rounds * made + _GUESS_QUANTILES * math.sqrt(max(rounds * made * (1 - made), 0.0))), 0, rounds):
         frequency = 1.0 if gamma == 0 else float(clopper_pearson_lower(size, rounds, gamma))

@@ -52,10 +52,7 @@ class Rehearsals:
         return self._chances[trials]
 
     def needed(self, trials: int, power: float) -> int | None:
-        """Return a number of runs, at least `trials`, with probability `power` of refuting the claim.
-
-        Returns None if the number exceeds the largest number that can be rehearsed.
-        """
+        """Return a number of runs, at least `trials`, that refutes with probability `power`; None if too large to rehearse."""
         while trials <= MOST:
             found = self.chance(trials)
             if found >= power:

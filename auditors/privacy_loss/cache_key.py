@@ -18,18 +18,16 @@ def content_key(*values: Any) -> Any:
     """Return a hashable key of the current content of all `values`, or None if some content cannot be read."""
     try:
         return tuple(_content(value) for value in values)
-    except (_Unknown, RecursionError):  # a list may contain itself
+    except (_UnknownError, RecursionError):  # a list may contain itself
         return None
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """Error for content that cannot be read."""
-
-    pass
 
 
 def _content(value: Any) -> Any:
-    """Return a hashable description of the content of one value. Raise _Unknown if some content cannot be read."""
+    """Return a hashable description of the content of one value. Raise _UnknownError if some content cannot be read."""
     kind = type(value)
     if value is None or kind in (bool, int, str, bytes):
         return kind, value
@@ -49,13 +47,11 @@ def _content(value: Any) -> Any:
         held = {name: getattr(value, name) for name in [*names, *sorted(slots - set(names))] if hasattr(value, name)}
         held |= getattr(value, "__dict__", {})
         methods = tuple(getattr(kind, name, None) for name in _METHODS)
-        if any(method is not None and not hasattr(method, "__code__") for method in methods):
-            raise _Unknown
         # a function that closes over variables, or is not a plain function, may behave differently later
-        if any(method is not None and method.__closure__ for method in methods):
-            raise _Unknown
+        if any(method is not None and (not hasattr(method, "__code__") or method.__closure__) for method in methods):
+            raise _UnknownError
         return kind, methods, tuple((name, _content(v)) for name, v in held.items())
-    raise _Unknown
+    raise _UnknownError
 
 
 def _slots(cls: type) -> tuple[str, ...]:

@@ -106,19 +106,12 @@ def _product(first: EnclosedLaw, second: EnclosedLaw) -> EnclosedLaw:
 
 def _outer(first: LossLaw, second: LossLaw) -> LossLaw:
     """Return the product law. Atoms whose losses agree to rounding are merged."""
-    loss, p, q = (
-        op(a, b).ravel()
-        for op, a, b in zip((np.add.outer, np.multiply.outer, np.multiply.outer), _arrays(first), _arrays(second), strict=True)
-    )
+    loss = np.add.outer(first.loss, second.loss).ravel()
+    p, q = np.multiply.outer(first.p, second.p).ravel(), np.multiply.outer(first.q, second.q).ravel()
     order = np.argsort(loss, kind="stable")
     loss, p, q = loss[order], p[order], q[order]
     starts = np.flatnonzero(np.append(True, np.diff(loss) > 1e-12))
     return LossLaw(loss[starts], np.add.reduceat(p, starts), np.add.reduceat(q, starts))
-
-
-def _arrays(law: LossLaw) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the losses and both masses of a law."""
-    return law.loss, law.p, law.q
 
 
 def _is_constant(law: EnclosedLaw) -> bool:
@@ -150,14 +143,15 @@ def _composed_law(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool
     """Return the composed law on the grid: a bound from above if `above`, otherwise from below."""
     count = sum(times for _, times in parts)
     start_p, p, lost_p = _compose_one_order(parts, step, above, count)
-    start_q, q, lost_q = _compose_one_order([(law.swapped(), times) for law, times in parts], step, above, count)
+    swapped = [(law.swapped(), times) for law, times in parts]
+    start_q, q, lost_q = _compose_one_order(swapped, step, above, count)
     start_q = -(start_q + len(q) - 1)  # losses change sign with the order of the pair
     first, last = min(start_p, start_q), max(start_p + len(p), start_q + len(q))
     full_p, full_q = np.zeros(last - first), np.zeros(last - first)
     full_p[start_p - first :][: len(p)], full_q[start_q - first :][: len(q)] = p, q[::-1]
-    infinite = [-math.expm1(sum(t * math.log1p(-min(_at_infinity(w), 1 - 1e-16)) for w, t in side)) for side in _both_orders(parts)]
+    infinite = [-math.expm1(sum(t * math.log1p(-min(_at_infinity(w), 1 - 1e-16)) for w, t in side)) for side in (parts, swapped)]
     loss = step * np.arange(first, last)
-    extremes = (-sum(t * w.swapped().supremum for w, t in parts), sum(t * w.supremum for w, t in parts))
+    extremes = (-sum(t * w.supremum for w, t in swapped), sum(t * w.supremum for w, t in parts))
     law = LossLaw(
         np.concatenate([[-np.inf], loss, [np.inf]]),
         np.concatenate([[0.0], full_p, infinite[:1]]),
@@ -168,11 +162,6 @@ def _composed_law(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool
     if not above:
         return law
     return replace(law, unseen_p=max(0.0, lost_p - infinite[0]) + _FOURIER_ERROR, unseen_q=max(0.0, lost_q - infinite[1]) + _FOURIER_ERROR)
-
-
-def _both_orders(parts: Sequence[tuple[LossLaw, int]]) -> list[list[tuple[LossLaw, int]]]:
-    """Return the parts, and the parts with the order of the pair swapped."""
-    return [list(parts), [(law.swapped(), times) for law, times in parts]]
 
 
 def _at_infinity(law: LossLaw) -> float:

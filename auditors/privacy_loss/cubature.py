@@ -148,23 +148,11 @@ class _Boxes:
 
 
 def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> EnclosedLaw | None:
-    """Enclose the law of the privacy loss by adaptive quadrature.
+    """Enclose the law of the privacy loss by adaptive quadrature; None if the required number of boxes is too large.
 
-    Parameters
-    ----------
-    f : callable
-        (points, prefix index) -> log p and log q.
-    rows : (n, k) array
-        Sampled outputs of both datasets, continuous columns only. They show where the mass is.
-    prefixes : int
-        Number of combinations of the discrete columns.
-    breaks : (m,) array, optional
-        Points where a one-dimensional density has kinks or jumps.
-
-    Returns
-    -------
-    EnclosedLaw or None
-        None if the required number of boxes is too large.
+    `f` returns log p and log q at points, given the index of the combination of discrete columns (`prefixes` in number). `rows` are
+    sampled outputs of both datasets, continuous columns only; they show where the mass is. One-dimensional densities have kinks or jumps
+    at `breaks`.
     """
     k = rows.shape[1]
     settings, rule = _SETTINGS[k], _Rule(_SETTINGS[k].nodes, k)

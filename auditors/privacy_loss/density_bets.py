@@ -62,6 +62,11 @@ class Side:
         cut = slice(first, last)
         return Side(self.rows[cut], self.own[cut], self.other[cut], self.density, self.continuous, self.alone[cut])
 
+    @property
+    def center(self) -> FloatArray:
+        """Return the median of the continuous columns; 0 for other columns."""
+        return np.where(self.continuous, np.median(self.rows, axis=0), 0.0)
+
     def mapped(self, center: FloatArray, scale: FloatArray, shift: FloatArray) -> FloatArray:
         """Return ln g/p, where g is the law under which center + scale (y - center) + shift has law p."""
         to = np.where(self.continuous, center + scale * (self.rows - center) + shift, self.rows)
@@ -146,7 +151,7 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[_B
     one, zero = np.ones(k), np.zeros(k)
     moving = np.flatnonzero(sides[0].continuous & sides[1].continuous)
     if len(moving):
-        centers = [np.where(side.continuous, np.median(side.rows, axis=0), 0.0) for side in sides]
+        centers = [side.center for side in sides]
         modes = [side.rows[int(np.argmax(np.where(side.alone | ~np.isfinite(side.own), -np.inf, side.own)))] for side in sides]
         spread = np.max([np.subtract(*np.percentile(side.rows, [75, 25], axis=0)) for side in sides], axis=0)
 
@@ -270,15 +275,27 @@ def _normal_bets(side: Side, i: int) -> list[_Bet]:
     rows, k = side.rows, side.rows.shape[1]
     if k > 20 or len(rows) < 20 * k:
         return []
-    middle = rows.mean(axis=0)
+    normal = fitted_normal(rows)
+    if normal is None:
+        return []
+    log_normal = normal[0]
+
+    def ratio(part: Side) -> FloatArray:
+        return log_normal(part.rows) - part.own
+
+    return [_Bet("a normal law", ratio, w, (i,), "none") for w in (0.1, 0.9)]
+
+
+def fitted_normal(rows: FloatArray) -> tuple[LogDensity, FloatArray, FloatArray] | None:
+    """Return the log-density, the mean and the Cholesky root of the covariance of a normal law fitted to outputs; None if degenerate."""
+    middle, k = rows.mean(axis=0), rows.shape[1]
     try:
         root = np.linalg.cholesky(np.atleast_2d(np.cov(rows.T)))
     except np.linalg.LinAlgError:
-        return []
+        return None
 
-    def ratio(part: Side) -> FloatArray:
-        z = np.linalg.solve(root, (part.rows - middle).T)
-        logs = -0.5 * (z**2).sum(axis=0) - np.log(np.diag(root)).sum() - 0.5 * k * math.log(2 * math.pi)
-        return np.asarray(logs - part.own)
+    def log_density(y: FloatArray) -> FloatArray:
+        z = np.linalg.solve(root, (y - middle).T)
+        return np.asarray(-0.5 * (z**2).sum(axis=0) - np.log(np.diag(root)).sum() - 0.5 * k * math.log(2 * math.pi))
 
-    return [_Bet("a normal law", ratio, w, (i,), "none") for w in (0.1, 0.9)]
+    return log_density, middle, root

@@ -1,8 +1,8 @@
 """Test that a log-density is the sampler's, before any conclusion is drawn from the density.
 
-Bets against the density (`oracle_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the probability
-`FALSE_ALARM` that a correct density is refused. A contradiction with a computed law alone is not a reason to refuse a density: the law may
-be wrong.
+Bets against the density (`density_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the
+probability `FALSE_ALARM` that a correct density is refused. A contradiction with a computed law alone is not a reason to refuse a density:
+the law may be wrong.
 
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)], both the integral of pg / (p + g). Both
 sides are means of variables in [0, 1], so the sides can be compared without any assumption on the weights p/g. If the log-density given
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpwitness.auditors.privacy_loss.density_bets import Side, log_capital_won
+from dpwitness.auditors.privacy_loss.density_bets import Side, fitted_normal, log_capital_won
 from dpwitness.auditors.privacy_loss.singular_laws import column_spread, fills_space, moved
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.protocols.capabilities import log_density_at
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
 FALSE_ALARM = 1e-6  # probability of a false alarm of all tests of one oracle together
 _MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrated
 _PARTS = 8  # parts of the output space, by the log-ratio
-_BET_ALARM, SCALE_ALARM, _OTHER_ALARM = (
-    0.5 * FALSE_ALARM,
-    0.2 * FALSE_ALARM,
-    0.3 * FALSE_ALARM,
-)  # error of `oracle_bets`, `scale_bets`, other tests
+# error of `density_bets`, `scale_bets`, other tests
+_BET_ALARM, SCALE_ALARM, _OTHER_ALARM = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM
 _LOG_UNDERFLOW = -690.0  # smaller log-densities may be logarithms of numbers that underflow
 
 
@@ -83,21 +80,11 @@ def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) ->
 
 @dataclass(frozen=True, eq=False)
 class CheckedOracle:
-    """Outputs on which a density agreed with its sampler.
+    """Outputs on which a density agreed with its sampler."""
 
-    Attributes
-    ----------
-    losses : (array, array)
-        ln p/q at the outputs of D1 and of D0.
-    sides : (Side, Side)
-        The outputs on D1 and on D0.
-    threshold : float
-        ln of the capital at which the density would have been refused.
-    """
-
-    losses: tuple[FloatArray, FloatArray]
-    sides: tuple[Side, Side]
-    threshold: float
+    losses: tuple[FloatArray, FloatArray]  # ln p/q at the outputs of D1 and of D0
+    sides: tuple[Side, Side]  # the outputs on D1 and on D0
+    threshold: float  # ln of the capital at which the density would have been refused
 
     @property
     def largest(self) -> float:
@@ -124,38 +111,31 @@ class CheckedOracle:
 
 
 def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> CheckedOracle:
-    """Raise BadOracle if sampler and log-density contradict each other. A correct oracle is refused with probability at most 1e-6.
-
-    Parameters
-    ----------
-    size : int
-        Number of runs on each dataset.
-    """
+    """Raise BadOracle if runs and log-density contradict each other; a correct oracle is refused with probability at most 1e-6."""
     sides = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
     if sides[0].shape[1] != sides[1].shape[1]:
         raise BadOracle(f"outputs have {sides[0].shape[1]} numbers on D1 and {sides[1].shape[1]} on D0")
     logs = [log_densities(mechanism, rows, pair) for rows in sides]
-    for name, dataset, rows, own in (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1])):
+    named = (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1]))
+    for name, dataset, rows, own in named:
         _check_outputs_possible(mechanism, dataset, name, rows, own)
     level = _OTHER_ALARM / (2 * _PARTS + 4)
     _check_ratio(logs, level)
-    for name, dataset, rows, own in (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1])):
+    for name, dataset, rows, own in named:
         _check_total(mechanism, dataset, name, rows, own, level, rng)
-    sides_checked = tuple(
-        _make_side(mechanism, dataset, rows, own, other, rng)
-        for dataset, rows, own, other in ((pair.d1, sides[0], logs[0][0], logs[0][1]), (pair.d0, sides[1], logs[1][1], logs[1][0]))
-    )
+    first = _make_side(mechanism, pair.d1, sides[0], *logs[0], rng)
+    second = _make_side(mechanism, pair.d0, sides[1], *logs[1][::-1], rng)
     threshold = math.log(1 / _BET_ALARM)
-    log_capital, alternative = log_capital_won(list(sides_checked))
+    log_capital, alternative = log_capital_won([first, second])
     if log_capital >= threshold:
         raise BadOracle(
             f'log_density disagrees with the sampler: a bet on "{alternative}" wins e^{log_capital:.4g} where a right one wins e^0'
         )
-    _check_zeros(sides_checked[0], sides_checked[1], "D0")
-    _check_zeros(sides_checked[1], sides_checked[0], "D1")
+    _check_zeros(first, second, "D0")
+    _check_zeros(second, first, "D1")
     with np.errstate(invalid="ignore"):
         losses = logs[0][0] - logs[0][1], logs[1][0] - logs[1][1]
-    return CheckedOracle(losses, (sides_checked[0], sides_checked[1]), threshold)
+    return CheckedOracle(losses, (first, second), threshold)
 
 
 def _check_outputs_possible(mechanism: Any, dataset: Any, name: str, rows: FloatArray, own: FloatArray) -> None:
@@ -292,17 +272,10 @@ def _check_total(
         return
     if not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng):
         return
-    covariance = np.atleast_2d(np.cov(fit.T))
-    try:
-        root = np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
+    normal = fitted_normal(fit)
+    if normal is None:
         return
-    middle = fit.mean(axis=0)
-
-    def log_normal(y: FloatArray) -> FloatArray:
-        z = np.linalg.solve(root, (y - middle).T)
-        return np.asarray(-0.5 * (z**2).sum(axis=0) - np.log(np.diag(root)).sum() - 0.5 * k * math.log(2 * math.pi))
-
+    log_normal, middle, root = normal
     drawn = middle + rng.standard_normal((len(rest), k)) @ root.T
     try:
         log_p = log_density_at(mechanism, drawn, dataset)

@@ -81,15 +81,7 @@ class BestEvent:
 
 
 def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
-    """Return the median of the parameter that the best audit certifies, from the law of the loss.
-
-    Examples
-    --------
-    >>> from dpwitness.mechanisms import PureDP
-    >>> coin = LossLaw(np.array([-1.0, 1.0]), np.array([0.268941, 0.731059]), np.array([0.731059, 0.268941]))
-    >>> round(limit_of_law(coin, PureDP(1.0), 20_000, 0.05), 3)
-    0.974
-    """
+    """Return the median of the parameter that the best audit certifies, from the law of the loss."""
     best = best_event(law, claim, trials, alpha).value
     return max(best, _binned_limit(law, claim, trials, alpha)) if claim.bounds_renyi else best
 
@@ -106,15 +98,9 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> BestEve
         excess = np.maximum(right + wrong - trials, 0.0) / 2  # overlapping events: every round is guessed exactly once
         both = certified(claim, right - excess, np.maximum(wrong - excess, 0.0), trials, alpha, 2)
         both = np.where((right + wrong <= trials * (1 + 1e-12)), both, 0.0)
-        for axis, chosen in ((0, first), (1, second)):  # one direction
-            single = np.take(right, np.flatnonzero((second, first)[axis] == 0), 1 - axis)
-            if single.size and chosen.size:
-                other = np.take(wrong, np.flatnonzero((second, first)[axis] == 0), 1 - axis)
-                one = certified(claim, single, other, trials, alpha, 1)
-                if axis == 0:
-                    both[:, second == 0] = np.maximum(both[:, second == 0], one)
-                else:
-                    both[first == 0, :] = np.maximum(both[first == 0, :], one)
+        for one_way in ((slice(None), second == 0), (first == 0, slice(None))):  # one direction
+            if right[one_way].size:
+                both[one_way] = np.maximum(both[one_way], certified(claim, right[one_way], wrong[one_way], trials, alpha, 1))
         return both
 
     grids = [_spread_indices(np.arange(len(right)), _THRESHOLDS) for right, _ in sides]

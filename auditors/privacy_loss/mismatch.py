@@ -1,4 +1,4 @@
-"""Size of a mismatch between sampler and density that the bets of `oracle_bets` and `scale_bets` would have noticed."""
+"""Size of a mismatch between sampler and density that the bets of `density_bets` and `scale_bets` would have noticed."""
 
 from __future__ import annotations
 
@@ -26,24 +26,12 @@ _ODD_SCALE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Smallest mismatches of sampler and density that would have been noticed with probability `POWER`.
+    """Smallest mismatches of sampler and density that would have been noticed with probability `POWER`; infinite if not applicable."""
 
-    Attributes
-    ----------
-    scale : float
-        Relative error of the noise's scale about its center, on both datasets. Infinite if the outputs are not continuous.
-    odd : float
-        Share of runs with a tenth of the noise. Infinite if the outputs are not continuous.
-    atom : float
-        Error of the probability of the likeliest output. Infinite if the outputs are continuous.
-    runs : int
-        Number of outputs that were compared with the density, both datasets together.
-    """
-
-    scale: float
-    odd: float
-    atom: float
-    runs: int
+    scale: float  # relative error of the noise's scale about its center, on both datasets, for continuous outputs
+    odd: float  # share of runs with a tenth of the noise, for continuous outputs
+    atom: float  # error of the probability of the likeliest output, for other outputs
+    runs: int  # outputs that were compared with the density, both datasets together
 
     def describe(self) -> str:
         """Return a one-line description."""
@@ -100,11 +88,6 @@ def _sample_side(side: Side, rng: np.random.Generator) -> Side:
     return Side(side.rows[rows], side.own[rows], side.other[rows], side.density, side.continuous, none)
 
 
-def _centers(sides: list[Side]) -> list[FloatArray]:
-    """Return the median of the continuous columns of each side; 0 for other columns."""
-    return [np.where(side.continuous, np.median(side.rows, axis=0), 0.0) for side in sides]
-
-
 def _is_noticed(gains: Sequence[FloatArray], log_gains: Sequence[FloatArray], size: float, needed: float) -> bool:
     """Return whether the capital of one alternative exceeds `needed` with probability `POWER`, predicted from its gains per side."""
     mean, spread = sum(float(gain.mean()) for gain in gains), sum(float(x.var()) for x in log_gains)
@@ -116,7 +99,7 @@ def _smallest_scale_error(sides: list[Side], size: float, needed: float, sign: f
 
     The alternatives have twice the error, or the given `steps`.
     """
-    centers, none = _centers(sides), np.zeros(sides[0].rows.shape[1])
+    centers, none = [side.center for side in sides], np.zeros(sides[0].rows.shape[1])
 
     def ratios(log_scale: float) -> list[FloatArray]:
         scale = none + math.exp(log_scale)
@@ -137,7 +120,7 @@ def _smallest_scale_error(sides: list[Side], size: float, needed: float, sign: f
 def _smallest_odd_share(sides: list[Side], size: float, needed: float) -> float:
     """Return the smallest share of runs with `_ODD_SCALE` of the noise that is predicted to be noticed."""
     none = np.zeros(sides[0].rows.shape[1])
-    odd = [side.mapped(center, none + 1 / _ODD_SCALE, none) for side, center in zip(sides, _centers(sides), strict=True)]
+    odd = [side.mapped(side.center, none + 1 / _ODD_SCALE, none) for side in sides]
     for value in _ODD_SHARES.tolist():
         excess = [value * np.expm1(np.minimum(logs, 50.0)) for logs in odd]
         log_gains = [np.log1p(x) for x in excess]

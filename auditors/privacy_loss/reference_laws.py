@@ -7,7 +7,6 @@ coin is a law for which one event shows the entire parameter; other laws may nee
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -17,7 +16,8 @@ from scipy.special import expit, logsumexp
 from dpwitness.auditors.privacy_loss import closed_form
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
-from dpwitness.mechanisms.privacy import GDP, ZCDP, Claim
+from dpwitness.mechanisms.privacy import GDP, Claim
+from dpwitness.mechanisms.privacy.renyi import ORDERS
 
 SHAPES = ("coin", "laplace", "gaussian")
 
@@ -29,18 +29,7 @@ _MAX_SHIFT = 30.0  # largest shift or log-odds; larger ones show in every run
 def law_with_parameter(shape: str, claim: Claim, find: float) -> LossLaw:
     """Return the law of this shape with parameter `find` in the claim's notion.
 
-    Raises
-    ------
-    InvalidArgument
-        If there is no such law: Gaussian noise has no epsilon without delta, and a very large parameter needs no plan.
-
-    Examples
-    --------
-    >>> from dpwitness.mechanisms import GDP, PureDP
-    >>> law_with_parameter("laplace", PureDP(1.0), 1.1).supremum
-    1.1
-    >>> round(parameter_of(GDP(1.0), law_with_parameter("coin", GDP(1.0), 1.2)), 6)
-    1.2
+    Raises InvalidArgument if there is no such law: Gaussian noise has no epsilon without delta, and a very large parameter needs no plan.
     """
     if shape == "gaussian":
         if claim.is_pure:
@@ -68,7 +57,7 @@ def parameter_of(claim: Claim, law: LossLaw) -> float:
 
 def _renyi_parameter(claim: Claim, law: LossLaw) -> float:
     """Return the parameter of one order of the pair from Renyi divergences."""
-    orders = np.array(list(claim.orders_among(ZCDP.orders.tolist())))
+    orders = np.array(list(claim.orders_among(ORDERS.tolist())))
     some = law.p > 0
     with np.errstate(invalid="ignore"):
         found = logsumexp((orders[:, None] - 1) * law.loss[some], b=law.p[some], axis=1) / (orders - 1)
@@ -76,16 +65,13 @@ def _renyi_parameter(claim: Claim, law: LossLaw) -> float:
 
 
 def _gaussian_shift(claim: Claim, find: float) -> float:
-    """Return the shift over the standard deviation of Gaussian noise with parameter `find`: D_a = a mu^2/2."""
-    if claim.bounds_renyi:
-        return math.sqrt(2 * find * min(claim.divergence_at(order) / order for order in claim.orders_among([2.0])))
+    """Return the shift over the standard deviation of Gaussian noise with parameter `find`."""
+    known = claim.gaussian_shift(find)
+    if known is not None:
+        return known
     if claim.bounds_epsilon:
         return _root(lambda mu: float(GDP(mu).delta(find)) - claim.delta_budget, find)
-    return (
-        find
-        if isinstance(claim, GDP)
-        else _root(lambda mu: parameter_of(claim, closed_form.gaussian(mu)) - find, find, _MAX_RESOLVED_SHIFT)
-    )
+    return _root(lambda mu: parameter_of(claim, closed_form.gaussian(mu)) - find, find, _MAX_RESOLVED_SHIFT)
 
 
 def _root(excess: Callable[[float], float], find: float, largest: float = _MAX_SHIFT) -> float:

@@ -30,13 +30,6 @@ def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
 
     The law is exact if the outputs can be enumerated. Otherwise, it is the lower end of `enclosed_law`, whose distance from the truth does
     not matter to any audit.
-
-    Examples
-    --------
-    >>> from dpwitness.mechanisms import Laplace
-    >>> laplace = Laplace(1.0)
-    >>> float(loss_law(laplace, laplace.worst_pair()).hockey_stick(0.5).round(6))  # 1 - e^(-1/4)
-    0.221199
     """
     found = enclosed_law(mechanism, pair)
     return None if found is None else found.lower
@@ -50,12 +43,7 @@ def enclosed_law(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> E
     """Return laws below and above the privacy loss of `pair` by the strongest route that applies, or None.
 
     Routes: enumeration of the support; composition of independent factors; quadrature in one to three dimensions, with discrete columns
-    enumerated. The last 16 results are cached by the content of mechanism and pair.
-
-    Parameters
-    ----------
-    atoms : (m,) array
-        Known atoms, for outputs that are one number.
+    enumerated. `atoms` are known atoms, for outputs that are one number. The last 16 results are cached by content.
     """
     key = content_key(mechanism, pair.d0, pair.d1, atoms)
     if key is None:

@@ -1,10 +1,10 @@
 """Bets on additional outputs that the noise has another scale or another center than the log-density states.
 
-The alternatives are fixed before the outputs are drawn, so the bets use all outputs (theorem in `oracle_bets`). Each alternative is the
+The alternatives are fixed before the outputs are drawn, so the bets use all outputs (theorem in `density_bets`). Each alternative is the
 density under a map y -> c + s (y - c) + h with w = 1/2; near p, this is the density of half the change. The changes are the smallest change
 that this number of outputs can show, and twice as much. The smallest change follows from the Fisher information of scale and center,
 estimated from earlier outputs. These bets evaluate the density only a few times per output. They are much cheaper than the bets of
-`oracle_bets`, which look for all other mismatches.
+`density_bets`, which look for all other mismatches.
 """
 
 from __future__ import annotations
@@ -32,21 +32,11 @@ _MAX_CHANGE = 0.5  # largest change of an alternative
 
 @dataclass(frozen=True, eq=False)
 class ScaleBets:
-    """Settings of the bets on scale and center, from which `mismatch` computes the noticed error.
+    """Settings of the bets on scale and center, from which `mismatch` computes the noticed error."""
 
-    Attributes
-    ----------
-    runs : int
-        Number of outputs of each dataset.
-    steps : tuple of float
-        Logarithms of the scale factors of the alternatives.
-    threshold : float
-        ln of the capital of one alternative at which the density is refused.
-    """
-
-    runs: int
-    steps: tuple[float, ...]
-    threshold: float
+    runs: int  # outputs of each dataset
+    steps: tuple[float, ...]  # logarithms of the scale factors of the alternatives
+    threshold: float  # ln of the capital of one alternative at which the density is refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,27 +55,16 @@ class _Map:
 
 
 def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator) -> ScaleBets | None:
-    """Raise BadOracle if more outputs show another scale or center than the density's.
+    """Raise BadOracle if `size` more outputs per side show another scale or center. False alarms have probability at most `SCALE_ALARM`.
 
-    A correct density is refused with probability at most `SCALE_ALARM`.
-
-    Parameters
-    ----------
-    checked : Checked
-        Earlier outputs, which determine centers and alternatives.
-    size : int
-        Number of additional runs on each dataset.
-
-    Returns
-    -------
-    ScaleBets or None
-        None if outputs are not continuous numbers without repeated values: maps would change repeated values.
+    Returns None if outputs are not continuous numbers without repeated values: maps would change repeated values. The earlier outputs in
+    `checked` determine centers and alternatives.
     """
     if size <= 0 or not all(side.continuous.any() and np.count_nonzero(~side.alone) >= _MIN_OUTPUTS for side in checked.sides):
         return None
     if any(side.alone.mean() > 0.01 for side in checked.sides):
         return None
-    centers = [np.where(side.continuous, np.median(side.rows, axis=0), 0.0) for side in checked.sides]
+    centers = [side.center for side in checked.sides]
     steps, maps = _alternatives(checked, centers, size)
     log_capital = np.zeros(len(maps))
     for i, (dataset, side) in enumerate(zip((pair.d1, pair.d0), checked.sides, strict=True)):
@@ -94,7 +73,8 @@ def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, r
             own = log_density_on(mechanism, rows, dataset, ("D1", "D0")[i])
             rows, own = rows[np.isfinite(own)], own[np.isfinite(own)]  # `check_oracle` tests for impossible outputs
             part = Side(rows, own, own, side.density, side.continuous, _may_be_atoms(side, rows, own, rng))
-            log_capital += [_sum_logs(bet.log_factors(part, centers[i])) if i in bet.which else 0.0 for bet in maps]
+            sums = [bet.log_factors(part, centers[i]).sum() if i in bet.which else 0.0 for bet in maps]
+            log_capital += np.nan_to_num(sums, nan=-np.inf)
     total = float(logsumexp(log_capital)) - math.log(len(maps))
     if total >= math.log(1 / SCALE_ALARM):
         name = maps[int(np.argmax(log_capital))].name
@@ -111,11 +91,6 @@ def _may_be_atoms(side: Side, rows: FloatArray, own: FloatArray, rng: np.random.
         jumps = ~(np.abs(side.density(moved(rows, side.continuous, rng, column_spread(rows))) - own) <= 1e-2)
     _, at, counts = np.unique(rows[:, int(np.argmax(side.continuous))], return_inverse=True, return_counts=True)
     return np.asarray(jumps | (counts[at] > 1))
-
-
-def _sum_logs(logs: FloatArray) -> float:
-    """Return the sum of the logarithms; minus infinity if the sum is NaN."""
-    return float(np.nan_to_num(logs.sum(), nan=-np.inf))
 
 
 def _alternatives(checked: CheckedOracle, centers: list[FloatArray], size: int) -> tuple[tuple[float, ...], list[_Map]]:

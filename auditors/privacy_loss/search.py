@@ -29,27 +29,13 @@ _KIND_PHRASES = {"attained": "at", "singularity": "unbounded towards", "impossib
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorstOutput:
-    """The output with the largest privacy loss.
+    """The output with the largest privacy loss."""
 
-    Attributes
-    ----------
-    output : (k,) array
-        Output where |L| is largest; for ``singularity``, the point towards which |L| is unbounded; for ``ray``, the origin of the ray.
-    loss : float
-        |L| at the output: no smaller epsilon holds for this pair. ``math.inf`` where L is unbounded.
-    ray : (k,) array or None
-        Direction along which |L| grows without bound.
-    kind : {"attained", "ray", "singularity", "impossible"}
-        Type of the maximum; ``impossible``: an output of one dataset that is impossible on the other.
-    likelier : {0, 1}
-        The dataset under which the output is likelier.
-    """
-
-    output: FloatArray
-    loss: float
-    ray: FloatArray | None = None
-    kind: Kind = "attained"
-    likelier: int = 0
+    output: FloatArray  # where |L| is largest; the point towards which |L| is unbounded; or the origin of `ray`
+    loss: float  # |L| at the output: no smaller epsilon holds for this pair; infinite where L is unbounded
+    ray: FloatArray | None = None  # direction along which |L| grows without bound
+    kind: Kind = "attained"  # "impossible": an output of one dataset that is impossible on the other
+    likelier: int = 0  # the dataset under which the output is likelier
 
     def describe(self) -> str:
         """Return a one-line description for a report."""
@@ -65,34 +51,10 @@ def worst_output(
 ) -> WorstOutput:
     """Return the output at which the privacy loss of `pair` is largest.
 
-    Finite supports are enumerated. Otherwise, BFGS starts from samples of both datasets, the modes of both densities, kinks, and distant
-    points in many directions. Nelder-Mead follows, or CMA-ES beyond 12 columns. The returned value is reduced by a bound on its rounding
-    error.
-
-    Parameters
-    ----------
-    mechanism : WhiteBox
-        A mechanism with `sample` and `log_density`; `support` and `breakpoints` are used if present.
-    pair : Pair
-        Pair of neighboring datasets.
-    seed : int
-        Seed of the search.
-    samples : int
-        Number of outputs drawn from each dataset as starting points.
-    starts : (m, k) array, optional
-        Further starting points.
-    thorough : bool
-        Whether to use more starting points, and Nelder-Mead or CMA-ES after BFGS.
-
-    Returns
-    -------
-    WorstOutput
-        The output, its loss, and how the loss arises.
-
-    Raises
-    ------
-    InvalidArgument
-        If the mechanism has no log-density, its outputs are not rows of numbers, or the log-density is NaN somewhere.
+    Finite supports are enumerated. Otherwise, BFGS starts from `samples` outputs of each dataset, from `starts`, the modes of both
+    densities, kinks, and distant points in many directions. If `thorough`, Nelder-Mead follows, or CMA-ES beyond 12 columns. The
+    returned value is reduced by a bound on its rounding error. Raises InvalidArgument if the mechanism has no log-density, its outputs
+    are not rows of numbers, or the log-density is NaN somewhere.
     """
     require_type("pair", pair, Pair, "be a Pair", "worst_output")
     rng = np.random.default_rng(require_integer("seed", seed, "worst_output", least=0))
@@ -328,9 +290,8 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
         reached = float(loss.logs(moved[None, :])[side][0])
         if reached >= reference:
             point = moved
-        if (
-            iteration > 1 and reached < reference + 1e-2
-        ):  # the density is bounded and the point close enough; towards a singularity, the density would keep rising
+        # the density is bounded and the point close enough; towards a singularity, the density would keep rising
+        if iteration > 1 and reached < reference + 1e-2:
             break
         unit = unit * 1e-2
     return point

@@ -13,7 +13,7 @@ the limit, in which the difference is 0: one search along e.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from flint import arb
@@ -68,6 +68,8 @@ class LargestLossBounds:
 
     cells: HasSupremum
 
+    mu: ClassVar[Span | None] = None  # the GDP parameter has no enclosure
+
     def supremum(self) -> Span:
         """Enclose the largest privacy loss."""
         return self.cells.supremum()
@@ -87,11 +89,7 @@ class LargestLossBounds:
         return 0.0, max(0.0, self.supremum()[1])
 
     def concentrated(self) -> Span:
-        """Enclose the zCDP parameter by (0, infinity).
-
-        The bound (sup |L|)^2 / 2 (Bun and Steinke 2016, Proposition 3.3) needs both orders of the
-        pair together.
-        """
+        """Return (0, infinity): the bound by the largest loss, (sup |L|)^2 / 2, needs both orders of the pair together."""
         return 0.0, float("inf")
 
 
@@ -104,7 +102,6 @@ def cells_on_axis(
     cuts = np.unique(np.concatenate([mechanism.breakpoints(d) for d in (d1, d0)]))
     if kind == "gaussian":
         cells = line(_LinePair(cuts), first, second, samples, seconds)
-        assert cells is not None
         return cells, cells.turned()
     orders = [line(_LinePairLargestLoss(cuts), a, b, samples, seconds) for a, b in ((first, second), (second, first))]
-    return tuple(LargestLossBounds(cells) for cells in orders if cells is not None)
+    return tuple(LargestLossBounds(cells) for cells in orders)

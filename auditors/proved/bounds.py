@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from dpwitness.auditors.proved.space import cells_of, cells_of_draw, sample_and_
 from dpwitness.mechanisms.balls.ball import PRECISION, EnclosureUnavailable, Span
 from dpwitness.mechanisms.core.json_codec import same_value
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import GDP, RDP, ZCDP, Claim, RenyiCurve
+from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.capabilities import (
     HasAxisBall,
     HasDensityBall,
@@ -44,38 +44,20 @@ _PROFILE_SIZE = 25  # number of epsilon values of the privacy profile
 _MOST_PARTS = 2048  # largest number of independent parts that are composed
 _PROFILE_WIDTH = 1e-6  # relative width of the profile
 _TIGHT_WIDTH = 1e-2  # relative distance of two bounds that agree
-_CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms calibrate their parameters in floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProvedBounds:
-    """Proved bounds for one pair, the larger of its two orders.
+    """Proved bounds for one pair, the larger of its two orders: 0 or infinity where nothing could be proved."""
 
-    A lower bound that could not be proved is 0, an upper bound that could not be proved is
-    infinity.
-
-    Attributes
-    ----------
-    route : str
-        How the bounds were proved, for the headline.
-    parameter_lower, parameter_upper : float
-        Bounds on the claim's own parameter: epsilon (at the claim's delta), mu or rho.
-    epsilon_lower, epsilon_upper : float
-        Bounds on epsilon at the claim's delta, or at delta = 0 for the other notions.
-    epsilons, delta_lower, delta_upper : array
-        The privacy profile.
-    notes : tuple of str
-        Remarks for the report.
-    """
-
-    route: str
-    parameter_lower: float = 0.0
-    parameter_upper: float = math.inf
-    epsilon_lower: float = 0.0
-    epsilon_upper: float = math.inf
-    epsilons: FloatArray = field(default_factory=lambda: np.empty(0))
-    delta_lower: FloatArray = field(default_factory=lambda: np.empty(0))
-    delta_upper: FloatArray = field(default_factory=lambda: np.empty(0))
+    route: str  # how the bounds were proved, for the headline
+    parameter_lower: float
+    parameter_upper: float
+    epsilon_lower: float  # at the claim's delta, or at delta = 0 for notions without one
+    epsilon_upper: float
+    epsilons: FloatArray
+    delta_lower: FloatArray
+    delta_upper: FloatArray
     notes: tuple[str, ...] = ()
 
     @property
@@ -87,16 +69,8 @@ class ProvedBounds:
 def proved_bounds(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> ProvedBounds | None:
     """Enclose the claim's parameter and the privacy profile of a pair, in balls, over all outputs.
 
-    Returns
-    -------
-    ProvedEnds or None
-        None where the mechanism offers no balls, or where no enclosure of the claim's notion is
-        implemented.
-
-    Raises
-    ------
-    BadOracle
-        If the balls contradict each other, or the mechanism's own float log-density.
+    Returns None if the mechanism or the claim offers no enclosure. Raises BadOracle if the balls contradict each other, or the
+    mechanism's own float log-density.
 
     Examples
     --------
@@ -108,22 +82,21 @@ def proved_bounds(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.
     """
     with ctx.workprec(PRECISION):
         try:
-            return _prove_bounds(mechanism, pair.d1, pair.d0, claim, seconds)
+            found = _cover_outputs(mechanism, pair.d1, pair.d0, seconds)
+            return None if found is None else _bounds_of(*found, claim)
         except EnclosureUnavailable:
             return None
 
 
-def _prove_bounds(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> ProvedBounds | None:
-    """Return the bounds from cells over the outputs, or None where no enclosure exists."""
-    found = _cover_outputs(mechanism, d1, d0, seconds)
-    if found is None:
+def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> ProvedBounds | None:
+    """Return the bounds over both orders of the pair, or None if the claim has no enclosure."""
+    spans = [claim.enclosed(side) for side in sides]
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans):
         return None
-    sides, method = found
-    parameter = _parameter(sides, claim)
-    if parameter is None:
-        return None
+    parameter = _maximum(known)
     epsilon = parameter if claim.bounds_epsilon else _maximum([side.epsilon(0.0) for side in sides])
-    top = max(1.5 * claim.parameter if claim.bounds_epsilon else 1.5, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0))
+    top = max(1.5 * claim.at_delta.parameter, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0))
     epsilons = np.linspace(0.0, min(top, 600.0), _PROFILE_SIZE)
     profile = np.array([_maximum([side.hockey_stick(e, _PROFILE_WIDTH, 1e-14) for side in sides]) for e in epsilons.tolist()])
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
@@ -177,24 +150,6 @@ def _cover_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Se
     points = sum(len(cell.box) == 1 and cell.box[0][0] == cell.box[0][1] for cell in cells.leaves)
     where = f"cells of the outputs{f' and {points} atoms' if points else ''}, bisected in balls"
     return (cells, cells.turned()), "enumeration in balls" if cells.split is None else where
-
-
-def _parameter(sides: Sequence[Side], claim: Claim) -> Span | None:
-    """Enclose the claim's own parameter; None for a notion without an enclosure."""
-    if claim.bounds_epsilon:
-        return _maximum([side.epsilon(claim.delta_budget, edge=claim.parameter * (1 + _CLAIM_TOLERANCE)) for side in sides])
-    if isinstance(claim, RDP | RenyiCurve):
-        spans = [(side.renyi(order), claim.divergence_at(order)) for side in sides for order in claim.orders_among([])]
-        return _maximum([(math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf)) for (low, high), unit in spans])
-    if isinstance(claim, ZCDP):
-        return _maximum([side.concentrated() for side in sides])
-    if isinstance(claim, GDP):
-        return (
-            _maximum([side.mu for side in sides if isinstance(side, ShiftDivergences)])
-            if all(isinstance(s, ShiftDivergences) and s.normal for s in sides)
-            else None
-        )
-    return None
 
 
 def _maximum(spans: list[Span]) -> Span:

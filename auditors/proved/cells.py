@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from flint import arb
 
@@ -59,23 +59,15 @@ class Cell:
 
 @dataclass(slots=True, eq=False)
 class Cells:
-    """Cells that cover all outputs. Outputs outside all cells have no mass.
+    """Cells that cover all outputs. Outputs outside all cells have no mass."""
 
-    Parameters
-    ----------
-    leaves : list of Cell
-        A partition of the outputs.
-    split : callable, optional
-        Returns the parts of a cell, or an empty list if the cell cannot be split.
-    seconds : float
-        Time after which no cell is split. The enclosures then stay valid but wide.
-    """
-
-    leaves: list[Cell]
-    split: Callable[[Cell], list[Cell]] | None = None
-    seconds: float = 20.0
+    leaves: list[Cell]  # a partition of the outputs
+    split: Callable[[Cell], list[Cell]] | None = None  # returns the parts of a cell; none if the cell cannot be split
+    seconds: float = 20.0  # time after which no cell is split: enclosures then stay valid but wide
     started: float = field(default_factory=time.monotonic)
     largest: Span | None = None
+
+    mu: ClassVar[Span | None] = None  # the GDP parameter has no enclosure
 
     def turned(self) -> Cells:
         """Return the cells for the other order of the pair. Later refinements of the two are independent."""
@@ -146,11 +138,7 @@ class Cells:
         return best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
 
     def epsilon(self, delta: float, relative: float = 2e-9, edge: float | None = None) -> Span:
-        """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta between two floats, each proved.
-
-        If the interval contains `edge`, the side of `edge` on which epsilon lies is decided where
-        possible.
-        """
+        """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta, on a known side of `edge` where possible."""
         if delta <= 0:
             low, high = self.supremum()
             return max(0.0, low), max(0.0, high)
@@ -331,10 +319,7 @@ def _nonnegative_part(ball: Ball) -> Ball:
 
 
 def _chord(a: float, first: float, b: float, second: float, pieces: int = 64) -> float:
-    """Bound psi(x) / (x (x - 1)) from above over [a, b], given D_a and D_b.
-
-    psi lies below its chord. The bound is computed on each of `pieces` subintervals.
-    """
+    """Bound psi(x) / (x (x - 1)) from above over [a, b], given D_a and D_b: psi lies below its chord, taken in `pieces`."""
     if not (math.isfinite(first) and math.isfinite(second)):
         return math.inf
     one, two = (arb(a) - 1) * first, (arb(b) - 1) * second

@@ -32,26 +32,12 @@ _POINT_HALF_WIDTH = 1e-12  # half the side of the box around a point, relative t
 
 @dataclass(slots=True, eq=False)
 class PlaneSearch:
-    """Search for the largest loss of one order of a pair.
-
-    Parameters
-    ----------
-    loss : PlaneLoss
-        Spans of the loss.
-    reach : float
-        Half the side of the square, and the radius beyond which arcs are used.
-    seconds : float
-        Time limit of the search.
-    hints : sequence of Span
-        Points (x, y) with a large loss, which are tried first.
-    known : Span or None
-        The result, once computed.
-    """
+    """Search for the largest loss of one order of a pair."""
 
     loss: PlaneLoss
-    reach: float
-    seconds: float = 10.0
-    hints: Sequence[Span] = ()
+    reach: float  # half the side of the square, and the radius beyond which arcs are used
+    seconds: float
+    hints: Sequence[Span]  # points with a large loss, which are tried first
     known: Span | None = None
 
     def supremum(self, relative: float = 5e-4) -> Span:
@@ -110,10 +96,7 @@ class PlaneSearch:
 def search_plane(
     mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float
 ) -> tuple[LargestLossBounds, LargestLossBounds]:
-    """Return a search for each order of the pair, with half of the time each.
-
-    Sampled outputs, scaled in and out, serve as hints at where the loss is large.
-    """
+    """Return a search for each order of the pair, with half of the time each. Sampled outputs, scaled in and out, are the hints."""
     loss, reach = found
     samples = sample_and_check_balls(mechanism, d1, d0)
     points = np.concatenate([samples * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)])

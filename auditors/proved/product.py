@@ -49,11 +49,7 @@ class Product(Cells):
         return _sum([part.renyi(order, relative) for part in self.parts])
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
-        """Enclose the hockey-stick divergence over the fixed cells.
-
-        Cells above `epsilon` contribute their summed masses. Few cells have spans that contain
-        `epsilon`.
-        """
+        """Enclose the hockey-stick divergence over the fixed cells, of which few have spans that contain `epsilon`."""
         if self.sums is None:
             self.leaves.sort(key=lambda cell: cell.loss[0])
             sums = [(arb(0), arb(0))]
@@ -72,7 +68,8 @@ class Product(Cells):
 
 def product_cells(parts: list[Cells]) -> Product:
     """Return cells that cover the joint outputs of all parts."""
-    ranges = [_loss_range(part) for part in parts]
+    finite = [[x for cell in part.leaves for x in cell.loss if math.isfinite(x)] for part in parts]
+    ranges = [(min(losses, default=0.0), max(losses, default=0.0)) for losses in finite]
     buckets = min(_MAX_CELLS, _CELLS_PER_PART * len(parts))
     low, width = sum(a for a, _ in ranges), sum(b - a for a, b in ranges) / buckets
     whole = [Cell(arb(1), arb(1), (0.0, 0.0))]
@@ -173,20 +170,11 @@ def _product_cell(a: Cell, b: Cell) -> Cell:
 
 
 def _add_rounded(x: float, y: float, direction: float) -> float:
-    """Return the sum rounded towards `direction`.
-
-    Opposite infinities, where no outcome has mass on both sides, give an infinity in `direction`.
-    """
+    """Return the sum rounded towards the infinity `direction`, which is the sum of opposite infinities."""
     total = x + y
     if math.isnan(total):
         return direction
     return total if x == 0 or y == 0 or math.isinf(total) else math.nextafter(total, direction)
-
-
-def _loss_range(part: Cells) -> Span:
-    """Return the smallest and the largest finite loss of a part."""
-    finite = [x for cell in part.leaves for x in cell.loss if math.isfinite(x)]
-    return min(finite, default=0.0), max(finite, default=0.0)
 
 
 def _sum(spans: list[Span]) -> Span:

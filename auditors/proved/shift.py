@@ -37,9 +37,9 @@ class ShiftDivergences:
         return self.shift.law == "normal"
 
     @property
-    def mu(self) -> Span:
-        """Enclose the GDP parameter of a normal shift."""
-        return ends(self.shift.size)
+    def mu(self) -> Span | None:
+        """Enclose the GDP parameter of a normal shift; None for other noise."""
+        return ends(self.shift.size) if self.normal else None
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
         """Enclose the hockey-stick divergence delta(epsilon)."""
@@ -54,10 +54,7 @@ class ShiftDivergences:
         return (math.inf if positive_shift else 0.0, math.inf) if self.shift.law in ("normal", "radius") else ends(self.shift.size)
 
     def epsilon(self, delta: float, relative: float = 1e-9, edge: float | None = None) -> Span:
-        """Enclose the smallest epsilon with delta(epsilon) <= delta.
-
-        The divergence falls strictly in epsilon, so its sign is proved at both ends.
-        """
+        """Enclose the smallest epsilon with delta(epsilon) <= delta; the divergence falls strictly in epsilon."""
         if delta <= 0:
             return self.supremum()
         if ends(self._delta(arb(0)) - delta)[1] <= 0:

@@ -32,18 +32,16 @@ _TOLERANCE = 1e-6  # relative distance allowed between a float log-density and t
 
 
 def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
-    """Return cells that cover the outputs, or None where the mechanism lacks the needed methods.
-
-    Raises BadOracle if the masses on a side cannot add to 1.
-    """
+    """Return cells that cover the outputs, or None where a method is missing. Raise BadOracle if masses cannot add to 1."""
     if not has_capability(mechanism, HasDensityBall):
         return None
     if has_capability(mechanism, HasSupport) and not has_capability(mechanism, HasMassBall):
-        cells: Cells | None = _cells_of_support(mechanism, d1, d0, seconds)
+        cells = _cells_of_support(mechanism, d1, d0, seconds)
     else:
-        cells = _cells_on_line(mechanism, d1, d0, seconds)
-    if cells is None:
-        return None
+        seen = sample_and_check_balls(mechanism, d1, d0)
+        if seen.shape[1] > 1:
+            return None
+        cells = line(mechanism, d1, d0, seen[:, 0], seconds)
     for side, total in zip(("D1", "D0"), cells.total(), strict=True):
         if not total.contains(1):
             raise BadOracle(f"the mechanism's mass balls under {side} add to {total.str(10)}, not to 1")
@@ -52,8 +50,8 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
 
 def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells:
     """Return one cell per listed outcome, and one for the mass outside the support, where any loss is possible."""
-    rows = np.concatenate([np.asarray(mechanism.support(d), dtype=float).reshape(-1, _output_width(mechanism, d)) for d in (d1, d0)])
-    rows = np.unique(rows, axis=0)
+    listed = [np.asarray(mechanism.support(d), dtype=float) for d in (d1, d0)]
+    rows = np.unique(np.concatenate([side if side.ndim > 1 else side[:, None] for side in listed]), axis=0)
     boxes = [[(x, x) for x in row] for row in rows.tolist()]
     first, second = (mechanism.log_density_ball(boxes, d) for d in (d1, d0))
     leaves = [Cell(a.exp(), b.exp(), _log_ratio_span(a, b), box) for a, b, box in zip(first, second, boxes, strict=True)]
@@ -69,19 +67,9 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
 
 
 def cells_of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
-    """Return the cells of one draw, from its log-probabilities on both sides.
-
-    Two balls count as equal numbers only if they are the same object.
-    """
-    return Cells(
-        [Cell(a.exp(), b.exp(), (0.0, 0.0) if a is b else _log_ratio_span(a, b)) for a, b in zip(p, q, strict=True)], None, seconds
-    )
-
-
-def _output_width(mechanism: Any, dataset: Any) -> int:
-    """Return the number of numbers in an output."""
-    rows = np.asarray(mechanism.support(dataset))
-    return rows.shape[1] if rows.ndim > 1 else 1
+    """Return the cells of one draw, from its log-probabilities; balls are equal numbers only if they are the same object."""
+    spans = [(0.0, 0.0) if a is b else _log_ratio_span(a, b) for a, b in zip(p, q, strict=True)]
+    return Cells([Cell(a.exp(), b.exp(), loss) for a, b, loss in zip(p, q, spans, strict=True)], None, seconds)
 
 
 def _missing_mass(total: Ball) -> Ball:
@@ -90,17 +78,8 @@ def _missing_mass(total: Ball) -> Ball:
     return arb(0).union(rest.upper()) if rest.upper() > 0 else arb(0)
 
 
-def _cells_on_line(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
-    """Return cells on the line, or None for outputs of more than one number."""
-    seen = sample_and_check_balls(mechanism, d1, d0)
-    return line(mechanism, d1, d0, seen[:, 0], seconds) if seen.shape[1] == 1 else None
-
-
 def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any, runs: int = _SAMPLE_RUNS) -> FloatArray:
-    """Sample outputs on both sides, check that balls agree with floats there, and return the outputs.
-
-    Raises BadOracle if a float log-density lies outside its ball.
-    """
+    """Return sampled outputs of both sides. Raise BadOracle if a float log-density there lies outside its ball."""
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0xBA11,)))
     seen = [np.asarray(mechanism.sample(d, runs, rng), dtype=float).reshape(runs, -1) for d in (d1, d0)]
     for d, rows in zip((d1, d0), seen, strict=True):
@@ -108,7 +87,7 @@ def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any, runs: int = _SAMPLE
     return np.concatenate(seen)
 
 
-def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> Cells | None:
+def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> Cells:
     """Return cells on the line: intervals (low, high], and points that have positive mass."""
     atoms = _method_values(mechanism, "atoms", d1, d0)
     cuts = np.unique(np.concatenate([atoms, _method_values(mechanism, "breakpoints", d1, d0), np.quantile(seen, [0.1, 0.5, 0.9])])).tolist()
@@ -118,15 +97,10 @@ def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> 
 
     def make(spans: list[Span]) -> list[Cell]:
         boxes: list[Box] = [[s] for s in spans]
-        p, q = (masses(boxes, d) for d in (d1, d0))
+        p, q = (mechanism.mass_ball(boxes, d) if exact else masses_from_density(mechanism, boxes, d) for d in (d1, d0))
         losses = loss_spans(mechanism, boxes, d1, d0)
         found = [Cell(a, b, loss, box, not exact) for a, b, loss, box in zip(p, q, losses, boxes, strict=True)]
         return [cell for cell in found if not _has_no_mass(cell)]
-
-    def masses(boxes: list[Box], d: Any) -> list[Ball]:
-        if exact:
-            return list(mechanism.mass_ball(boxes, d))
-        return masses_from_density(mechanism, boxes, d)
 
     def split(cell: Cell) -> list[Cell]:
         low, high = cell.box[0]
@@ -146,10 +120,7 @@ def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> 
 
 
 def masses_from_density(mechanism: Any, boxes: list[Box], dataset: Any) -> list[Ball]:
-    """Enclose the mass of each box as density times volume.
-
-    Unbounded boxes get the complement of the mechanism's tail mass, or else [0, 1].
-    """
+    """Enclose each box's mass as density times volume, or by the tail mass outside of it if the box is unbounded."""
     finite = [i for i, box in enumerate(boxes) if all(math.isfinite(x) for s in box for x in s)]
     out = [arb(0).union(arb(1))] * len(boxes)
     for i, log in zip(finite, mechanism.log_density_ball([boxes[i] for i in finite], dataset), strict=True):
@@ -158,14 +129,9 @@ def masses_from_density(mechanism: Any, boxes: list[Box], dataset: Any) -> list[
         out[i] = mass if mass.is_finite() else out[i]
     if has_capability(mechanism, HasTailBall):
         for i in set(range(len(boxes))) - set(finite):
-            out[i] = mechanism.tail_ball([_complement(s) for s in boxes[i]], dataset)
+            outside = [(high, math.inf) if math.isinf(low) else (-math.inf, low) for low, high in boxes[i]]
+            out[i] = mechanism.tail_ball(outside, dataset)
     return out
-
-
-def _complement(s: Span) -> Span:
-    """Return the half-line outside an unbounded span."""
-    low, high = s
-    return (high, math.inf) if math.isinf(low) else (-math.inf, low)
 
 
 def loss_spans(mechanism: Any, boxes: list[Box], d1: Any, d0: Any) -> list[Span]:

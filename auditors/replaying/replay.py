@@ -16,14 +16,14 @@ from dpwitness.auditors.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.bounds.utility import UtilityResult
 from dpwitness.auditors.canaries.replay import recompute_witness
 from dpwitness.auditors.events.scores import Score, collect_scores, own_score
+from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.replaying.bounds import judged, read_measurement_witness
-from dpwitness.auditors.replaying.traces import replay_trace
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness_reader import KINDS, Witness, check_seal, load_json, read_checked_witness
+from dpwitness.auditors.results.witness_reader import KINDS, Witness, check_seal, load_json, read_checked_witness, read_pair
 from dpwitness.auditors.running.streams import fresh_seed
 from dpwitness.auditors.targets.loading import FOREIGN, describe_target, relative
 from dpwitness.auditors.targets.source_search import sha256_of
@@ -32,8 +32,9 @@ from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.core.json_codec import unregistered_classes
 from dpwitness.mechanisms.core.json_reader import Json, shown
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_run_options, require_type
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.privacy import Claim, exact_claim
 from dpwitness.mechanisms.protocols.mechanism import name_of
+from dpwitness.mechanisms.recording.primitive_tables import given
 
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
 AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | TraceResult | CanaryResult
@@ -178,9 +179,7 @@ class Replay:
             told = f"replay of a {self.raw['kind']} witness"
         elif self.raw.get("kind") == "trace":
             with _naming_file(self.file):
-                result = replay_trace(
-                    self.raw, mechanism, used_confidence, seed, self._mechanism_name(mechanism), self._target_record(mechanism), self.trust
-                )
+                result = self._trace_again(mechanism, used_confidence, seed)
             told = "replay of a trace with the recorded findings " + "; ".join(f["kind"] for f in self.raw["findings"])
         else:
             with _naming_file(self.file):
@@ -193,12 +192,19 @@ class Replay:
             told,
             self._run_note(result),
             *self._confidence_notes(used_confidence, seed if drawn else None),
-            *self._source_notes(),
+            *([self.source_changed] if self.source_changed else []),
             *notes,
         )
         # the first note of an error or an interrupted run is its cause, so these notes follow it
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
         return replace(result, notes=(*result.notes, *more) if cause_first else (*more, *result.notes))
+
+    def _trace_again(self, mechanism: Any, confidence: float, seed: int) -> TraceResult:
+        """Trace the pair of a trace witness again. Nothing that its primitives name is imported."""
+        pair, claim = read_pair(self.raw["pair"], self.trust.resolve_class), exact_claim(self.raw["claim"], self.raw["claim_numbers"])
+        primitives = given(self.raw["primitives"], "replay", required=False)
+        names: Json = {"name": self._mechanism_name(mechanism), "target": self._target_record(mechanism)}
+        return trace(mechanism, pair, claim, primitives, confidence=confidence, seed=seed, confirm=False, **names)
 
     def _test_again(
         self,
@@ -275,19 +281,13 @@ class Replay:
             notes.append(f"the replay has confidence {confidence:.12g}; the witness was recorded at {recorded:.12g}")
         return tuple(notes)
 
-    def _source_notes(self) -> tuple[str, ...]:
-        """Return a note if the source of the target has changed since the witness was written."""
-        if not self.source_changed or self.plan is None or self.plan.file is None:
-            return ()
-        return (f"the source of the target, {self.plan.file.name}, has changed since the witness was written",)
-
     @property
-    def source_changed(self) -> bool:
-        """Return whether the source of the recorded target has changed since the witness was written."""
-        recorded = self.raw.get("source")
-        if not recorded or self.plan is None or self.plan.file is None or self.plan.file.suffix != ".py":
-            return False
-        return bool(sha256_of(self.plan.file) != recorded["sha256"])
+    def source_changed(self) -> str:
+        """Return a note if the source of the recorded target has changed since the witness was written; empty otherwise."""
+        recorded, file = self.raw.get("source"), None if self.plan is None else self.plan.file
+        if not recorded or file is None or file.suffix != ".py" or sha256_of(file) == recorded["sha256"]:
+            return ""
+        return f"the source of the target, {file.name}, has changed since the witness was written"
 
 
 @contextlib.contextmanager

@@ -89,6 +89,20 @@ class AuditResult(Result):
     p_value : float
         Smallest error at which the claim is refuted, corrected for all interim looks and all
         pairs.
+    claim, confidence, seed, name, target : Claim, float, int, str, dict
+        Arguments of `dpwitness.audit`; `target` is the location of the mechanism for the witness.
+    requested, trials : int
+        Requested number of runs, and number of runs made, both datasets together.
+    pair, event : Pair, Event
+        The audited pair and the tested event; None if the audit ended before the test.
+    pairs : tuple of PairScore
+        Candidate pairs with the scores of the pilot.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds : float
+        Duration, in seconds.
+    tally, stages, basis, alpha, looks, method, scores, mechanism, unstored
+        Counts and records from which witness and report are computed.
     """
 
     name: str

@@ -87,6 +87,18 @@ class CanaryResult(Result):
         ``counting``, ``steinke`` or ``curve``.
     fixed : bool
         Whether the numbers of guesses were fixed before the scores were seen.
+    claim, delta, confidence, seed, name, target
+        Arguments of `dpwitness.audit_canaries`.
+    included : int
+        Number of canaries in the training data, in all runs together.
+    alpha : float
+        Error of the test that certifies the bound, after the correction for all tests.
+    picture : CanaryPicture or None
+        Histograms of the scores, an illustration that certifies nothing.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds : float
+        Duration, in seconds.
     """
 
     name: str

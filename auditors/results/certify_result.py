@@ -54,6 +54,12 @@ class CertifyResult(Result):
         that differs by this amount.
     worst : WorstOutput or None
         For pure DP, the output with the largest loss found.
+    claim, pair, trials, confidence, seed, name, target, mechanism
+        Arguments of `dpwitness.certify`; `trials` is the number of runs that check the sampler.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds : float
+        Duration, in seconds.
     """
 
     name: str

@@ -61,13 +61,13 @@ class End:
         return self.grade in SOUND
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Found:
     """Bounds that one route gives for a pair: the claim's parameter, the privacy profile and the best attack."""
 
     route: str
-    lowers: list[End]
-    uppers: list[End]
+    lowers: tuple[End, ...]
+    uppers: tuple[End, ...]
     epsilons: FloatArray
     delta_lower: FloatArray
     delta_upper: FloatArray
@@ -75,7 +75,11 @@ class Found:
     tpr_lower: FloatArray = field(default_factory=lambda: np.empty(0))
     tpr_upper: FloatArray = field(default_factory=lambda: np.empty(0))
     worst: WorstOutput | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+
+    def with_lower(self, value: float, why: str, epsilon: float) -> Found:
+        """Return these bounds with another lower bound."""
+        return replace(self, lowers=(*self.lowers, End(value, why, epsilon)))
 
 
 def decide(lowers: Sequence[End], uppers: Sequence[End], edge: float) -> tuple[Verdict, End, End]:

@@ -137,6 +137,12 @@ class TraceResult(Result):
         Runs of the mechanism for the trace, without those of the audit.
     primitives : dict
         Primitives that the user declared, by name.
+    claim, pair, confidence, seed, name, target, mechanism
+        Arguments of `dpwitness.trace`; `pair` is the pair of `calls`.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds, cpu_seconds : float
+        Duration and processor time, in seconds.
     """
 
     name: str

@@ -34,23 +34,14 @@ _MAX_UP_SHARE, _MAX_DOWN_SHARE = 0.5, 0.9  # shares of the largest allowed stake
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stakes:
-    """Stakes of the bets for and against a mean, fixed on a pilot.
-
-    Parameters
-    ----------
-    up, down : array
-        Stakes of bets that the mean is larger, or smaller, than the hypothesis.
-    """
+    """Stakes of the bets that a mean is larger (`up`) or smaller (`down`) than the hypothesis, fixed on a pilot."""
 
     up: FloatArray
     down: FloatArray
 
     @classmethod
     def plan(cls, pilot: FloatArray, bound: float, size: int, alpha: float) -> Stakes:
-        """Return the stakes sqrt(2 ln(1/alpha) / (n variance)) for a sample of `size` values.
-
-        These stakes detect the smallest departures from the mean that n values can show.
-        """
+        """Return sqrt(2 ln(1/alpha) / (n variance)), the stakes for the smallest departures that n values can show."""
         mean = max(float(pilot.mean()), 0.1 * bound / size)
         spread = max(float(pilot.var()), (0.05 * mean) ** 2, 1e-300)
         stake = math.sqrt(2 * math.log(1 / alpha) / (size * spread))
@@ -60,10 +51,7 @@ class Stakes:
 
 
 def log_capital(x: FloatArray, mean: float, stakes: FloatArray, sign: float) -> float:
-    """Return the logarithm of the capital of bets of this sign against `mean`.
-
-    Minus infinity if a stake is too large for `mean`.
-    """
+    """Return the logarithm of the capital of bets of this sign against `mean`; minus infinity for too large stakes."""
     logs = np.full(len(stakes), -np.inf)
     nonzero = x[x != 0]
     for j, stake in enumerate(stakes):
@@ -75,10 +63,7 @@ def log_capital(x: FloatArray, mean: float, stakes: FloatArray, sign: float) -> 
 
 
 def bracket(rejected: Callable[[float], bool], low: float, high: float, steps: int = 30) -> tuple[float, float]:
-    """Bisect a monotone test that rejects at `low` and not at `high`, and return both ends of the last interval.
-
-    `low` may be larger than `high`.
-    """
+    """Bisect a test that rejects at `low` (which may be the larger) but not at `high`; return the ends of the last interval."""
     for _ in range(steps):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if rejected(middle) else (low, middle)
@@ -87,19 +72,17 @@ def bracket(rejected: Callable[[float], bool], low: float, high: float, steps: i
 
 def lower_mean(x: FloatArray, stakes: Stakes, alpha: float) -> float:
     """Return the lower confidence limit of the mean at error `alpha`; 0 if no value is rejected."""
-    goal = math.log(1 / alpha)
 
     def rejected(m: float) -> bool:
-        return log_capital(x, m, stakes.up, 1.0) >= goal
+        return log_capital(x, m, stakes.up, 1.0) >= math.log(1 / alpha)
 
     return bracket(rejected, 0.0, float(x.mean()), _BISECTIONS)[0] if rejected(0.0) else 0.0
 
 
 def upper_mean(x: FloatArray, bound: float, stakes: Stakes, alpha: float) -> float:
     """Return the upper confidence limit of the mean at error `alpha`; `bound` if no value is rejected."""
-    goal = math.log(1 / alpha)
 
     def rejected(m: float) -> bool:
-        return log_capital(x, m, stakes.down, -1.0) >= goal
+        return log_capital(x, m, stakes.down, -1.0) >= math.log(1 / alpha)
 
     return bracket(rejected, bound, float(x.mean()), _BISECTIONS)[0] if rejected(bound) else bound

@@ -76,12 +76,14 @@ def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, alpha: ArrayL
 
 
 def wilson_lower(share: FloatArray, size: FloatArray | float, z: float) -> FloatArray:
-    """Return Wilson's lower limit of a binomial proportion.
-
-    This limit is close to the exact one that certifies, and a hundred times faster to compute.
-    """
+    """Return Wilson's lower limit of a binomial proportion: close to the exact limit, and a hundred times faster."""
     share = np.clip(share, 0.0, 1.0)
     return (share + z**2 / (2 * size) - z * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)) / (1 + z**2 / size)
+
+
+def frequency_error(claim: Claim, alpha: ArrayLike) -> FloatArray | float:
+    """Return the part of the error for the frequency of guesses; 0 for pure DP, which does not depend on the frequency."""
+    return 0.0 if claim.is_pure else np.asarray(alpha) * SHARE_FOR_FREQUENCY
 
 
 def certified(
@@ -89,10 +91,8 @@ def certified(
 ) -> FloatArray:
     """Return the certified lower bound on the claim's free parameter at error `alpha`.
 
-    The free parameter is epsilon at the claim's delta, mu, or rho. The function is vectorized
-    over counts, which may be fractional (expected counts). A bound of 0 means that nothing is
-    certified. `lost` is the number of `wrong` guesses that are rounds whose output was lost;
-    these do not count as guesses in the frequency of guesses (proof in `rounds`).
+    Counts are arrays and may be fractional (expected counts). A bound of 0 certifies nothing. `lost` is the number of `wrong` guesses that
+    are rounds whose output was lost; these do not count in the frequency of guesses (proof in `rounds`).
 
     Examples
     --------
@@ -101,28 +101,21 @@ def certified(
     1.0083
     """
     c, w = np.asarray(correct, dtype=float), np.asarray(wrong, dtype=float)
-    gamma = 0.0 if claim.is_pure else np.asarray(alpha) * SHARE_FOR_FREQUENCY
+    gamma = frequency_error(claim, alpha)
     theta = clopper_pearson_lower(c, c + w, np.asarray(alpha) - gamma)
     frequency = np.ones_like(theta) if claim.is_pure else clopper_pearson_lower(c + w - lost, rounds, gamma)
     return parameter_from_rates(claim, frequency, theta, directions)
 
 
 def parameter_from_rates(claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int) -> FloatArray:
-    """Return the smallest parameter whose curve allows a rule with these rates.
-
-    The rule guesses in a share `frequency` of the rounds, and its guesses are right with
-    probability `theta`.
-    """
+    """Return the smallest parameter that allows a rule to guess in a share `frequency` of the rounds, `theta` of them right."""
     scale = 1.0 if claim.is_pure else 2.0 / directions
     right, wrong = np.minimum(scale * frequency * theta, 1.0), np.minimum(scale * frequency * (1 - theta), 1.0)
     return np.where(theta > 0.5, claim.parameter_at(wrong, right), 0.0)
 
 
 def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, directions: int = 2, lost: int = 0) -> FloatArray:
-    """Return a valid p-value for "the claim holds".
-
-    The p-value is the smallest alpha at which `certified` exceeds the claim's own parameter.
-    """
+    """Return a valid p-value of the claim: the smallest alpha at which `certified` exceeds the claim's own parameter."""
     c, w, n = np.broadcast_arrays(np.asarray(correct, float), np.asarray(wrong, float), np.asarray(rounds, float))
     low, high = np.full(c.shape, -690.0), np.zeros(c.shape)  # bounds on ln alpha
     for _ in range(60):
@@ -135,9 +128,7 @@ def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLik
 def split_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:
     """Return the number of coin-flip rounds in two batches of `runs` outputs, and how many outputs of D1 and of D0 they use.
 
-    Flipping N' = floor(2n - 12 sqrt(n/2)) coins needs more than n outputs of one side with
-    probability below 1e-32. Such a draw is repeated, which changes the law of the split by less
-    than this probability.
+    N' = floor(2n - 12 sqrt(n/2)) coins need more than n outputs of one side with probability below 1e-32. Such draws are repeated.
     """
     require_integer("runs", runs, least=100)
     rounds = int(2 * runs - 12 * np.sqrt(runs / 2))

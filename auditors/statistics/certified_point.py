@@ -73,5 +73,4 @@ def lower_profile(point: CertifiedPoint, epsilon: ArrayLike) -> FloatArray:
     growth = np.exp(np.minimum(np.asarray(epsilon, dtype=float), 700.0))
     direct = point.tpr - growth * point.fpr
     mirrored = (1.0 - point.fpr) - growth * (1.0 - point.tpr)
-    found: FloatArray = np.maximum(0.0, np.maximum(direct, mirrored))
-    return found
+    return np.asarray(np.maximum(0.0, np.maximum(direct, mirrored)))

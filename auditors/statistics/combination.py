@@ -76,10 +76,10 @@ from scipy.optimize import brentq
 from scipy.special import betainc, expit, ndtri
 
 from dpwitness.auditors.statistics.certificate import (
-    SHARE_FOR_FREQUENCY,
     Tally,
     certified,
     clopper_pearson_lower,
+    frequency_error,
     p_value,
     parameter_from_rates,
 )
@@ -93,10 +93,7 @@ _INFINITE = 2000.0  # parameters above this count as infinite
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Counts of one stage, the number of wrong guesses that are lost rounds, and its weight.
-
-    The last stage's weight is ignored: the last stage gets the weight that the others leave.
-    """
+    """Counts of one stage, with its lost rounds and its weight; the last stage gets the weight that the others leave."""
 
     tally: Tally
     weight: float = 1.0
@@ -148,9 +145,7 @@ def reweight_for_extension(parts: Sequence[Part]) -> list[Part]:
 
 
 def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
-    """Return the lower confidence limit on the claim's free parameter from all stages together, at error `alpha`.
-
-    A limit of 0 means that nothing is certified.
+    """Return the lower confidence limit on the claim's free parameter from all stages, at error `alpha`; 0 certifies nothing.
 
     Examples
     --------
@@ -178,10 +173,7 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
 
 
 def combined_p_value(claim: Claim, parts: Sequence[Part]) -> float:
-    """Return a valid p-value for "the claim holds" from all stages together.
-
-    The p-value is the smallest alpha at which `combined_bound` exceeds the claim's own parameter.
-    """
+    """Return a valid p-value of the claim from all stages: the smallest alpha at which `combined_bound` refutes the claim."""
     if len(parts) == 1:
         tally = parts[0].tally
         return float(p_value(claim, tally.correct, tally.wrong, tally.rounds, tally.directions, parts[0].lost))
@@ -197,7 +189,7 @@ def combined_p_value(claim: Claim, parts: Sequence[Part]) -> float:
 
 def _excess(claim: Claim, parts: Sequence[Part], x: float, alpha: float) -> float:
     """Return Z(x) minus the value that Z(x) has to reach at error `alpha`."""
-    gamma = 0.0 if claim.is_pure else alpha * SHARE_FOR_FREQUENCY / len(parts)
+    gamma = float(frequency_error(claim, alpha)) / len(parts)
     eta = alpha * _CAP_SHARE / len(parts)
     left = 1.0 - sum(part.weight**2 for part in parts[:-1])
     weights = [*(part.weight for part in parts[:-1]), math.sqrt(max(left, 0.0))]
@@ -216,10 +208,7 @@ def _stage_score(claim: Claim, part: Part, x: float, gamma: float, eta: float) -
 
 
 def allowed(claim: Claim, x: float, frequency: float, directions: int) -> float:
-    """Return theta0, the largest share of right guesses that a parameter of `x` allows.
-
-    The rule guesses in a share `frequency` of the rounds.
-    """
+    """Return theta0, the largest share of right guesses that a parameter of `x` allows if a share `frequency` is guessed."""
     if claim.bounds_epsilon:
         delta = 0.5 * directions * claim.delta_budget
         return 1.0 if delta >= frequency else float(1 - (1 - delta / frequency) * expit(-x))

@@ -36,22 +36,6 @@ _UNEXPLAINED_MASS = 1e-10  # mass that quadrature may leave out in addition to i
 class LossLaw:
     """Law of the privacy loss: atoms in ascending order.
 
-    Parameters
-    ----------
-    loss : (m,) array
-        Values of L; minus infinity where only Q has mass, infinity where only P has mass.
-    p, q : (m,) array
-        Mass of each atom under D1 and under D0. The masses may add to less than 1 in a law that
-        is a lower bound.
-    unseen_p, unseen_q : float
-        Mass not covered by the atoms. A law that is an upper bound counts this mass as infinite
-        loss.
-    extremes : (float, float), optional
-        Infimum and supremum of L, where they are known better than from the atoms (which are
-        averages over cells).
-    parts : tuple of (LossLaw, int)
-        The laws whose independent sum this law is, and how often each occurs.
-
     Examples
     --------
     >>> law = LossLaw(np.log([1 / 3, 3.0]), np.array([0.25, 0.75]), np.array([0.75, 0.25]))
@@ -59,13 +43,13 @@ class LossLaw:
     (0.5, 0.5493)
     """
 
-    loss: FloatArray
-    p: FloatArray
-    q: FloatArray
-    unseen_p: float = 0.0
+    loss: FloatArray  # values of L: minus infinity where only Q has mass, infinity where only P has mass
+    p: FloatArray  # mass of each atom under D1; the masses may add to less than 1 in a law that is a lower bound
+    q: FloatArray  # mass of each atom under D0
+    unseen_p: float = 0.0  # mass outside the atoms, counted as infinite loss in a law that is an upper bound
     unseen_q: float = 0.0
-    extremes: tuple[float, float] | None = None
-    parts: tuple[tuple[LossLaw, int], ...] = ()
+    extremes: tuple[float, float] | None = None  # infimum and supremum of L, if they are known better than from atoms that are averages
+    parts: tuple[tuple[LossLaw, int], ...] = ()  # the laws whose independent sum this law is, and how often each occurs
 
     def hockey_stick(self, epsilon: ArrayLike) -> FloatArray:
         """Return delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = E_P (1 - e^(epsilon - L))_+, at each epsilon."""
@@ -78,10 +62,7 @@ class LossLaw:
         return np.clip(out + self.unseen_p, 0.0, 1.0).reshape(eps.shape)
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 with delta(epsilon) <= delta; infinity if there is none.
-
-        For delta = 0 this is the supremum of L.
-        """
+        """Return the smallest epsilon >= 0 with delta(epsilon) <= delta; infinity if there is none, sup L for delta = 0."""
         if delta <= 0:
             return max(0.0, self.supremum) if self.extremes is not None or self.unseen_p <= _ROUNDING_MASS else math.inf
         if self.p[np.isposinf(self.loss)].sum() + self.unseen_p > delta:
@@ -133,10 +114,7 @@ class LossLaw:
         return max(0.0, (top + math.log(np.exp(exponent - top).sum())) / (order - 1)) if np.isfinite(top) else 0.0
 
     def roc(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the vertices of the best attacker's ROC curve, without (0, 0), by descending threshold.
-
-        The result is (threshold, Q(L >= threshold), P(L >= threshold)).
-        """
+        """Return (threshold, Q(L >= threshold), P(L >= threshold)), the ROC curve of the best attacker, by descending threshold."""
         levels, back = np.unique(self.loss, return_inverse=True)
         p, q = np.bincount(back, self.p), np.bincount(back, self.q)
         return levels[::-1], np.minimum(np.cumsum(q[::-1]), 1.0), np.minimum(np.cumsum(p[::-1]), 1.0)
@@ -144,33 +122,14 @@ class LossLaw:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnclosedLaw:
-    """Law of the loss enclosed from below and from above, and how it was computed.
-
-    Parameters
-    ----------
-    lower, upper : LossLaw
-        Every divergence of the pair lies between those of the two laws. The same object where the
-        law is exact.
-    route : str
-        How the law was computed, for the report.
-    label : {"exact", "enclosure"}
-        ``exact``: sums in floating point, exact up to rounding. ``enclosure``: between two laws,
-        up to estimated quadrature errors (in the unseen mass).
-    dimension : int
-        Number of output coordinates that are integrated over; 0 for enumeration.
-    missing : float
-        Mass that the evaluated outputs do not account for, beyond rounding and the estimated
-        errors. Its loss is unknown.
-    refine : callable, optional
-        Implementation of `refined`.
-    """
+    """Law of the loss between two laws: every divergence of the pair lies between theirs, up to rounding and quadrature errors."""
 
     lower: LossLaw
-    upper: LossLaw
-    route: str
-    label: str
-    dimension: int = 0
-    missing: float = 0.0
+    upper: LossLaw  # the same object as `lower` where the law is exact
+    route: str  # how the law was computed, for the report
+    label: str  # "exact", or "enclosure" between two laws, up to estimated quadrature errors (in the unseen mass)
+    dimension: int = 0  # number of output coordinates that are integrated over; 0 for enumeration
+    missing: float = 0.0  # mass of unknown loss that the evaluated outputs leave out, beyond rounding and the estimated errors
     refine: Callable[[Sequence[float]], EnclosedLaw] | None = None
 
     def refined(self, losses: Sequence[float]) -> EnclosedLaw:

@@ -38,10 +38,7 @@ _PILOT_SHARE = 0.1
 
 
 def range_limits(values: FloatArray, low: float, high: float | None, alpha: float) -> tuple[float, float]:
-    """Return the lower and the upper limit, each at error `alpha`, of the mean of values in [low, high].
-
-    Without `high`, values have no upper bound and the upper limit is infinite.
-    """
+    """Return the limits, each at error `alpha`, of the mean of values in [low, high]; the upper one is infinite without `high`."""
     x = values - low
     first = max(1, int(_PILOT_SHARE * len(x)))
     pilot, rest = x[:first], x[first:]
@@ -52,11 +49,7 @@ def range_limits(values: FloatArray, low: float, high: float | None, alpha: floa
 
 
 def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None = None, spread: float | None = None) -> tuple[float, float]:
-    """Return the lower and the upper limit of a mean, each at error `alpha`, from a bound on the standard deviation.
-
-    The standard deviation is at most `deviation`, or at most `spread` times the mean for values
-    >= 0.
-    """
+    """Return the limits, each at error `alpha`, of a mean if the deviation is at most `deviation`, or `spread` means."""
     n = len(values)
     goal = math.log(1 / alpha)
     t = math.sqrt(2 * goal / n)
@@ -67,7 +60,10 @@ def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None =
         """Return whether the test of this sign refutes `mean`."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             z = values - mean if deviation is not None else np.where(values > 0, values / mean, 0.0) - 1.0
-        return float(_influence(sign * t * z / unit).sum()) - n * t * t / 2 >= goal
+        x = sign * t * z / unit
+        size = np.abs(x)
+        influence = np.sign(x) * np.log1p(size + size * size / 2)  # Catoni's psi
+        return float(influence.sum()) - n * t * t / 2 >= goal
 
     middle = float(values.mean())
     if deviation is None:
@@ -87,12 +83,6 @@ def _refuted_limit(refuted: Callable[[float], bool], start: float, step: Callabl
     else:
         return math.copysign(math.inf, outside - start)
     return bracket(refuted, outside, inside, 60)[0]
-
-
-def _influence(x: FloatArray) -> FloatArray:
-    """Return Catoni's influence function, sign(x) ln(1 + |x| + x^2/2)."""
-    size = np.abs(x)
-    return np.asarray(np.sign(x) * np.log1p(size + size * size / 2))
 
 
 def median_limits(values: FloatArray, alpha: float) -> tuple[float, float]:

@@ -48,8 +48,7 @@ def fit_logistic(
 ) -> Fit:
     """Fit logistic regression on weighted counts by Newton's method, halving steps that raise the loss.
 
-    Computing the curvature dominates the cost. So the curvature is reused once steps gain little,
-    and `information` is the likelihood's curvature at `start`, if known.
+    The curvature, which costs most, is reused once steps gain little. `information` is the curvature at `start`, if known.
     """
     total = ones + zeros
     weights = np.zeros(features.shape[1]) if start is None else start
@@ -71,7 +70,7 @@ def fit_logistic(
     loss, known = loss_at(weights, line), curvature(line) if information is None else information
     for _ in range(steps):
         gradient = features.T @ (total * expit(line) - ones) + precision * weights
-        step, size = _solve_hessian(with_priors(known), gradient), 1.0
+        step, size = np.asarray(cho_solve((_cholesky(with_priors(known)), True), gradient)), 1.0
         while True:
             found = weights - size * step
             next_line = features @ found
@@ -97,11 +96,6 @@ def _cholesky(hessian: FloatArray) -> FloatArray:
             jitter = max(1e-12, 10 * jitter)
 
 
-def _solve_hessian(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Solve a linear system with a Hessian."""
-    return np.asarray(cho_solve((_cholesky(hessian), True), gradient))
-
-
 def evidence(fit: Fit, precision: FloatArray) -> float:
     """Return the log marginal likelihood under these prior precisions, by Laplace's approximation, up to a constant."""
     return float(-fit.loss + 0.5 * np.sum(np.log(precision)) - np.sum(np.log(np.diag(fit.factor))))
@@ -110,11 +104,9 @@ def evidence(fit: Fit, precision: FloatArray) -> float:
 def fit_grouped(
     features: FloatArray, ones: FloatArray, zeros: FloatArray, group: NDArray[np.intp], precision: FloatArray, *, learn: bool = True
 ) -> tuple[Fit, FloatArray]:
-    """Fit logistic regression on counts of two labels, with one prior for each group of weights.
+    """Fit logistic regression on counts of two labels, with one prior for each group of weights; the constant has none.
 
-    The prior's precision is learned by evidence. The constant comes first and has no group. The
-    update is MacKay's fixed point, gamma / |w|^2 with gamma the number of weights of the group
-    that the data determine, overrelaxed.
+    A precision is learned by MacKay's fixed point, overrelaxed: the number of weights that the data determine, over |w|^2.
     """
     found = precision.copy()
     start: FloatArray | None = None

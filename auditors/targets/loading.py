@@ -7,11 +7,12 @@ import functools
 import importlib
 import inspect
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.core.class_registry import public_name, today
+from dpwitness.mechanisms.core.class_registry import known_class, public_name
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -117,7 +118,9 @@ def find_target(target: str) -> Any:
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
-    return named(imported(place, target), split_form(name)[0], place)
+    name, _ = split_form(name)
+    registered = known_class(f"{place}:{name}")  # also by the module of an earlier layout
+    return named(imported(place, target), name, place) if registered is None else registered
 
 
 def load_target(target: str, kwargs: Json | None = None) -> Any:
@@ -145,7 +148,7 @@ def imported(place: str, target: str) -> Any:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        return importlib.import_module(today(place))
+        return importlib.import_module(re.sub(r"(?<=^dpwitness\.proofs_checks\.)(?=\w+_claims$)", "claims.", place))  # moved there
     except ModuleNotFoundError as error:
         if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
             raise InvalidArgument(f"target must be importable, got {target!r}: no module named {error.name!r}") from None

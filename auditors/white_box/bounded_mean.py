@@ -23,7 +23,8 @@ may be larger between grid points. In more dimensions, X is bounded by the weigh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,62 +47,71 @@ _TEST_MOVE, _CONTINUOUS_CHANGE = 1e-6, 1e-2  # a move, in units of the spread; l
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Draws:
-    """Losses and weights p/r of outputs drawn from r.
-
-    Attributes
-    ----------
-    loss, weight : array
-        Privacy loss and importance weight of each output.
-    rows : array
-        The outputs.
-    ceiling : array
-        Upper bound of the weight, valid also where an output has positive mass.
-    plain : array of bool
-        Whether the output was drawn from P.
-    """
+class Draws:
+    """Outputs drawn from r, with their privacy losses and importance weights p/r."""
 
     loss: FloatArray
     weight: FloatArray
     rows: FloatArray
-    ceiling: FloatArray
-    plain: NDArray[np.bool_]
+    ceiling: FloatArray  # upper bound of the weight, valid also where an output has positive mass
+    plain: NDArray[np.bool_]  # whether the output was drawn from P
 
     def unweighted(self, epsilon: float) -> FloatArray:
         """Return (1 - e^(epsilon - L))_+ at the outputs drawn from P."""
-        loss = self.loss[self.plain]
-        return np.where(loss > epsilon, -np.expm1(np.minimum(epsilon - loss, 0.0)), 0.0)
+        return _excess(self.loss[self.plain], epsilon)
 
     def values(self, epsilon: float) -> FloatArray:
         """Return X at this epsilon, with mean delta(epsilon)."""
         with np.errstate(over="ignore"):
-            return self.weight * np.where(self.loss > epsilon, -np.expm1(np.minimum(epsilon - self.loss, 0.0)), 0.0)
+            return self.weight * _excess(self.loss, epsilon)
 
     def delta(self, epsilon: float) -> float:
         """Return the estimate of delta(epsilon)."""
         return float(self.values(epsilon).mean())
 
+    def epsilon(self, delta: float) -> float:
+        """Return the estimate of epsilon >= 0 at `delta`."""
+        high = float(self.loss.max(initial=0.0))
+        if self.delta(0.0) <= delta:
+            return 0.0
+        return bracket(lambda e: self.delta(e) > delta, 0.0, high if np.isfinite(high) else 50.0)[1]
 
+
+def _excess(loss: FloatArray, epsilon: float) -> FloatArray:
+    return np.where(loss > epsilon, -np.expm1(np.minimum(epsilon - loss, 0.0)), 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PairOrder:
     """One order of the pair, with P = M(pair.d1), Q = M(pair.d0), and the sampler of the mixture r."""
 
-    def __init__(self, mechanism: Any, pair: Pair, rng: np.random.Generator) -> None:
-        self.mechanism, self.pair, self.rng = mechanism, pair, rng
+    mechanism: Any
+    pair: Pair
+    rng: np.random.Generator
+    continuous: NDArray[np.bool_]  # columns that are moved
+    center: FloatArray
+    shift: FloatArray
+    scale: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def unmoved(cls, mechanism: Any, pair: Pair, rng: np.random.Generator) -> PairOrder:
+        """Return the sampler that draws from P alone."""
         first = rows_of(mechanism, pair.d1, 4096, rng)
         # Repeated values are atoms, which a move could place on a density. So such columns, and laws on a surface, are not moved.
-        self.continuous = np.array([len(np.unique(column)) == len(column) for column in first.T]) & np.all(np.isfinite(first), axis=0)
-        self.continuous &= fills_space(mechanism, pair.d1, first, self.continuous, rng)
-        self.center = np.where(self.continuous, np.median(first, axis=0), 0.0)
-        self.spread = np.where(self.continuous, np.subtract(*np.percentile(first, [90, 10], axis=0)), 0.0)
-        self.shift, self.scale = np.zeros(first.shape[1]), np.ones(first.shape[1])
-        self.grid: _Draws | None = None
+        continuous = continuous_columns(first)
+        continuous &= fills_space(mechanism, pair.d1, first, continuous, rng)
+        center = np.where(continuous, np.median(first, axis=0), 0.0)
+        spread = np.where(continuous, np.subtract(*np.percentile(first, [90, 10], axis=0)), 0.0)
+        width = first.shape[1]
+        return cls(mechanism, pair, rng, continuous, center, np.zeros(width), np.ones(width), spread)
 
     @property
     def shifted(self) -> bool:
         """Return whether outputs are moved."""
         return bool(np.any(self.shift != 0))
 
-    def draw(self, size: int) -> _Draws:
+    def draw(self, size: int) -> Draws:
         """Draw outputs from the mixture r, with their losses and weights."""
         rows = rows_of(self.mechanism, self.pair.d1, size, self.rng)
         plain, alone = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
@@ -120,7 +130,7 @@ class PairOrder:
             ceiling = np.where(alone & plain, _MAX_WEIGHT, found)
         with np.errstate(invalid="ignore"):
             loss = np.where(np.isneginf(log_p), -np.inf, log_p - log_q)
-        return _Draws(loss, weight, rows, ceiling, plain)
+        return Draws(loss, weight, rows, ceiling, plain)
 
     def _maybe_atoms(self, rows: FloatArray) -> NDArray[np.bool_]:
         """Return which outputs may have positive mass: a move by a millionth of the spread changes their density."""
@@ -143,95 +153,71 @@ class PairOrder:
             mixture = _MIXTURE[0] + _MIXTURE[1] * ratios[0] + _MIXTURE[2] * ratios[1]
             return np.where(np.isneginf(log_p), 0.0, 1 / mixture)
 
-    def aim(self, delta: float, size: int) -> float:
-        """Move the shift to the outputs that contribute most to delta(epsilon) at the epsilon where this is `delta`.
-
-        Returns the estimate of this epsilon.
-        """
-        target_epsilon = 0.0
+    def aimed(self, delta: float, size: int) -> tuple[PairOrder, float]:
+        """Return the sampler moved to the outputs that contribute most to delta(epsilon) where this is `delta`, and this epsilon."""
+        order = self
         for _ in range(_SHIFT_UPDATES):
-            draws = self.draw(size)
+            draws = order.draw(size)
             ordered = np.sort(draws.loss)
             reach = float(ordered[int(0.95 * size)])  # enough draws lie beyond for an average
-            target_epsilon = _estimate_epsilon(draws, delta)
+            target_epsilon = draws.epsilon(delta)
             epsilon = min(target_epsilon, max(reach, 0.0))
             values = draws.values(epsilon)
-            if not self.continuous.any() or values.sum() <= 0 or not np.isfinite(ordered[-1]):
-                return target_epsilon
-            share = values / values.sum()
-            middle = share @ draws.rows
-            spread = np.sqrt(share @ (draws.rows - middle) ** 2)
-            usual_spread = np.sqrt(draws.weight @ (draws.rows - self.center) ** 2 / size)
-            on_target = epsilon == target_epsilon and self.shifted
-            self.shift = np.where(self.continuous, middle - self.center, 0.0)
-            contraction = np.clip(1.3 * spread / np.maximum(usual_spread, 1e-300), 0.2, 1.0) if on_target else np.ones_like(spread)
-            self.scale = np.where(self.continuous & (contraction < 0.8), contraction, 1.0)
+            if not order.continuous.any() or values.sum() <= 0 or not np.isfinite(ordered[-1]):
+                break
+            on_target = epsilon == target_epsilon and order.shifted
+            order = order._moved_to(draws, values / values.sum(), contract=on_target)
             if on_target:
-                return target_epsilon
-        return target_epsilon
+                break
+        return order, target_epsilon
 
-    def bound(self, epsilon: float) -> float:
-        """Return an assumed bound on X, which falls with epsilon.
+    def _moved_to(self, draws: Draws, share: FloatArray, *, contract: bool) -> PairOrder:
+        """Return the sampler moved to the mean of the outputs with these weights, and contracted to their spread."""
+        middle = share @ draws.rows
+        contraction = np.ones_like(middle)
+        if contract:
+            spread = np.sqrt(share @ (draws.rows - middle) ** 2)
+            usual_spread = np.sqrt(draws.weight @ (draws.rows - self.center) ** 2 / len(draws.rows))
+            contraction = np.clip(1.3 * spread / np.maximum(usual_spread, 1e-300), 0.2, 1.0)
+        shift = np.where(self.continuous, middle - self.center, 0.0)
+        return replace(self, shift=shift, scale=np.where(self.continuous & (contraction < 0.8), contraction, 1.0))
 
-        The bound is the largest weight, or in one dimension the largest X on a fine grid.
-        """
+    def value_bound(self) -> Callable[[float], float]:
+        """Return an assumed bound on X as a function of epsilon, which falls: the largest weight, or in one dimension X on a fine grid."""
         if not self.shifted:
-            return 1.0
+            return lambda _: 1.0
         if len(self.shift) > 1:
-            return _MAX_WEIGHT
-        if self.grid is None:
-            rows = rows_of(self.mechanism, self.pair.d1, 4096, self.rng)[:, 0]
-            middle, reach = float(np.median(rows)), float(np.ptp(rows)) + abs(float(self.shift[0]))
-            offsets = np.concatenate([np.linspace(0, 4, 20_001), np.geomspace(4, 1e4, 2_000)]) * reach
-            points = np.unique(np.concatenate([middle - offsets, middle + offsets]))[:, None]
-            log_p, log_q = log_densities(self.mechanism, points, self.pair)
-            with np.errstate(invalid="ignore"):
-                loss = np.where(log_p > -700, log_p - log_q, -np.inf)
-            weight = self._weight(points, log_p)
-            self.grid = _Draws(loss, weight, points, weight, np.zeros(len(points), dtype=bool))
-        return min(_MAX_WEIGHT, _GRID_SLACK * float(self.grid.values(epsilon).max()) + 1e-12)
+            return lambda _: _MAX_WEIGHT
+        rows = rows_of(self.mechanism, self.pair.d1, 4096, self.rng)[:, 0]
+        middle, reach = float(np.median(rows)), float(np.ptp(rows)) + abs(float(self.shift[0]))
+        offsets = np.concatenate([np.linspace(0, 4, 20_001), np.geomspace(4, 1e4, 2_000)]) * reach
+        points = np.unique(np.concatenate([middle - offsets, middle + offsets]))[:, None]
+        log_p, log_q = log_densities(self.mechanism, points, self.pair)
+        with np.errstate(invalid="ignore"):
+            loss = np.where(log_p > -700, log_p - log_q, -np.inf)
+        weight = self._weight(points, log_p)
+        grid = Draws(loss, weight, points, weight, np.zeros(len(points), dtype=bool))
+        return lambda epsilon: min(_MAX_WEIGHT, _GRID_SLACK * float(grid.values(epsilon).max()) + 1e-12)
 
 
-def _estimate_epsilon(draws: _Draws, delta: float) -> float:
-    """Return the estimate of epsilon >= 0 at `delta`."""
-    high = float(draws.loss.max(initial=0.0))
-    if not np.isfinite(high):
-        high = 50.0
-    if draws.delta(0.0) <= delta:
-        return 0.0
-    return bracket(lambda e: draws.delta(e) > delta, 0.0, max(high, 0.0))[1]
+def continuous_columns(rows: FloatArray) -> NDArray[np.bool_]:
+    """Return the columns of finite numbers that never repeat."""
+    distinct = [len(np.unique(column)) == len(column) for column in rows.T]
+    return np.asarray(np.array(distinct) & np.all(np.isfinite(rows), axis=0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledLimits:
-    """Confidence limits from sampled outputs for one order of the pair.
+    """Confidence limits from sampled outputs for one order of the pair."""
 
-    Attributes
-    ----------
-    epsilon_lower : float
-        Lower limit for epsilon at the requested delta; for delta = 0 the largest observed loss.
-    epsilon_sound, epsilon_assumed : float
-        Upper limits for epsilon; infinity for delta = 0.
-    delta_lower, delta_sound, delta_assumed : array
-        Limits for delta on the grid of epsilon values.
-    operating : list of (fpr, tpr)
-        Events {L > t}, each with an upper limit of its false-positive and a lower limit of its
-        true-positive rate.
-    largest_loss : float
-        Largest loss over all sampled outputs.
-    method : str
-        How outputs were drawn.
-    """
-
-    epsilon_lower: float
-    epsilon_sound: float
+    epsilon_lower: float  # at the requested delta; for delta = 0 the largest observed loss
+    epsilon_sound: float  # upper limits for epsilon; infinity for delta = 0
     epsilon_assumed: float
-    delta_lower: FloatArray
+    delta_lower: FloatArray  # limits for delta on the grid of epsilon values
     delta_sound: FloatArray
     delta_assumed: FloatArray
-    operating: list[tuple[float, float]]
-    largest_loss: float
-    method: str
+    operating: list[tuple[float, float]]  # upper limit of Q(L > t) and lower limit of P(L > t), for some t
+    method: str  # how outputs were drawn
 
 
 def limits_from_samples(
@@ -243,45 +229,24 @@ def limits_from_samples(
     alphas: tuple[float, float, float, float],
     rng: np.random.Generator,
 ) -> SampledLimits:
-    """Return confidence limits for one order of the pair, by betting.
+    """Return confidence limits for epsilon at `delta` and for the profile at `epsilons`, for P = M(pair.d1) and Q = M(pair.d0).
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        With ``sample`` and ``log_density``.
-    pair : Pair
-        In the order P = M(pair.d1), Q = M(pair.d0).
-    delta : float
-        The delta at which epsilon is bounded.
-    epsilons : array
-        Grid of the privacy profile.
-    trials : int
-        Runs of the mechanism, pilots included.
-    alphas : (float, float, float, float)
-        Errors of epsilon's lower limit, its upper limit, the full profile, and the operating
-        points.
-    rng : Generator
-        Source of all randomness.
-
-    Returns
-    -------
-    SampledLimits
-        The limits.
+    `trials` includes pilots. `alphas` are the errors of epsilon's lower limit, its upper limit, the full profile, and the operating points.
     """
-    order = PairOrder(mechanism, pair, rng)
     pilot = max(200, int(_PILOT_SHARE * trials / (_SHIFT_UPDATES + 1)))
-    goal = delta if delta > 0 else 1e-3
-    center = order.aim(goal, pilot)
+    order, center = PairOrder.unmoved(mechanism, pair, rng).aimed(delta if delta > 0 else 1e-3, pilot)
     first = order.draw(pilot)
     main = order.draw(max(1000, trials - (_SHIFT_UPDATES + 1) * pilot))
-    size = len(main.loss)
+    value_bound = order.value_bound()
     largest = max(float(first.loss.max()), float(main.loss.max()))
-    ends = (max(0.0, largest), math.inf, math.inf) if delta == 0 else _epsilon_limits(order, first, main, delta, center, alphas)
+    ends = (max(0.0, largest), math.inf, math.inf)
+    if delta > 0:
+        ends = _epsilon_limits(value_bound, first, main, delta, center, alphas)
     each = alphas[2] / (3 * len(epsilons))
     lower, sound, assumed = np.zeros((3, len(epsilons)))
-    plain = int(main.plain.sum())
+    size, plain = len(main.loss), int(main.plain.sum())
     for i, epsilon in enumerate(epsilons):
-        x, bound = main.values(epsilon), order.bound(epsilon)
+        x, bound = main.values(epsilon), value_bound(epsilon)
         bound = bound if x.max() < bound else _MAX_WEIGHT
         stakes = Stakes.plan(first.values(epsilon), bound, size, each)
         lower[i], assumed[i] = lower_mean(x, stakes, each), min(1.0, upper_mean(x, bound, stakes, each))
@@ -291,11 +256,11 @@ def limits_from_samples(
     method = "outputs drawn from P, and from P moved to large losses and contracted" if order.shifted else "outputs drawn from P"
     # delta falls with epsilon, so its limits may be made monotone
     lower, sound, assumed = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(sound), np.minimum.accumulate(assumed)
-    return SampledLimits(*ends, lower, sound, assumed, points, largest, method)
+    return SampledLimits(*ends, lower, sound, assumed, points, method)
 
 
 def _epsilon_limits(
-    order: PairOrder, first: _Draws, main: _Draws, delta: float, center: float, alphas: tuple[float, float, float, float]
+    value_bound: Callable[[float], float], first: Draws, main: Draws, delta: float, center: float, alphas: tuple[float, float, float, float]
 ) -> tuple[float, float, float]:
     """Return the lower limit for epsilon at `delta`, and the sound and the assumed upper limit.
 
@@ -304,8 +269,7 @@ def _epsilon_limits(
     size = len(main.loss)
     top = float(np.max(main.loss[np.isfinite(main.loss)], initial=0.0)) + 1.0
     least = _SEARCH_FLOOR * center  # the bound of X is computed here and holds for all larger epsilon
-    bound = order.bound(least)
-    x = first.values(center)
+    bound, x = value_bound(least), first.values(center)
     goals = math.log(1 / alphas[0]), math.log(2 / alphas[1])
     up = Stakes.plan(x, bound, size, alphas[0]).up
     down = Stakes.plan(x, bound, size, alphas[1] / 2).down
@@ -325,7 +289,7 @@ def _epsilon_limits(
     return low, highs[0], highs[1]
 
 
-def _operating_points(first: _Draws, main: _Draws, alpha: float) -> list[tuple[float, float]]:
+def _operating_points(first: Draws, main: Draws, alpha: float) -> list[tuple[float, float]]:
     """Return up to five events {L > t} with limits of P(L > t) and of Q(L > t) = E_P e^-L 1(L > t).
 
     The thresholds are quantiles of the positive losses in the pilot.

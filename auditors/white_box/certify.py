@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,13 @@ from dpwitness.auditors.privacy_loss.density_check import (
 from dpwitness.auditors.privacy_loss.mismatch import TOLERANCE, Mismatch, smallest_mismatch
 from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.privacy_loss.scale_bets import check_scale
-from dpwitness.auditors.proved.bounds import proved_bounds
+from dpwitness.auditors.proved.bounds import ProvedBounds, proved_bounds
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.enclosure_bounds import End, Found, decide
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.auditors.white_box.exact_bounds import add_worst_output, bounds_from_law, find_worst_output
+from dpwitness.auditors.white_box.exact_bounds import bounds_from_law, find_worst_output, with_worst_output
 from dpwitness.auditors.white_box.monte_carlo_bounds import bounds_from_samples, confirmed, largest_loss_near_worst
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
@@ -45,9 +45,6 @@ from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.privacy import Claim, promised, resolved
 from dpwitness.mechanisms.protocols.capabilities import states_one_law
 from dpwitness.mechanisms.protocols.mechanism import name_of
-
-__all__ = ["CertifyResult", "certify"]
-
 
 _EPSILON_TOLERANCE = 1e-9  # relative tolerance at a claimed epsilon
 _TAIL_TOLERANCE = 1e-6  # relative tolerance at a claimed mu or rho, which depend on relative errors in the tails
@@ -129,6 +126,7 @@ def certify(
     >>> certify(gaussian, gaussian.worst_pair(), "approx:1,1e-5").verdict
     <Verdict.VIOLATED: 'VIOLATED'>
     """
+    started = time.perf_counter()
     claim = promised(mechanism, claim, "certify")
     for needed in ("sample", "log_density"):
         if not callable(getattr(mechanism, needed, None)):
@@ -141,7 +139,6 @@ def certify(
     require_one_of("route", route, ["auto", "law", "sampling"], "certify")
     require_type("name", name, str, "be a text", "certify", optional=True)
     require_type("target", target, dict, "be a dict", "certify", optional=True)
-    started = time.perf_counter()
     if pair is None:
         domain = getattr(mechanism, "domain", None)
         if domain is None:
@@ -151,50 +148,186 @@ def certify(
     if not isinstance(pair, Pair):
         raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
     claim, claim_notes = resolved(claim, pair)
-    streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(seed, spawn_key=(0xCE27,)).spawn(6)]
-    name = name or name_of(mechanism)
-    check, declared = min(trials, _MAX_CHECKED_RUNS), states_one_law(mechanism)
-    extra_runs = (0 if declared else min(_DENSITY_FACTOR * trials, _MAX_DENSITY_RUNS)) if density_runs is None else density_runs
-    common: dict[str, Any] = {"name": name, "claim": claim, "pair": pair, "confidence": confidence, "seed": seed}
-    common |= {"target": target or describe_target(mechanism), "mechanism": mechanism}
+    declared = states_one_law(mechanism)
+    if density_runs is None:
+        density_runs = 0 if declared else min(_DENSITY_FACTOR * trials, _MAX_DENSITY_RUNS)
+    name, target = name or name_of(mechanism), target or describe_target(mechanism)
+    request = _Request(mechanism, pair, claim, trials, confidence, seed, density_runs, route, name, target, declared, tuple(claim_notes))
+    return _certified(request, started)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """Validated arguments of `certify`, with the claim on the pair."""
+
+    mechanism: Any
+    pair: Pair
+    claim: Claim
+    trials: int
+    confidence: float
+    seed: int
+    density_runs: int
+    route: str
+    name: str
+    target: Json | None
+    declared: bool  # whether sampler and density follow from one declared law
+    claim_notes: tuple[str, ...]
+
+    @property
+    def checked_runs(self) -> int:
+        """Return the number of runs per side that compare density and sampler."""
+        return min(self.trials, _MAX_CHECKED_RUNS)
+
+    @property
+    def edge(self) -> float:
+        """Return the claimed parameter, with an allowance for rounding."""
+        return self.claim.parameter * (1 + (_EPSILON_TOLERANCE if self.claim.bounds_epsilon else _TAIL_TOLERANCE))
+
+    @property
+    def fields(self) -> Json:
+        """Return the fields of a result that repeat the request."""
+        return {key: getattr(self, key) for key in ("name", "claim", "pair", "confidence", "seed", "target", "mechanism")}
+
+
+def _certified(request: _Request, started: float) -> CertifyResult:
+    """Run the stages of a certification: each takes the request and what earlier stages returned."""
+    streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(request.seed, spawn_key=(0xCE27,)).spawn(6)]
     try:
-        checked = check_oracle(mechanism, pair, check, streams[0])
-        bets = check_scale(mechanism, pair, checked, extra_runs, streams[5])
-        proved = None if route == "sampling" else proved_bounds(mechanism, pair, claim)
-        law, objection = _law_or_objection(mechanism, pair, checked, route, name)
-        alpha = 1 - confidence
-        used_runs = 0 if law is not None else trials
-        found = bounds_from_law(law, claim) if law is not None else bounds_from_samples(mechanism, pair, claim, trials, alpha, streams[1:3])
-        if claim.is_pure:
-            add_worst_output(found, find_worst_output(mechanism, pair, seed), law)
-            found.lowers.append(End(max(checked.largest, 0.0), "statistical(0)", max(checked.largest, 0.0)))
-        if proved is not None:
-            if proved.tight:  # other routes add no information
-                found.lowers, found.uppers = [], []
-            found.lowers.append(End(proved.parameter_lower, "proved", proved.epsilon_lower))
-            found.uppers.append(End(proved.parameter_upper, "proved", proved.epsilon_upper))
-        edge = claim.parameter * (1 + (_EPSILON_TOLERANCE if claim.bounds_epsilon else _TAIL_TOLERANCE))
-        if _unconfirmed(found, edge):
-            used_runs += _confirm(found, mechanism, pair, claim, law, edge, trials, alpha, streams[3])
-        verdict, low, high = decide(found.lowers, found.uppers, edge)
-        verdict = _verdict_with_doubts(verdict, low, claim, found, law, objection, edge)
+        checked = check_oracle(request.mechanism, request.pair, request.checked_runs, streams[0])
+        bets = check_scale(request.mechanism, request.pair, checked, request.density_runs, streams[5])
+        proved = None if request.route == "sampling" else proved_bounds(request.mechanism, request.pair, request.claim)
+        law, objection = _law_or_objection(request, checked)
+        found = _bounds(request, checked, law, proved, streams[1:3])
+        found, confirming_runs = _confirm(request, found, law, streams[3])
         mismatch = smallest_mismatch(checked, streams[4], bets)
-        verdict, high = (verdict, high) if declared else _verdict_on_sampler(verdict, low, high, mismatch, edge, found)
+        decision = _decide(request, found, objection, mismatch)
     except Underflow as error:
-        return _result_without_bounds(Verdict.INCONCLUSIVE, str(error), common, 2 * check, time.perf_counter() - started)
+        return _result_without_bounds(request, Verdict.INCONCLUSIVE, str(error), time.perf_counter() - started)
     except (BadOracle, ConvergenceError, ArithmeticError) as error:
         alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
         note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
-        return _result_without_bounds(Verdict.ERROR, note, common, 2 * check, time.perf_counter() - started)
-    route_text = found.route
+        return _result_without_bounds(request, Verdict.ERROR, note, time.perf_counter() - started)
+    runs = mismatch.runs + (request.trials if law is None else 0) + confirming_runs
+    return _make_result(request, found, proved, decision, mismatch, runs, time.perf_counter() - started)
+
+
+def _law_or_objection(request: _Request, checked: CheckedOracle) -> tuple[EnclosedLaw | None, str | None]:
+    """Return the law of the loss, and an objection to the density or to this law.
+
+    The law is None if there is an objection, or if no law can be computed.
+    """
+    if request.route == "sampling":
+        return None, None
+    law = enclosed_law(request.mechanism, request.pair, checked.lonely())
+    if law is None:
+        if request.route == "law":
+            raise InvalidArgument(f"certify: no exact law can be computed for {request.name}; use route='sampling'")
+        return None, None
+    objection = contradiction_with_law(law, checked)
+    return (law, None) if objection is None else (None, objection)
+
+
+def _bounds(
+    request: _Request, checked: CheckedOracle, law: EnclosedLaw | None, proved: ProvedBounds | None, streams: list[np.random.Generator]
+) -> Found:
+    """Return the bounds from the law or from samples, with those from the worst output and from proofs."""
+    mechanism, pair, claim = request.mechanism, request.pair, request.claim
+    if law is not None:
+        found = bounds_from_law(law, claim)
+    else:
+        found = bounds_from_samples(mechanism, pair, claim, request.trials, 1 - request.confidence, streams)
+    if claim.is_pure:
+        found = with_worst_output(found, find_worst_output(mechanism, pair, request.seed), law)
+        largest = max(checked.largest, 0.0)
+        found = found.with_lower(largest, "statistical(0)", largest)
+    if proved is not None:
+        if proved.tight:  # other routes add no information
+            found = replace(found, lowers=(), uppers=())
+        found = found.with_lower(proved.parameter_lower, "proved", proved.epsilon_lower)
+        found = replace(found, uppers=(*found.uppers, End(proved.parameter_upper, "proved", proved.epsilon_upper)))
+    return found
+
+
+def _confirm(request: _Request, found: Found, law: EnclosedLaw | None, rng: np.random.Generator) -> tuple[Found, int]:
+    """Return the bounds with the lower bound that samples give to a numerical excess over the claim, and the number of runs."""
+    claim, edge = request.claim, request.edge
+    over = [end for end in found.lowers if end.value > edge]
+    if not over or any(end.sound for end in over):
+        return found, 0
+    if claim.is_pure:
+        loss = largest_loss_near_worst(request.mechanism, request.pair, found.worst, rng) if found.worst is not None else 0.0
+        return found.with_lower(loss, "statistical(0)", loss) if loss > edge else found, 0
+    if law is None:
+        return found, 0
+    trials = max(request.trials, _MIN_CONFIRMING_RUNS)
+    laws = [law.lower, law.lower.swapped()]
+    end = confirmed(request.mechanism, request.pair, claim, laws, trials, 1 - request.confidence, rng)
+    if end is not None and end.value > edge:
+        found = found.with_lower(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon))
+    return found, trials
+
+
+class _Decision(NamedTuple):
+    """Verdict, the bounds to report with it, and notes on doubts."""
+
+    verdict: Verdict
+    low: End
+    high: End
+    notes: tuple[str, ...] = ()
+
+
+def _decide(request: _Request, found: Found, objection: str | None, mismatch: Mismatch) -> _Decision:
+    """Return the decision, after doubts about the density, about an unconfirmed excess, and about the sampler.
+
+    A certificate becomes INCONCLUSIVE if the density does not integrate to 1.
+    """
+    verdict, low, high = decide(found.lowers, found.uppers, request.edge)
+    notes: tuple[str, ...] = ()
+    if objection is not None:
+        notes = (f"{objection}; sampled outputs do not confirm that the density is wrong, so the law was left aside",)
+    if objection is not None and verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED) and "integrate" in objection:
+        verdict = Verdict.INCONCLUSIVE
+    elif verdict is Verdict.INCONCLUSIVE and low.value > request.edge:
+        why = "this number of samples does not confirm that it exceeds the claim"
+        notes = (f"{request.claim.symbol} is {low.value:.6g} by numerics alone: {why}", *notes)
+    decision = _Decision(verdict, low, high, notes)
+    return decision if request.declared else _decision_on_sampler(decision, mismatch, request.edge)
+
+
+def _decision_on_sampler(decision: _Decision, mismatch: Mismatch, edge: float) -> _Decision:
+    """Return the decision on a mechanism whose density and sampler were written separately.
+
+    CERTIFIED becomes SUPPORTED if the claim leaves no room for the mismatch that would not have been noticed.
+    """
+    verdict, low, high, notes = decision
+    if verdict is Verdict.VIOLATED and math.isfinite(mismatch.scale) and low.value <= edge * (1 + mismatch.scale):
+        note = "the excess over the claim is smaller than the mismatch of sampler and density that would have been noticed"
+        return decision._replace(notes=(note, *notes))
+    if verdict is not Verdict.CERTIFIED or mismatch.room(high.value, edge):
+        return decision
+    if mismatch.scale <= TOLERANCE:
+        why = f"the claim leaves no room for a noise scale that is {100 * mismatch.scale:.2g} % smaller than that of the density"
+    else:
+        runs = f"runs that would notice a noise scale that differs by {100 * TOLERANCE:g} %"
+        why = f"a certificate of the mechanism needs {runs}: raise trials"
+    high = replace(high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}")
+    return _Decision(Verdict.SUPPORTED, low, high, (f"certified for the density, not for the mechanism: {why}", *notes))
+
+
+def _make_result(
+    request: _Request, found: Found, proved: ProvedBounds | None, decision: _Decision, mismatch: Mismatch, runs: int, seconds: float
+) -> CertifyResult:
+    verdict, low, high, doubts = decision
+    route, unchecked = found.route, [request.pair.unchecked] if request.pair.unchecked else []
+    notes = (*doubts, *found.notes)
     if proved is not None and "proved" in (low.why, high.why):
-        route_text = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numbers beside it: {route_text}")
-        found.notes += proved.notes
+        route = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numerical bounds: {route}")
+        notes += tuple(proved.notes)
         if len(proved.epsilons):
-            found.epsilons, found.delta_lower, found.delta_upper = proved.epsilons, proved.delta_lower, proved.delta_upper
+            found = replace(found, epsilons=proved.epsilons, delta_lower=proved.delta_lower, delta_upper=proved.delta_upper)
     return CertifyResult(
         verdict=verdict,
-        route=route_text,
+        route=route,
         lower_end=low.why,
         upper_end=high.why,
         epsilon_lower=low.epsilon,
@@ -202,104 +335,26 @@ def certify(
         parameter_lower=low.value,
         parameter_upper=high.value,
         **{key: getattr(found, key) for key in ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper", "worst")},
-        notes=(*found.notes, *claim_notes, *([pair.unchecked] if pair.unchecked else [])),
+        notes=(*notes, *request.claim_notes, *unchecked),
         mismatch=mismatch,
-        declared=declared,
-        **common,
-        trials=mismatch.runs + used_runs,
-        seconds=time.perf_counter() - started,
+        declared=request.declared,
+        **request.fields,
+        trials=runs,
+        seconds=seconds,
     )
 
 
-def _law_or_objection(mechanism: Any, pair: Pair, checked: CheckedOracle, route: str, name: str) -> tuple[EnclosedLaw | None, str | None]:
-    """Return the law of the loss, and an objection to the density or to this law.
-
-    The law is None if there is an objection, or if no law can be computed.
-    """
-    if route == "sampling":
-        return None, None
-    law = enclosed_law(mechanism, pair, checked.lonely())
-    if law is None:
-        if route == "law":
-            raise InvalidArgument(f"certify: no exact law can be computed for {name}; use route='sampling'")
-        return None, None
-    objection = contradiction_with_law(law, checked)
-    return (law, None) if objection is None else (None, objection)
-
-
-def _unconfirmed(found: Found, edge: float) -> bool:
-    """Return whether some lower bound exceeds the claim, but none that is proved or statistical."""
-    return any(end.value > edge for end in found.lowers) and not any(end.sound and end.value > edge for end in found.lowers)
-
-
-def _confirm(
-    found: Found,
-    mechanism: Any,
-    pair: Pair,
-    claim: Claim,
-    law: EnclosedLaw | None,
-    edge: float,
-    trials: int,
-    alpha: float,
-    rng: np.random.Generator,
-) -> int:
-    """Add the lower bound that samples give to a numerical excess over the claim, and return the number of runs."""
-    if claim.is_pure:
-        loss = largest_loss_near_worst(mechanism, pair, found.worst, rng) if found.worst is not None else 0.0
-        if loss > edge:
-            found.lowers.append(End(loss, "statistical(0)", loss))
-        return 0
-    if law is None:
-        return 0
-    trials = max(trials, _MIN_CONFIRMING_RUNS)
-    end = confirmed(mechanism, pair, claim, [law.lower, law.lower.swapped()], trials, alpha, rng)
-    if end is not None and end.value > edge:
-        found.lowers.append(End(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon)))
-    return trials
-
-
-def _verdict_with_doubts(
-    verdict: Verdict, low: End, claim: Claim, found: Found, law: EnclosedLaw | None, objection: str | None, edge: float
-) -> Verdict:
-    """Return the verdict after adding notes on an objection to the density and on an unconfirmed excess.
-
-    A certificate becomes INCONCLUSIVE if the density does not integrate to 1.
-    """
-    if objection is not None:
-        found.notes.insert(0, f"{objection}; sampled outputs do not confirm that the density is wrong, so the law was left aside")
-        if verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED) and "integrate" in objection:
-            return Verdict.INCONCLUSIVE
-    if verdict is Verdict.INCONCLUSIVE and low.value > edge:
-        found.notes.insert(
-            0, f"{claim.symbol} is {low.value:.6g} by numerics alone: this number of samples does not confirm that it exceeds the claim"
-        )
-    return verdict
-
-
-def _verdict_on_sampler(verdict: Verdict, low: End, high: End, mismatch: Mismatch, edge: float, found: Found) -> tuple[Verdict, End]:
-    """Return the verdict and the upper bound for a mechanism whose density and sampler were written separately.
-
-    CERTIFIED becomes SUPPORTED if the claim leaves no room for the mismatch that would not have
-    been noticed.
-    """
-    if verdict is Verdict.VIOLATED and math.isfinite(mismatch.scale) and low.value <= edge * (1 + mismatch.scale):
-        found.notes.insert(0, "the excess over the claim is smaller than the mismatch of sampler and density that would have been noticed")
-    if verdict is not Verdict.CERTIFIED or mismatch.room(high.value, edge):
-        return verdict, high
-    if mismatch.scale <= TOLERANCE:
-        why = f"the claim leaves no room for a noise scale that is {100 * mismatch.scale:.2g} % smaller than that of the density"
-    else:
-        why = (
-            f"a certificate of the mechanism needs runs that would notice a noise scale that differs by {100 * TOLERANCE:g} %: raise trials"
-        )
-    found.notes.insert(0, f"certified for the density, not for the mechanism: {why}")
-    return Verdict.SUPPORTED, replace(high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}")
-
-
-def _result_without_bounds(verdict: Verdict, note: str, common: Json, trials: int, seconds: float) -> CertifyResult:
-    """Return a result without bounds."""
-    empty: dict[str, Any] = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
-    ends: dict[str, Any] = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
+def _result_without_bounds(request: _Request, verdict: Verdict, note: str, seconds: float) -> CertifyResult:
+    empty: Json = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
+    ends: Json = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
     return CertifyResult(
-        verdict=verdict, route="none", upper_end="none", **ends, **empty, **common, trials=trials, notes=(note,), seconds=seconds
+        verdict=verdict,
+        route="none",
+        upper_end="none",
+        **ends,
+        **empty,
+        **request.fields,
+        trials=2 * request.checked_runs,
+        notes=(note,),
+        seconds=seconds,
     )

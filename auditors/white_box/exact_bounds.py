@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,20 +32,19 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
         law = law.refined([loss for loss in near if math.isfinite(loss)])
     lower, upper = ([side, side.swapped()] for side in (law.lower, law.upper))
     ends = [max(side.epsilon(delta) for side in sides) for sides in (lower, upper)]
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
     label = "numerical"
-    if claim.bounds_epsilon:
-        parameters = list(ends)
-    else:
-        low, high, notes = _parameters(claim, lower, upper)
-        parameters = [low, high]
-        if not claim.bounds_renyi:
-            label = f"assumed: events of probability below 1e-9 need no larger {claim.symbol}"
+    parameters = list(ends)
+    if claim.bounds_renyi:
+        *parameters, notes = _renyi_parameters(claim, lower, upper)
+    elif not claim.bounds_epsilon:
+        parameters = [_curve_parameter(claim, laws) for laws in (lower, upper)]
+        label = f"assumed: events of probability below 1e-9 need no larger {claim.symbol}"
     if delta == 0:
         # the loss of mass that no output accounts for is unknown
         if law.missing > 0:
             ends[1] = parameters[1] = math.inf
-            notes.append(f"the evaluated outputs do not account for a mass of {law.missing:.2g}, whose loss is unknown")
+            notes += (f"the evaluated outputs do not account for a mass of {law.missing:.2g}, whose loss is unknown",)
         elif law.dimension > 0 and (claim.bounds_epsilon or claim.bounds_renyi):
             label = f"assumed: {_NO_LARGER_LOSS}"
     # the two bounds are rounded separately and may cross
@@ -54,8 +54,8 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
     curves = [np.max([_best_attack(side) for side in sides], axis=0) for sides in (lower, upper)]
     return Found(
         law.route,
-        [End(parameters[0], "numerical", ends[0])],
-        [End(parameters[1], label, ends[1])],
+        (End(parameters[0], "numerical", ends[0]),),
+        (End(parameters[1], label, ends[1]),),
         epsilons,
         profiles[0],
         np.maximum(profiles[0], profiles[1]),
@@ -82,59 +82,64 @@ def find_worst_output(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | No
         return None
 
 
-def add_worst_output(found: Found, worst: WorstOutput | None, law: EnclosedLaw | None) -> None:
-    """Raise the bounds to the largest loss that a search over outputs has found."""
-    found.worst = worst
+def with_worst_output(found: Found, worst: WorstOutput | None, law: EnclosedLaw | None) -> Found:
+    """Return the bounds, raised to the largest loss that a search over outputs has found."""
+    found = replace(found, worst=worst)
     if worst is None or (law is not None and law.label == "exact"):
-        return
-    found.lowers.append(End(worst.loss, "numerical", worst.loss))
-    for i, end in enumerate(found.uppers):
-        if not end.sound:
-            why = f"assumed: {_NO_LARGER_LOSS}" if math.isfinite(end.value) else end.why
-            found.uppers[i] = End(max(end.value, worst.loss), why, max(end.epsilon, worst.loss))
+        return found
+    uppers = tuple(end if end.sound else _raised(end, worst.loss) for end in found.uppers)
+    return replace(found, uppers=uppers).with_lower(worst.loss, "numerical", worst.loss)
+
+
+def _raised(end: End, loss: float) -> End:
+    """Return an upper bound without proof, raised to an observed loss."""
+    why = f"assumed: {_NO_LARGER_LOSS}" if math.isfinite(end.value) else end.why
+    return End(max(end.value, loss), why, max(end.epsilon, loss))
 
 
 def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
     """Return the epsilon values at which the privacy profile is evaluated."""
-    scale = claim.parameter if claim.bounds_epsilon else 1.0
+    scale = claim.at_delta.parameter
     top = max(1.5 * scale, 1.2 * upper if math.isfinite(upper) else 4 * scale)
     return np.linspace(0.0, min(top, 600.0), size)
 
 
-def _parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) -> tuple[float, float, list[str]]:
-    """Return bounds on the smallest parameter of a curve, of zCDP or of RDP that the laws allow, over both orders.
+def _renyi_parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) -> tuple[float, float, tuple[str, ...]]:
+    """Return bounds on the smallest rho (zCDP) or epsilon (RDP) that the laws allow, over both orders of the pair, and notes.
 
-    A curve, such as that of GDP, is concave, and so is the attacker's curve: the vertices of the
-    latter decide. For zCDP, D_a <= sup L, so the orders from some a on need no more than sup L /
-    a.
+    D_a <= sup L, so the orders from some a on need no more than sup L / a.
     """
     orders = claim.orders_among(ORDERS.tolist())
     ends = np.array([[max(law.renyi(a) for law in laws) / claim.divergence_at(a) for a in orders] for laws in (lower, upper)])
-    if claim.bounds_renyi and len(orders) < len(ORDERS):  # the claim names its own orders
-        return float(ends[0].max()), float(ends[1].max()), []
-    if claim.bounds_renyi:
+    low = float(ends[0].max())
+    if len(orders) < len(ORDERS):  # the claim names its own orders
+        return low, float(ends[1].max()), ()
+    with np.errstate(invalid="ignore"):
+        resolved = (ends[1] - ends[0] <= 1e-2 * ends[1] + 1e-9) | (ends[0] == ends[1])
+    last = len(ORDERS) if resolved.all() else int(np.argmin(resolved))
+    if last == 0:
+        return low, math.inf, ()
+    rest = max(law.supremum for law in upper) / float(ORDERS[last - 1])
+    note = f"Renyi orders from 1 + {ORDERS[0] - 1:.3g} to {ORDERS[last - 1]:.4g} were evaluated"
+    if math.isinf(rest):
+        note += "; the upper end assumes that larger orders need no larger rho"
+        rest = 0.0
+    return low, max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), (note,)
+
+
+def _curve_parameter(claim: Claim, laws: list[LossLaw]) -> float:
+    """Return the smallest parameter of a curve that both orders of the pair allow.
+
+    A curve, such as that of GDP, is concave, and so is the attacker's curve: the vertices of the latter decide.
+    """
+    value = 0.0
+    for law in laws:
+        threshold, fpr, tpr = law.roc()
+        # beyond the middle, the other order of the pair gives the same rates without cancellation
+        use = (fpr + tpr <= 1) & (tpr > 1e-9) & ((fpr > 0) | np.isposinf(threshold))
         with np.errstate(invalid="ignore"):
-            resolved = (ends[1] - ends[0] <= 1e-2 * ends[1] + 1e-9) | (ends[0] == ends[1])
-        last = len(ORDERS) if resolved.all() else int(np.argmin(resolved))
-        if last == 0:
-            return float(ends[0].max()), math.inf, []
-        rest = max(law.supremum for law in upper) / float(ORDERS[last - 1])
-        notes = [f"Renyi orders from 1 + {ORDERS[0] - 1:.3g} to {ORDERS[last - 1]:.4g} were evaluated"]
-        if math.isinf(rest):
-            notes[0] += "; the upper end assumes that larger orders need no larger rho"
-            rest = 0.0
-        return float(ends[0].max()), max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), notes
-    values = []
-    for laws in (lower, upper):
-        value = 0.0
-        for law in laws:
-            threshold, fpr, tpr = law.roc()
-            # beyond the middle, the other order of the pair gives the same rates without cancellation
-            use = (fpr + tpr <= 1) & (tpr > 1e-9) & ((fpr > 0) | np.isposinf(threshold))
-            with np.errstate(invalid="ignore"):
-                value = max(value, float(np.max(claim.parameter_at(fpr[use], tpr[use]), initial=0.0)))
-        values.append(value)
-    return values[0], values[1], []
+            value = max(value, float(np.max(claim.parameter_at(fpr[use], tpr[use]), initial=0.0)))
+    return value
 
 
 def _best_attack(law: LossLaw) -> FloatArray:

@@ -13,8 +13,9 @@ from dpwitness.auditors.privacy_loss.outputs import Loss
 from dpwitness.auditors.privacy_loss.search import WorstOutput
 from dpwitness.auditors.results.enclosure_bounds import End, Found
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean
+from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.auditors.white_box.bounded_mean import PairOrder, SampledLimits, limits_from_samples
+from dpwitness.auditors.white_box.bounded_mean import Draws, PairOrder, continuous_columns, limits_from_samples
 from dpwitness.auditors.white_box.exact_bounds import ORDERS, profile_grid
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
@@ -28,11 +29,6 @@ _REACHABLE_MASS = 1e-6  # least mass to which draws can be moved reliably
 _POINTS_PER_BALL = 64  # number of outputs drawn from each ball
 
 
-def swapped(pair: Pair) -> Pair:
-    """Return the pair in the other order."""
-    return Pair(pair.d1, pair.d0, pair.relation, pair.why)
-
-
 def bounds_from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, alpha: float, streams: list[np.random.Generator]) -> Found:
     """Return bounds from bounded means for both orders of the pair.
 
@@ -41,16 +37,16 @@ def bounds_from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, a
     """
     delta = claim.delta_budget
     pure_notion = claim.bounds_epsilon
-    epsilons = profile_grid(claim, math.inf if not pure_notion else claim.parameter, _PROFILE_SIZE)
+    epsilons = profile_grid(claim, claim.parameter if pure_notion else math.inf, _PROFILE_SIZE)
     alphas = (0.2 * alpha, 0.4 * alpha, 0.1 * alpha, 0.05 * alpha)
-    sides: list[SampledLimits] = []
-    for both, stream in zip((pair, swapped(pair)), streams, strict=True):
-        sides.append(limits_from_samples(mechanism, both, delta, epsilons, trials // 2, alphas, stream))
+    sides = [
+        limits_from_samples(mechanism, order, delta, epsilons, trials // 2, alphas, stream)
+        for order, stream in zip((pair, pair.swapped()), streams, strict=True)
+    ]
     low, *highs = (max(getattr(side, f"epsilon_{end}") for side in sides) for end in ("lower", "sound", "assumed"))
     statistical = f"statistical({alpha:.3g})"
-    notes = []
     if pure_notion:
-        lower, uppers = End(low, statistical, low), [End(highs[0], statistical, highs[0])]
+        lower, uppers = End(low, "statistical(0)" if delta == 0 else statistical, low), [End(highs[0], statistical, highs[0])]
         if highs[1] < highs[0]:
             uppers.append(End(highs[1], _GRID_ASSUMPTION, highs[1]))
     else:
@@ -58,18 +54,16 @@ def bounds_from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, a
         with np.errstate(invalid="ignore"):
             best_parameter = max((float(claim.parameter_at(*point)) for point in points), default=0.0)
         lower, uppers = End(best_parameter, statistical, low), [End(math.inf, statistical, highs[0])]
-    if delta == 0:
-        lower = End(lower.value, "statistical(0)" if pure_notion else lower.why, lower.epsilon)
-        notes.append("the lower end is the largest loss at an output that was sampled: it has positive mass there")
+    note = "the lower end is the largest loss at an output that was sampled: it has positive mass there"
     sound = bool(uppers[0].value <= claim.parameter or len(uppers) == 1)
     return Found(
         f"bounded mean, {sides[0].method}",
-        [lower],
-        uppers,
+        (lower,),
+        tuple(uppers),
         epsilons,
         np.max([side.delta_lower for side in sides], axis=0),
         np.max([side.delta_sound if sound else side.delta_assumed for side in sides], axis=0),
-        notes=notes,
+        notes=(note,) if delta == 0 else (),
     )
 
 
@@ -88,7 +82,7 @@ def largest_loss_near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng:
         listed = np.vstack([np.asarray(mechanism.support(d), dtype=float).reshape(-1, rows.shape[1]) for d in (pair.d0, pair.d1)])
         in_support = np.any(np.all(listed == worst.output, axis=1))
         return float(loss(worst.output[None])[0]) if in_support else 0.0
-    continuous = np.array([len(np.unique(column)) == len(column) for column in rows.T]) & np.all(np.isfinite(rows), axis=0)
+    continuous = continuous_columns(rows)
     fixed = rows[:, ~continuous]
     if not continuous.any() or (fixed.size and not np.any(np.all(fixed == worst.output[~continuous], axis=1))):
         return 0.0
@@ -109,38 +103,12 @@ def confirmed(
 ) -> End | None:
     """Return a statistical lower bound that confirms a computed excess over a claim; None if samples show no excess.
 
-    The excess is at delta > 0, or for a notion other than pure DP. The law suggests the order of
-    the pair, the event or the Renyi order, and where to draw. The bound rests on the samples
-    alone. The two orders of the pair share the error.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        With ``sample`` and ``log_density``.
-    pair : Pair
-        The pair.
-    claim : Claim
-        The claim that the computed law breaks.
-    laws : list of LossLaw
-        The law from below, in both orders.
-    trials : int
-        Runs of the mechanism.
-    alpha : float
-        Error of the bound.
-    rng : Generator
-        Source of all randomness.
-
-    Returns
-    -------
-    End or None
-        The bound.
+    The excess is at delta > 0, or for a notion other than pure DP. `laws`, from below in both orders, suggest the order of the pair, the
+    event or the Renyi order, and where to draw. The bound rests on the samples alone. The two orders of the pair share the error.
     """
-    each = alpha / 2
-    best: End | None = None
-    for both, law in zip((pair, swapped(pair)), laws, strict=True):
-        end = _confirm_one_order(mechanism, both, law, claim, trials // 2, each, rng)
-        if end is not None and (best is None or end.value > best.value):
-            best = end
+    orders = zip((pair, pair.swapped()), laws, strict=True)
+    ends = [_confirm_one_order(mechanism, order, law, claim, trials // 2, alpha / 2, rng) for order, law in orders]
+    best = max((end for end in ends if end is not None), key=lambda end: end.value, default=None)
     return None if best is None else End(best.value, f"statistical({alpha:.3g})", best.epsilon)
 
 
@@ -196,15 +164,15 @@ def _confirm_renyi(
     a, (excess, _, middle) = orders[i], found[i]
     if excess <= 0:
         return None
-    order = PairOrder(mechanism, pair, rng)
+    order = PairOrder.unmoved(mechanism, pair, rng)
     pilot = max(200, trials // 60)
     goal = float(law.hockey_stick(middle))
     if goal < 0.1:
-        order.aim(max(goal, 1e-300), pilot)
+        order, _ = order.aimed(max(goal, 1e-300), pilot)
     first, main = order.draw(pilot), order.draw(max(1000, trials - 6 * pilot))
     scale = (a - 1) * middle
 
-    def values(draws: Any) -> FloatArray:
+    def values(draws: Draws) -> FloatArray:
         with np.errstate(over="ignore"):
             return np.asarray(draws.weight * np.exp(np.clip((a - 1) * draws.loss - scale, -700.0, 300.0)))
 
@@ -225,9 +193,7 @@ def _confirm_event(
     """
     n = trials // 2
     threshold, fpr, tpr = law.roc()
-    low, high = _binomial_limits(np.rint(tpr * n), np.rint(fpr * n), n, alpha)
-    with np.errstate(invalid="ignore"):
-        value = np.nan_to_num(claim.parameter_at(high, low), nan=0.0)
+    value = np.nan_to_num(_parameter_of_counts(claim, np.rint(tpr * n), np.rint(fpr * n), n, alpha), nan=0.0)
     t = float(threshold[int(np.argmax(value))])
     t -= 1e-9 * max(1.0, abs(t)) if math.isfinite(t) else 0.0
     counts = []
@@ -235,13 +201,12 @@ def _confirm_event(
         log_p, log_q = log_densities(mechanism, rows_of(mechanism, dataset, n, rng), pair)
         with np.errstate(invalid="ignore"):
             counts.append(np.count_nonzero(log_p - log_q >= t))
-    ends = _binomial_limits(np.array([counts[0]]), np.array([counts[1]]), n, alpha)
-    with np.errstate(invalid="ignore"):
-        return End(float(claim.parameter_at(ends[1], ends[0])[0]), "statistical", 0.0)
+    return End(float(_parameter_of_counts(claim, np.array(counts[:1]), np.array(counts[1:]), n, alpha)[0]), "statistical", 0.0)
 
 
-def _binomial_limits(hits: FloatArray, false: FloatArray, n: int, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Return the Clopper-Pearson lower limit of the first proportion and upper limit of the second, at alpha/2 each."""
-    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), n - hits + 1, alpha / 2), 0.0)
+def _parameter_of_counts(claim: Claim, hits: FloatArray, false: FloatArray, n: int, alpha: float) -> FloatArray:
+    """Return the parameter at the Clopper-Pearson lower limit of P and upper limit of Q, at alpha/2 each, from counts of n runs each."""
+    low = clopper_pearson_lower(hits, n, alpha / 2)
     high = np.where(false < n, betaincinv(false + 1, np.maximum(n - false, 1e-9), 1 - alpha / 2), 1.0)
-    return low, high
+    with np.errstate(invalid="ignore"):
+        return claim.parameter_at(high, low)

@@ -34,7 +34,7 @@ class Budget:  # a session: two answers of epsilon = 1/2 each
         return float(self.data[query] + self.rng.laplace(scale=2.0)) if self.left >= 0 else None
 
 
-estimator = dpw.from_estimator(PrivateMean, "mean_", claim="pure:1")
-stateful = dpw.fresh(Sum, "release", claim="pure:1")
+estimator = dpw.wrap.from_estimator(PrivateMean, "mean_", claim="pure:1")
+stateful = dpw.wrap.fresh(Sum, "release", claim="pure:1")
 coroutine = dpw.one_run(service, claim="pure:1")
-session = dpw.interactive(Budget, queries=[0, 1], rounds=4, claim="pure:1")
+session = dpw.wrap.interactive(Budget, queries=[0, 1], rounds=4, claim="pure:1")

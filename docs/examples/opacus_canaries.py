@@ -59,7 +59,7 @@ def train(included, case, noise, seed):
     torch.manual_seed(seed)
     data, model = records(included), Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    canaries = dpw.GradientCanaries(CANARIES, CANARIES, LENGTH)
+    canaries = dpw.canaries.GradientCanaries(CANARIES, CANARIES, LENGTH)
     scores, steps, epoch = np.zeros(CANARIES), 0, round(1 / RATE)
     if case == "clipped by the batch":  # plain PyTorch: the gradient of the mean loss is clipped, and noise is added as for single ones
         size = len(data) * RATE
@@ -108,7 +108,7 @@ def audit(case, epsilon, seed=1):
     included = np.random.default_rng(seed).random(CANARIES) < 0.5
     scores, right = train(included, case, NOISE[epsilon], seed)
     told = RATE / 4 if case == "wrong sampling rate" else RATE  # what the accountant was told
-    claim = dpw.DPSGD(told, NOISE[epsilon], STEPS)
+    claim = dpw.claims.DPSGD(told, NOISE[epsilon], STEPS)
     result = dpw.audit_canaries(scores[included], scores[~included], claim, name=f"Opacus, {case}")
     return result, right, time.process_time() - begin
 

@@ -21,7 +21,7 @@ def objective_perturbation(included, broken, rng):
     learner = GLMObjectivePerturbation(loss=Loss("logistic"), epsilon=epsilon, dimension=size, records=size, **options)
     rows = np.eye(size)
     weights = learner.sample(LabelledVectors(rows * included[:, None], np.ones(size)), 1, rng)[0]
-    return dpw.prediction_scores(rows @ weights, np.ones(size), "loss")
+    return dpw.canaries.prediction_scores(rows @ weights, np.ones(size), "loss")
 
 
 def simplex_sampling(included, broken, rng):
@@ -30,7 +30,7 @@ def simplex_sampling(included, broken, rng):
     draws = {"draws": LESS} if broken else {}  # one draw is right
     learner = SimplexSampling(1.0, 4.0, Loss("linear"), dimension=costs.shape[1], records=len(costs), **draws)
     frequencies = learner.sample(LabelledVectors(costs * included[:, None], np.ones(len(costs))), 1, rng)[0]
-    return dpw.prediction_scores(-costs @ frequencies, np.ones(len(costs)))
+    return dpw.canaries.prediction_scores(-costs @ frequencies, np.ones(len(costs)))
 
 
 def ftrl(included, broken, rng):
@@ -53,7 +53,7 @@ def diffprivlib_regression(included, broken, rng):
     )
     labels = np.append(np.ones(len(rows)), 0)
     learner.fit(np.vstack([rows * included[:, None], np.zeros(len(rows))]), labels)
-    return dpw.prediction_scores(learner.coef_[0], np.ones(len(rows)), "loss")
+    return dpw.canaries.prediction_scores(learner.coef_[0], np.ones(len(rows)), "loss")
 
 
 EXAMPLES = {  # canaries of a run, runs, claim

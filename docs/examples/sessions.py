@@ -17,6 +17,6 @@ class Sparse:
         return top
 
 
-sparse = dpw.interactive(
+sparse = dpw.wrap.interactive(
     Sparse, queries=[0, 1], rounds=16, claim="pure:1", domain={"kind": "Answers", "length": 2, "low": 0, "high": 1, "relation": "linf"}
 )

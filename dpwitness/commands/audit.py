@@ -7,30 +7,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.commands.common import (
-    CONFIDENCE,
-    SECONDS,
-    TRIALS,
-    Command,
-    accepted,
-    accepting,
-    check_claim,
-    database,
-    detail,
-    interpreter,
-    program,
-    report_results,
-    running,
-    storing,
-    subject,
-)
+from dpwitness.commands import common
 from dpwitness.console import announce, bar
-from dpwitness.exit_codes import apart
+from dpwitness.exit_codes import redirected_stdout
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.number_options import real
+from dpwitness.option_values.numbers import real
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.black_box.audit import Progress
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.mechanisms.data.pairs import Pair
@@ -39,14 +22,14 @@ if TYPE_CHECKING:
 SEARCH_SECONDS = 30.0
 
 
-def arguments(command: Command) -> None:
+def arguments(command: common.Command) -> None:
     """Add ``audit`` and ``certify`` (``audit --white-box`` as a command) to the parser."""
     _add_certify(command)
     audit = command("audit", "search for a violation of a privacy claim by running the mechanism")
-    subject(audit, optional=True)
-    program(audit)
-    database(audit)
-    audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="confidence of the verdict; default 0.99")
+    common.subject(audit, optional=True)
+    common.program(audit)
+    common.database(audit)
+    common.confidence(audit, "the verdict")
     audit.add_argument(
         "--stop",
         choices=["gross", "violation", "never"],
@@ -61,143 +44,105 @@ def arguments(command: Command) -> None:
         help="function that returns a number for each output, for use in events; it runs in this process; may be repeated",
     )
     audit.add_argument("--bits", action="store_true", help="let a violation in the low bits of floating-point outputs affect the exit code")
-    audit.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one chunk of runs; default 300")
+    common.time_limit(audit)
     audit.add_argument(
         "--in-process",
         action="store_true",
         help="run the mechanism in this process: faster, but a crash of the mechanism ends the audit; "
         "with --white-box or --search, a mechanism that has log_density runs in this process anyway",
     )
-    interpreter(audit)
-    _add_search_options(audit)
-    accepting(audit)
-    storing(audit)
+    common.interpreter(audit)
+    help_text = "enclose the exact privacy loss from the output density, instead of running the mechanism"
+    audit.add_argument("--white-box", action="store_true", help=help_text)
+    help_text = "search the domain for the worst pair, or for the worst adversary of an interactive mechanism, then audit it on fresh runs"
+    audit.add_argument("--search", action="store_true", help=help_text)
+    audit.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="time limit of the search; default 30")
+    common.accepting(audit)
+    common.storing(audit)
     help_text = "new total number of runs, larger than planned, for a finished audit in --store: its event is tested on additional rounds"
-    audit.add_argument("--extend", type=TRIALS, metavar="N", help=help_text)
-    running(audit, "the audit")
-    detail(audit)
+    audit.add_argument("--extend", type=common.TRIALS, metavar="N", help=help_text)
+    common.running(audit, "the audit")
+    common.detail(audit)
 
 
-def _add_certify(command: Command) -> None:
+def _add_certify(command: common.Command) -> None:
     certify = command("certify", "enclose the exact privacy loss of a pair, from the output density (same as audit --white-box)")
-    subject(certify)
-    certify.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="confidence of sampled quantities; default 0.99")
-    certify.add_argument(
-        "--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one chunk of runs; default 300"
-    )
-    interpreter(certify)
-    accepting(certify)
-    running(certify)
-    detail(certify)
+    common.subject(certify)
+    common.confidence(certify, "sampled quantities")
+    common.time_limit(certify)
+    common.interpreter(certify)
+    common.accepting(certify)
+    common.running(certify)
+    common.detail(certify)
     idle = ("program", "cwd", "text_runs", "dsn", "query", "table", "setup", "domain", "search_seconds", "store", "extend", "seconds")
     off = dict.fromkeys(("in_process", "search", "bits", "text"), False)
     certify.set_defaults(white_box=True, stop="gross", scores=[], **dict.fromkeys(idle), **off)
 
 
-def _add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--white-box`` and ``--search``."""
-    parser.add_argument(
-        "--white-box", action="store_true", help="enclose the exact privacy loss from the output density, instead of running the mechanism"
-    )
-    parser.add_argument(
-        "--search",
-        action="store_true",
-        help="search the domain for the worst pair, or for the worst adversary of an interactive mechanism, then audit it on fresh runs",
-    )
-    parser.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="time limit of the search; default 30")
-
-
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
-    from dpwitness.argument_values import domain_of, given, pair_of, scores, workers
+    from dpwitness.option_values.datasets import domain_of, pair_of
+    from dpwitness.option_values.targets import load_mechanism, workers
+    from dpwitness.option_values.user_code import scores
 
-    if args.report is not None:
-        from dpwitness.reports.audit.report import check_writable
-
-        check_writable(args.report)
-    known = accepted(args)
-    check_claim(args)
-    mechanism, name, target = given(args, in_process=args.in_process, density=args.white_box or args.search)
-    pair, score_functions = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
-    domain, progress_bar = domain_of(args.domain), bar()
-    with workers(args, mechanism, score_functions) as executor, apart():
-        more: dict[str, Any] = {
-            "name": name,
-            "executor": executor,
-            "progress": progress_bar,
-            "target": target,
-            "scores": score_functions,
-            "domain": domain,
-        }
-        results = examine(mechanism, pair, args, **more)
-    if progress_bar is not None:
-        progress_bar.close()
-    return report_results(args, results, title=f"Audit of {name}", bits=args.bits, known=known)
+    known = common.prepare(args)
+    mechanism, name, target = load_mechanism(args, in_process=args.in_process, density=args.white_box or args.search)
+    pair, score_functions, domain = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores), domain_of(args.domain)
+    _check_combination(args, mechanism, name, pair)
+    with workers(args, mechanism, score_functions) as executor, bar() as progress, redirected_stdout():
+        options = {"executor": executor, "progress": progress, "scores": score_functions or None, "domain": domain}
+        results = _run_audits(args, mechanism, name, target, pair, options)
+    return common.report_results(args, results, title=f"Audit of {name}", bits=args.bits, known=known)
 
 
-def examine(
-    mechanism: Any,
-    pair: Pair | None,
-    args: argparse.Namespace,
-    *,
-    name: str,
-    executor: Any,
-    progress: Progress | None,
-    target: Any,
-    scores: Any = None,
-    domain: Any = None,
-) -> list[AuditResult | CertifyResult]:
-    """Run the requested audits and return their results; an enclosure of the privacy loss comes first."""
-    from dpwitness.argument_values import claim_of
-    from dpwitness.auditors.black_box.audit import audit
-    from dpwitness.mechanisms.privacy import promised
+def _check_combination(args: argparse.Namespace, mechanism: Any, name: str, pair: Pair | None) -> None:
+    """Raise InvalidArgument for options that cannot be combined with each other or with the mechanism."""
     from dpwitness.mechanisms.protocols.capabilities import has_capability
     from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
-    if args.white_box and not has_capability(mechanism, WhiteBox):
-        raise InvalidArgument(f"--white-box needs a mechanism with log_density, but {name} has none")
-    if args.search_seconds is not None and not args.search:
-        raise InvalidArgument("--search-seconds needs --search")
-    if args.store is not None and (args.search or args.white_box):
-        raise InvalidArgument("--store is for audits that run the mechanism on known pairs: leave out --search and --white-box")
-    if args.extend is not None and args.store is None:
-        raise InvalidArgument("--extend needs --store with the store of the audit to extend")
-    has_queries = _has_queries(mechanism)
-    if args.search and pair is not None and not has_queries:
-        raise InvalidArgument("--search chooses the pair: leave out --d0 and --d1")
-    if args.white_box and not args.search and args.seconds is not None:
-        raise InvalidArgument("--seconds is for audits that run the mechanism: with --white-box give --trials")
-    if args.white_box and not args.search and args.scores:
-        raise InvalidArgument("--scores is for audits that run the mechanism: leave out --white-box")
-    if domain is not None and args.white_box:
-        raise InvalidArgument("--domain is for audits that run the mechanism: leave out --white-box")
-    seed, pairs, near = args.seed or 0, [pair] if pair else [], None
-    notes: tuple[str, ...] = ()
-    if args.search and has_queries:
+    only_white_box = args.white_box and not args.search
+    rules = {
+        f"--white-box needs a mechanism with log_density, but {name} has none": args.white_box and not has_capability(mechanism, WhiteBox),
+        "--search-seconds needs --search": args.search_seconds is not None and not args.search,
+        "--store is for audits that run the mechanism on known pairs: leave out --search and --white-box": args.store is not None
+        and (args.search or args.white_box),
+        "--extend needs --store with the store of the audit to extend": args.extend is not None and args.store is None,
+        "--search chooses the pair: leave out --d0 and --d1": args.search and pair is not None and not _has_queries(mechanism),
+        "--seconds is for audits that run the mechanism: with --white-box give --trials": only_white_box and args.seconds is not None,
+        "--scores is for audits that run the mechanism: leave out --white-box": only_white_box and args.scores,
+        "--domain is for audits that run the mechanism: leave out --white-box": args.domain is not None and args.white_box,
+    }
+    for message, broken in rules.items():
+        if broken:
+            raise InvalidArgument(message)
+
+
+def _run_audits(
+    args: argparse.Namespace, mechanism: Any, name: str, target: Any, pair: Pair | None, options: dict[str, Any]
+) -> list[AuditResult | CertifyResult]:
+    """Run the requested audits and return their results; an enclosure of the privacy loss comes first."""
+    from dpwitness.auditors.black_box.audit import audit
+    from dpwitness.auditors.white_box.certify import certify
+    from dpwitness.mechanisms.privacy import promised
+    from dpwitness.option_values.datasets import claim_of
+
+    seed, pairs, notes = args.seed or 0, [pair] if pair else [], tuple[str, ...]()
+    if args.search and _has_queries(mechanism):
         mechanism, target, pairs, notes = _search_adversary(mechanism, target, pairs, args, seed)
     elif args.search:
         claim = promised(mechanism, claim_of(args, mechanism), "audit")
-        pairs, near, notes = _search_pairs(mechanism, domain, claim, args.search_seconds or SEARCH_SECONDS, seed, name)
+        pairs, options["near"], notes = _search_pairs(
+            mechanism, options["domain"], claim, args.search_seconds or SEARCH_SECONDS, seed, name
+        )
     results: list[AuditResult | CertifyResult] = []
-    common: dict[str, Any] = {
-        "claim": claim_of(args, mechanism),
-        "confidence": args.confidence,
-        "seed": seed,
-        "name": name,
-        "target": target,
-    }
+    common_options = {"claim": claim_of(args, mechanism), "confidence": args.confidence, "seed": seed, "name": name, "target": target}
     if args.white_box:
-        from dpwitness.auditors.white_box.certify import certify
-
-        enclosed = certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common)
-        results.append(replace(enclosed, notes=(*enclosed.notes, *notes)))
+        results.append(certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common_options))
     if args.search or not args.white_box:
-        options = {"stop": args.stop, "time_limit": args.time_limit, "executor": executor, "progress": progress, "near": near}
-        options |= {"store": args.store, "extend_to": args.extend}
-        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce, "scores": scores or None}
-        result = audit(mechanism, pair=pairs or None, domain=domain, **budget, **common, **options)
-        results.append(replace(result, notes=(*result.notes, *notes)))
-    return results
+        options |= {"stop": args.stop, "time_limit": args.time_limit, "store": args.store, "extend_to": args.extend}
+        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
+        results.append(audit(mechanism, pair=pairs or None, **budget, **common_options, **options))
+    return [replace(result, notes=(*result.notes, *notes)) for result in results]
 
 
 def _has_queries(mechanism: Any) -> bool:
@@ -211,13 +156,10 @@ def _has_queries(mechanism: Any) -> bool:
 def _search_adversary(
     mechanism: Any, target: Any, pairs: list[Pair], args: argparse.Namespace, seed: int
 ) -> tuple[Any, Any, list[Pair], tuple[str, ...]]:
-    """Search for the worst adversary of a session.
-
-    Return the session with that adversary, its location for the witness, the pair, and a note.
-    """
-    from dpwitness.argument_values import claim_of
+    """Return a session with its worst adversary, its location for the witness, the pair, and a note."""
     from dpwitness.auditors.pairs.adversaries import EVALUATIONS, find_adversary
     from dpwitness.auditors.targets.loading import FOREIGN, describe_target
+    from dpwitness.option_values.datasets import claim_of
 
     seconds = args.search_seconds or SEARCH_SECONDS
     evaluations_limit = 10**6 if args.search_seconds else EVALUATIONS
@@ -231,10 +173,7 @@ def _search_adversary(
 def _search_pairs(
     mechanism: Any, domain: Any, claim: Claim, seconds: float, seed: int, name: str
 ) -> tuple[list[Pair], Any, tuple[str, ...]]:
-    """Search the domain for the worst pairs.
-
-    Return the pairs, best first, an output with infinite privacy loss if there is one, and a note.
-    """
+    """Return the worst pairs of the domain, an output with infinite privacy loss if there is one, and a note."""
     from dpwitness.auditors.pairs.search import search
     from dpwitness.auditors.privacy_loss.search import worst_output
     from dpwitness.mechanisms.protocols.capabilities import has_capability

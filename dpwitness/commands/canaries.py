@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import CONFIDENCE, SEED, Command, accepted, accepting, detail, report_results
-from dpwitness.exit_codes import apart
-from dpwitness.number_options import real, whole
+from dpwitness.commands.common import SEED, Command, accepting, confidence, detail, prepare, report_results, reporting
+from dpwitness.exit_codes import redirected_stdout
+from dpwitness.option_values.numbers import real, whole
 
 
 def arguments(command: Command) -> None:
@@ -27,14 +27,12 @@ def arguments(command: Command) -> None:
     canaries.add_argument("--guesses", type=whole("guesses", 1, 10**9), metavar="R", help=help_text)
     help_text = "delta at which a bound on a trade-off curve is converted to an epsilon; default 1e-5"
     canaries.add_argument("--delta", type=real("delta", 0.0, 1.0, ends="()"), default=1e-5, metavar="D", help=help_text)
-    canaries.add_argument("--confidence", type=CONFIDENCE, default=0.95, metavar="C", help="default 0.95")
+    confidence(canaries, "the verdict", 0.95)
     canaries.add_argument("--name", help="name of the training in the report; default: the file name")
     canaries.add_argument(
         "--seed", type=SEED, default=0, metavar="S", help="seed that chooses the revealed coins and breaks ties of scores"
     )
-    canaries.add_argument("--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and a witness if violated")
-    canaries.add_argument("--summary", metavar="FILE", help="append a short summary in markdown")
-    canaries.add_argument("--json", action="store_true", help="print the result as JSON")
+    reporting(canaries)
     accepting(canaries)
     detail(canaries)
 
@@ -43,13 +41,10 @@ def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness canaries`` and return the exit code."""
     from dpwitness.auditors.canaries.audit import audit_canaries
     from dpwitness.auditors.canaries.files import read_score_file
-    from dpwitness.reports.audit.report import check_writable
 
-    if args.report is not None:
-        check_writable(args.report)
-    known = accepted(args)
+    known = prepare(args)
     name = args.name or Path(args.file).name
     options = {key: getattr(args, key) for key in ("confidence", "seed", "delta", "method", "guesses")}
-    with apart():
+    with redirected_stdout():
         result = audit_canaries(**read_score_file(args.file), claim=args.claim, name=name, **options)
     return report_results(args, [result], title=f"Canaries of {name}", known=known)

@@ -7,11 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpwitness.colors import marked
-from dpwitness.commands.common import SECONDS, Command, append_step_summary, command_line, interpreter, print_json, program, running
+from dpwitness.commands.common import Command, append_step_summary, command_line, interpreter, print_json, program, running, time_limit
 from dpwitness.console import announce
-from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
+from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, code_after_write, show, try_to_write
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.name_filter import matches
+from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
@@ -31,81 +31,89 @@ def arguments(command: Command) -> None:
     checked.add_argument(
         "-k", dest="keyword", default="", metavar="EXPR", help="only checks whose name matches: words and `and`, `or`, `not`"
     )
-    checked.add_argument(
-        "--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one batch of runs; default 300"
-    )
+    time_limit(checked, "one batch of runs")
     interpreter(checked)
     running(checked, "the checks of each target")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness check``: print one line per check, and return the exit code of the worst target."""
-    from dpwitness.argument_values import given, keywords, shown
     from dpwitness.auditors.checks.runner import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.mechanisms.foreign.target import Target
-    from dpwitness.mechanisms.foreign.worker_pool import target_names
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
         check_writable(args.report)
-
-    if args.program is None and not (args.target or "").strip():
-        raise InvalidArgument(f"a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got {args.target!r}")
-    file, name = _split_target(args.target or "")
     checks = [check for check in CHECKS if matches(args.keyword, check)]
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
-    program_target = None
-    if args.program is None and (args.claim, args.domain) != (None, None):
-        raise InvalidArgument("--claim and --domain are for programs: a target file declares both")
-    with shown():
-        if args.program is not None or not args.target:
-            program_target, name, _ = given(args)
-            program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
-            file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
-            if missing:
-                raise InvalidArgument(f"check needs a claim and a domain, which {name} does not declare: give {' and '.join(missing)}")
-        names = [name] if name else target_names(file, args.python, args.time_limit, args.memory)
-    if not names:
-        raise InvalidArgument(
-            f"{file} must contain a function with an attribute `claim`, but has none; for a template: dpwitness targets new FILE"
-        )
+    file, targets, all_of_file = _targets_of(args)
     out = sys.stderr if args.json else sys.stdout
     reports: list[Any] = []
     code = OK
-    for target_name in names:
+    for target in targets:
         try:
-            reports.append(
-                _check_one(program_target or Target(file, target_name, args.python, {}, args.time_limit, args.memory), args, checks, out)
-            )
+            reports.append(_check_one(target, args, checks, out))
         except InvalidArgument as error:
-            if name:
+            if not all_of_file:
                 raise
-            print(plain(f"{target_name}: {error}\n"), file=out)
+            print(plain(f"{target.__name__}: {error}\n"), file=out)
             code = USAGE
         except KeyboardInterrupt:
-            print(f"{target_name}: interrupted", file=out)
+            print(f"{target.__name__}: interrupted", file=out)
             code = code or NO_VERDICT
             break
     write_failed = False
     if args.report is not None:
         from dpwitness.reports.audit.checks_page import write
 
-        page, write_failed = attempt("report", lambda: write(reports, args.report, command=command_line()))
+        page, write_failed = try_to_write("report", lambda: write(reports, args.report, command=command_line()))
         if page is not None:
             print(f"report: {page}", file=out)
     write_failed |= append_step_summary(args, reports, f"Checks of {file}")
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
-    return after(VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), write_failed)
+    return code_after_write(
+        VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), write_failed
+    )
+
+
+def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
+    """Return the file, its targets (or the program of ``--command``), and whether all targets of the file are meant."""
+    from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.mechanisms.foreign.worker_pool import target_names
+    from dpwitness.option_values.datasets import keywords
+    from dpwitness.option_values.targets import load_mechanism
+    from dpwitness.option_values.user_code import printed_traceback
+
+    if args.program is not None:
+        with printed_traceback():
+            program_target, name, _ = load_mechanism(args)
+            program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
+            missing = [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
+        if missing:
+            raise InvalidArgument(f"check needs a claim and a domain, which {name} does not declare: give {' and '.join(missing)}")
+        return name, [program_target], False
+    text = args.target or ""
+    if not text.strip():
+        raise InvalidArgument(f"a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got {args.target!r}")
+    if (args.claim, args.domain) != (None, None):
+        raise InvalidArgument("--claim and --domain are for programs: a target file declares both")
+    file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
+    with printed_traceback():
+        names = [name] if name else target_names(file, args.python, args.time_limit, args.memory)
+    if not names:
+        raise InvalidArgument(
+            f"{file} must contain a function with an attribute `claim`, but has none; for a template: dpwitness targets new FILE"
+        )
+    return file, [Target(file, name, args.python, {}, args.time_limit, args.memory) for name in names], not name
 
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
-    """Check one target and print a line per finding."""
-    from dpwitness.argument_values import shown, workers
     from dpwitness.auditors.checks.runner import CheckFinding, check_mechanism
+    from dpwitness.option_values.targets import workers
+    from dpwitness.option_values.user_code import printed_traceback
 
     def print_finding(finding: CheckFinding) -> None:
         line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
@@ -113,7 +121,7 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
             line = line.replace("failed", marked("failed", "VIOLATED" if finding.violation else "ERROR"), 1)
         show(line, out)
 
-    with shown():
+    with printed_traceback():
         print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
     for note in target.notes:
         print(plain(f"  note: {note}"), file=out)
@@ -122,9 +130,3 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
         report = check_mechanism(target, seed=args.seed or 0, **budget, checks=checks, executor=executor, progress=print_finding)
     print(plain(f"{report.headline()}\n"), file=out)
     return report
-
-
-def _split_target(text: str) -> tuple[str, str]:
-    """Split FILE[:NAME]; NAME is empty if all targets are meant."""
-    file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
-    return file, name

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, add_color_option, print_json
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, attempt
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, try_to_write
 from dpwitness.mechanisms.core import json_reader
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
@@ -30,7 +30,7 @@ def arguments(command: Command) -> None:
     for name, text in (("list", "list all claims"), ("show", "show one claim and its proof"), ("check", "check one claim, or all")):
         action = actions.add_parser(name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
         if name != "list":
-            action.add_argument("id", metavar="ID", help="see `dpwitness claims list`" + ("; or all" if name == "check" else ""))
+            action.add_argument("id", metavar="ID", help="see `dpwitness list claims`" + ("; or all" if name == "check" else ""))
         if name == "check":
             action.add_argument(
                 "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="values of parameters, or ranges NAME=LOW:HIGH"
@@ -44,12 +44,14 @@ def arguments(command: Command) -> None:
         add_color_option(action)
     text = "record that the texts of claims were reviewed against their checks; needs a checkout of the project"
     accept = actions.add_parser("accept", help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
-    accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness claims list`")
+    accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness list claims`")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness claims list|show ID|check ID|check all|accept ID`` and return the exit code."""
-    return {"list": _list, "show": _show, "check": _check, "accept": _accept}[args.action](args)
+    if args.action == "list":
+        return list_claims(args.json)
+    return {"show": _show, "check": _check, "accept": _accept}[args.action](args)
 
 
 def replay(args: argparse.Namespace, witness: Json) -> int:
@@ -64,8 +66,6 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
         raise InvalidArgument(
             "--report is only for the witness of an audit; for the page of the claims: dpwitness claims check all --report DIR"
         )
-    if args.target is not None or args.allow:
-        raise InvalidArgument("--target and --allow are only for the witness of an audit: a claim has no target")
     settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
     print(f"checks the claim with seed {args.seed}", file=sys.stderr if args.json else sys.stdout, flush=True)
     found = settle(declaration(witness["name"]), settings, seed=args.seed)
@@ -81,7 +81,7 @@ def _print_finding(args: argparse.Namespace, found: ClaimFinding, more: Json | N
     return _exit_code([found.claim_verdict.value])
 
 
-def _list(args: argparse.Namespace) -> int:
+def list_claims(as_json: bool) -> int:
     """Print all claims with their cached findings."""
     from dpwitness.proofs_checks import declarations
 
@@ -89,7 +89,7 @@ def _list(args: argparse.Namespace) -> int:
     rows = [it.to_json() for it in declarations().values()]
     for row in rows:
         row.update(verdicts.get(_cache_key(row), {}))
-    if args.json:
+    if as_json:
         print_json(rows)
         return OK
     width = max(len(row["id"]) for row in rows)
@@ -100,7 +100,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    """Print one claim, its cached finding and its proof."""
     from dpwitness.proofs_checks.engine.ledger import declaration
 
     it = declaration(args.id)
@@ -128,7 +127,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _accept(args: argparse.Namespace) -> int:
-    """Record that the current texts of claims were reviewed."""
     import dpwitness.reports
     from dpwitness.proofs_checks.engine.ledger import declaration
     from dpwitness.proofs_checks.engine.reviewed_texts import accept, differences, read_reviewed
@@ -144,7 +142,6 @@ def _accept(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Check one claim, or all."""
     from dpwitness.proofs_checks import check
 
     settings = _parse_settings(args.set)
@@ -189,12 +186,12 @@ def _check_all(args: argparse.Namespace) -> int:
     if args.report is not None:
         from dpwitness.reports.papers.claims_page import write
 
-        report, write_failed = attempt("report", lambda: write(results, args.report))
+        report, write_failed = try_to_write("report", lambda: write(results, args.report))
         if report is not None:
             print(f"report: {report}", file=out)
     if args.json:
         print_json(results)
-    return after(NO_VERDICT if interrupted else _exit_code(words), write_failed)
+    return code_after_write(NO_VERDICT if interrupted else _exit_code(words), write_failed)
 
 
 def _save_findings(findings: list[Json]) -> None:
@@ -218,7 +215,6 @@ def _load_findings() -> dict[str, dict[str, str]]:
 
 
 def _cache_file() -> Path:
-    """Return the path of the cache of findings."""
     from dpwitness.mechanisms.foreign.environments import home
 
     return home().parent / "claims.json"

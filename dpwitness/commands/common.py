@@ -15,10 +15,10 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.colors import COLOR_CHOICES
 from dpwitness.console import announce, describe
 from dpwitness.executors.specs import FORMS, parse
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, attempt, show
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.number_options import real, whole
+from dpwitness.option_values.numbers import real, whole
 
 if TYPE_CHECKING:
     from dpwitness.reports.comparison.accepted import Accepted
@@ -42,6 +42,18 @@ def add_color_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--color", choices=COLOR_CHOICES, default=argparse.SUPPRESS, help=help_text)
 
 
+def confidence(parser: argparse.ArgumentParser, of: str, default: float | None = 0.99, text: str = "") -> None:
+    """Add ``--confidence`` of a quantity."""
+    help_text = f"confidence of {of}; default{'' if text else ' '}{text or default}"
+    parser.add_argument("--confidence", type=CONFIDENCE, default=default, metavar="C", help=help_text)
+
+
+def time_limit(parser: argparse.ArgumentParser, of: str = "one chunk of runs", default: float = 300.0) -> None:
+    """Add ``--time-limit``."""
+    help_text = f"time limit of {of}; default {default:g}"
+    parser.add_argument("--time-limit", type=SECONDS, default=default, metavar="SECONDS", help=help_text)
+
+
 def running(
     parser: argparse.ArgumentParser, seconds: str = "", seed: str = "root of all randomness: the same seed gives the same counts"
 ) -> None:
@@ -58,9 +70,13 @@ def running(
         budget.add_argument("--seconds", type=SECONDS, metavar="S", help=help_text)
     parser.add_argument("--seed", type=SEED, metavar="S", help=seed)
     workers(parser)
-    parser.add_argument(
-        "--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
-    )
+    reporting(parser)
+
+
+def reporting(parser: argparse.ArgumentParser) -> None:
+    """Add ``--report``, ``--summary`` and ``--json``."""
+    help_text = "write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
+    parser.add_argument("--report", metavar="DIR", help=help_text)
     parser.add_argument(
         "--summary",
         metavar="FILE",
@@ -77,16 +93,16 @@ def detail(parser: argparse.ArgumentParser) -> None:
 
 
 def workers(
-    parser: argparse.ArgumentParser, told: str = "number of workers: threads for mechanisms of dpwitness, processes for others"
+    parser: argparse.ArgumentParser, help_text: str = "number of workers: threads for mechanisms of dpwitness, processes for others"
 ) -> None:
     """Add ``--workers``, ``--executor`` and ``--ship``."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--workers", type=WORKERS, default=1, metavar="K", help=told)
+    where.add_argument("--workers", type=WORKERS, default=1, metavar="K", help=help_text)
     where.add_argument(
         "--executor", type=spec, metavar="SPEC", help=f"instead of --workers: {FORMS}; the counts do not depend on the choice"
     )
-    told = "additional file for the workers of dask://HOST:PORT, which always receive the target's own files; may be repeated"
-    parser.add_argument("--ship", metavar="FILE", action="append", default=[], help=told)
+    help_text = "additional file for the workers of dask://HOST:PORT, which always receive the target's own files; may be repeated"
+    parser.add_argument("--ship", metavar="FILE", action="append", default=[], help=help_text)
 
 
 def spec(text: str) -> str:
@@ -132,18 +148,10 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     )
 
 
-def check_claim(args: argparse.Namespace) -> None:
-    """Raise InvalidArgument for a claim that cannot be parsed, before the target is loaded."""
-    from dpwitness.mechanisms.privacy import parse_claim
-
-    if args.claim is not None:
-        parse_claim(args.claim)
-
-
-def storing(parser: argparse.ArgumentParser, told: str = "") -> None:
+def storing(parser: argparse.ArgumentParser, help_text: str = "") -> None:
     """Add ``--store``."""
     parser.add_argument(
-        "--store", metavar="FILE", help=f"file that records the counts: after an interruption, the same command resumes{told}"
+        "--store", metavar="FILE", help=f"file that records the counts: after an interruption, the same command resumes{help_text}"
     )
 
 
@@ -155,11 +163,18 @@ def accepting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="FILE", help=help_text)
 
 
-def accepted(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
-    """Return the accepted findings of ``--baseline``, or None without a baseline; read before any run."""
+def prepare(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
+    """Check report folder, baseline and claim before any run; return the accepted findings, or None without a baseline."""
+    from dpwitness.mechanisms.privacy import parse_claim
+    from dpwitness.reports.audit.report import check_writable
     from dpwitness.reports.comparison.accepted import read_accepted
 
-    return None if args.baseline is None else read_accepted(args.baseline)
+    if args.report is not None:
+        check_writable(args.report)
+    known = None if args.baseline is None else read_accepted(args.baseline)
+    if getattr(args, "claim", None) is not None:
+        parse_claim(args.claim)
+    return known
 
 
 def interpreter(parser: argparse.ArgumentParser) -> None:
@@ -192,7 +207,7 @@ def database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--domain", metavar="JSON", help=help_text)
 
 
-def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
+def parse_names(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
     """Split a comma-separated list of names. Raise InvalidArgument, listing the valid names, if a name is unknown."""
     found = [name.strip() for name in text.split(",")]
     if not set(found) <= set(names):
@@ -213,7 +228,7 @@ def exit_code(result: Result, *, bits: bool = False) -> int:
     return NO_VERDICT if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) else OK
 
 
-def settled(code: int, data: Json, *, bits: bool = False) -> int:
+def code_after_acceptance(code: int, data: Json, *, bits: bool = False) -> int:
     """Return the exit code of a result after accepted findings are removed; a result without a verdict keeps its code."""
     from dpwitness.reports.comparison.accepted import unaccepted_rules
 
@@ -237,7 +252,7 @@ def report_results(
     announce_stale_baseline(judgement.stale)
     report, write_failed = None, False
     if args.report is not None:
-        report, write_failed = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
+        report, write_failed = try_to_write("report", lambda: write_report(data, args.report, title=title, command=command_line()))
     write_failed |= append_step_summary(args, data, title)
     write_failed |= any(getattr(result, "unstored", "") for result in results)  # a note of the result reports the failure
     if args.json:
@@ -246,12 +261,15 @@ def report_results(
         descriptions = []
         for result, result_data, slug in zip(results, data, slugs(result.name for result in results), strict=True):
             file = report.parent / f"witness-{slug}.json" if report and result_data["witness"] else None
-            advice = _next(args, result, settled(exit_code(result, bits=bits), result_data, bits=bits), file)
+            advice = _next(args, result, code_after_acceptance(exit_code(result, bits=bits), result_data, bits=bits), file)
             report_path = str(report.with_suffix(".html")) if report else ""
             descriptions.append(describe(result, result_data, bits=bits, next_step=advice, report=report_path, every=args.verbose))
         show("\n".join(text.partition("\n")[0] for text in descriptions) if args.quiet else "\n\n".join(descriptions))
-    codes = {settled(exit_code(result, bits=bits), result_data, bits=bits) for result, result_data in zip(results, data, strict=True)}
-    return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed)
+    codes = {
+        code_after_acceptance(exit_code(result, bits=bits), result_data, bits=bits)
+        for result, result_data in zip(results, data, strict=True)
+    }
+    return code_after_write(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed)
 
 
 def append_step_summary(args: argparse.Namespace, results: Sequence[Result | Json], title: str) -> bool:
@@ -262,7 +280,7 @@ def append_step_summary(args: argparse.Namespace, results: Sequence[Result | Jso
     file = summary_file(args.summary)
     if file is None:
         return False
-    _, write_failed = attempt("summary", lambda: append_summary(build_document(results, title=title, command=command_line()), file))
+    _, write_failed = try_to_write("summary", lambda: append_summary(build_document(results, title=title, command=command_line()), file))
     return write_failed and args.summary is not None
 
 
@@ -278,7 +296,6 @@ def command_line() -> str:
 
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
-    """Return the advice on the next step, in one line."""
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult

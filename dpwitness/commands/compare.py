@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dpwitness.commands.common import Command, chosen, exit_code, print_json, report_json_path
-from dpwitness.exit_codes import after, attempt
+from dpwitness.commands.common import Command, exit_code, parse_names, print_json, report_json_path
+from dpwitness.exit_codes import code_after_write, try_to_write
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import plain
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.format is not None and args.report is None:
         raise InvalidArgument("--format needs --report DIR, where the files are written")
-    formats = chosen(args.format or FORMATS[0], FORMATS)
+    formats = parse_names(args.format or FORMATS[0], FORMATS)
     if args.report is not None:
         check_writable(args.report)
     found, write_failed = compare(report_json_path(args.old), report_json_path(args.new)), False
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(plain(terminal(found, explain=args.explain)))
     if args.report is not None:
-        file, write_failed = attempt("report", lambda: write(found, args.report, formats)[0])
+        file, write_failed = try_to_write("report", lambda: write(found, args.report, formats)[0])
         if file is not None and not args.json:
             print(f"report: {file}")
-    return after(exit_code(found), write_failed)
+    return code_after_write(exit_code(found), write_failed)

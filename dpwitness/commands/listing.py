@@ -1,4 +1,4 @@
-"""``dpwitness list``: list mechanisms, domains, relations, suites and benchmarks."""
+"""``dpwitness list``: list mechanisms, domains, relations, suites, benchmarks, targets, claims, and the audits of stores."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable
 
+from dpwitness.commands import claims, store, targets
 from dpwitness.commands.bench import benchmarks
 from dpwitness.commands.common import Command, print_json
 from dpwitness.exit_codes import OK
@@ -18,16 +19,25 @@ Rows = list[Json]
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    listing = command("list", "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks")
-    listing.add_argument(
-        "what", nargs="?", choices=["zoo", "mechanisms", "domains", "relations", "suites", "bench"], help="list only this section"
+    listing = command(
+        "list", "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks; or targets, claims, or stores FILE..."
     )
+    listing.add_argument("what", nargs="?", choices=[*_SECTIONS, "targets", "claims", "stores"], help="list only this section")
+    listing.add_argument("files", nargs="*", metavar="FILE", help="stores whose audits are listed")
     listing.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness list`` and return the exit code."""
-    found = list_rows(args.what)
+    if bool(args.files) != (args.what == "stores"):
+        raise InvalidArgument(
+            f"{args.what} takes no FILE, got {args.files[0]}" if args.files else "stores needs one FILE or more, got none"
+        )
+    if args.what == "stores":
+        return store.list_audits(args.files, args.json)
+    if args.what in ("targets", "claims"):
+        return {"targets": targets.list_environments, "claims": claims.list_claims}[args.what](args.json)
+    found = {name: rows() for name, rows in _chosen_sections(args.what).items()}
     if args.json:
         print_json(found)
         return OK
@@ -39,24 +49,16 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def list_rows(what: str | None = None) -> dict[str, Rows]:
-    """Return rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it."""
-    sections: dict[str, Callable[[], Rows]] = {
-        "zoo": _zoo,
-        "mechanisms": _mechanisms,
-        "domains": _domains,
-        "relations": _relations,
-        "suites": _suites,
-        "bench": _bench,
-    }
+def _chosen_sections(what: str | None) -> dict[str, Callable[[], Rows]]:
+    """Return one section, or all; without a clone, all except the benchmarks."""
     if what is not None:
-        return {what: sections[what]()}
+        return {what: _SECTIONS[what]}
     try:
         benchmarks()
-    except InvalidArgument as error:  # the other sections are listed in any installation
+    except InvalidArgument as error:
         print(error, file=sys.stderr)
-        del sections["bench"]
-    return {name: rows() for name, rows in sections.items()}
+        return {name: rows for name, rows in _SECTIONS.items() if name != "bench"}
+    return _SECTIONS
 
 
 def _zoo() -> Rows:
@@ -73,7 +75,6 @@ def _zoo() -> Rows:
 
 
 def _mechanisms() -> Rows:
-    """Return the rows of mechanism classes."""
     from dpwitness import mechanisms
 
     rows = []
@@ -87,10 +88,10 @@ def _mechanisms() -> Rows:
 
 def _domains() -> Rows:
     """Return the rows of domains, each followed by its keys in a target file."""
-    from dpwitness.mechanisms.domains import KINDS, field_texts
+    from dpwitness.mechanisms.domains import domain_kinds, field_texts
 
     rows = []
-    for name, kind in KINDS.items():
+    for name, kind in domain_kinds().items():
         text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
         rows.append({"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": field_texts(kind)})
         rows += [{"name": f"  {key}", "text": description} for key, description in field_texts(kind).items()]
@@ -98,7 +99,6 @@ def _domains() -> Rows:
 
 
 def _relations() -> Rows:
-    """Return the rows of relations, with their options."""
     from dpwitness.mechanisms.data.relations import OPTIONS, RELATIONS
 
     return [
@@ -108,12 +108,21 @@ def _relations() -> Rows:
 
 
 def _suites() -> Rows:
-    """Return the rows of suites."""
     from dpwitness.suites import SUITES
 
     return [{"name": name, "text": found.text} for name, found in SUITES.items()]
 
 
 def _bench() -> Rows:
-    """Return the rows of benchmarks."""
     return [{"name": name, "text": f"measured by {module}"} for name, module in benchmarks().BENCHMARKS.items()]
+
+
+# Rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it.
+_SECTIONS: dict[str, Callable[[], Rows]] = {
+    "zoo": _zoo,
+    "mechanisms": _mechanisms,
+    "domains": _domains,
+    "relations": _relations,
+    "suites": _suites,
+    "bench": _bench,
+}

@@ -6,11 +6,11 @@ import argparse
 from contextlib import nullcontext
 from typing import Any
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, Command, check_claim, interpreter, print_json, subject, workers
+from dpwitness.commands.common import TRIALS, Command, confidence, interpreter, print_json, subject, time_limit, workers
 from dpwitness.console import announce
-from dpwitness.exit_codes import NO_VERDICT, OK, apart
+from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.number_options import real, whole
+from dpwitness.option_values.numbers import real, whole
 from dpwitness.reports.phrasing.wording import plain
 
 
@@ -45,9 +45,9 @@ def arguments(command: Command) -> None:
         metavar="P",
         help="probability of finding the violation; default 0.9",
     )
-    plan.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="confidence of the audit; default 0.99")
+    confidence(plan, "the audit")
     workers(plan, "workers of the audit: TARGET is timed on the same number")
-    plan.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="time limit of one chunk of runs; default 300")
+    time_limit(plan)
     plan.add_argument("--in-process", action="store_true", help="run TARGET in this process")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
     interpreter(plan)
@@ -59,19 +59,14 @@ def _parse_find(text: str) -> float | str:
     return f"{number(text[:-1])}%" if text.endswith("%") else number(text)
 
 
-def _parameter_above_claim(claim: Any, mechanism: Any, share: str) -> float:
-    """Return the parameter that exceeds a claim's parameter by a percentage."""
-    from dpwitness.mechanisms.privacy import promised
-
-    return float(promised(mechanism, claim, "plan").parameter * (1 + float(share[:-1]) / 100))
-
-
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness plan`` and return the exit code."""
-    from dpwitness.argument_values import claim_of, dataset, keywords, load, pair_of
-    from dpwitness.argument_values import workers as opened
     from dpwitness.auditors.planning.plan import plan
+    from dpwitness.mechanisms.privacy import parse_claim, promised
     from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+    from dpwitness.option_values.datasets import claim_of, dataset, keywords, pair_of
+    from dpwitness.option_values.targets import load
+    from dpwitness.option_values.targets import workers as opened
 
     if args.canaries is not None:
         return _plan_canaries(args)
@@ -83,16 +78,17 @@ def run(args: argparse.Namespace) -> int:
         if unexpected := [option for option, value in unused_options.items() if value is not None]:
             raise InvalidArgument(f"{unexpected[0]} needs a target MODULE:NAME")
     else:
-        check_claim(args)
+        if args.claim is not None:
+            parse_claim(args.claim)
         example = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
         options: dict[str, Any] = {"in_process": args.in_process, "density": True, "form": args.form, "dataset": example}
         mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     if isinstance(args.find, str):
-        args.find = _parameter_above_claim(claim_of(args, mechanism), mechanism, args.find)
+        args.find = float(promised(mechanism, claim_of(args, mechanism), "plan").parameter * (1 + float(args.find[:-1]) / 100))
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
     try:
-        with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, apart():
+        with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, redirected_stdout():
             found = plan(claim_of(args, mechanism), mechanism=mechanism, pair=pair, executor=executor, name=name, **common)
     except MechanismFailed as error:
         announce(f"dpwitness plan: {error}")

@@ -52,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_shim(source: Path, folder: Path) -> int:
-    """Copy the shim of a language into a folder."""
     found = sorted(path for path in source.rglob("*") if path.is_file())
     for path in found:
         written = folder / path.relative_to(source)
@@ -67,10 +66,10 @@ def _write_shim(source: Path, folder: Path) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Check a program and print a line per step."""
-    from dpwitness.argument_values import dataset, words
     from dpwitness.mechanisms.foreign.conformance import check_protocol
     from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.option_values.datasets import dataset
+    from dpwitness.option_values.targets import words
 
     if (args.d0 is None) != (args.d1 is None):
         raise InvalidArgument("--d0 and --d1 must be given together")

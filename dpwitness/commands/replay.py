@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from dpwitness.commands import claims
-from dpwitness.commands.common import CONFIDENCE, Command, detail, report_results, running
+from dpwitness.commands.common import Command, confidence, detail, report_results, running
 from dpwitness.console import bar
-from dpwitness.exit_codes import apart
+from dpwitness.exit_codes import redirected_stdout
 
 
 def arguments(command: Command) -> None:
@@ -24,12 +24,7 @@ def arguments(command: Command) -> None:
         default=[],
         help="let the witness run this target, although it is outside the current folder; may be repeated",
     )
-    replay.add_argument(
-        "--confidence",
-        type=CONFIDENCE,
-        metavar="C",
-        help="confidence of the verdict; default: that of the witness, but at least 0.99 (canaries: 0.95)",
-    )
+    confidence(replay, "the verdict", None, ": that of the witness, but at least 0.99 (canaries: 0.95)")
     seed = "seed of an earlier replay, to repeat it exactly; default: drawn from the operating system, recorded, and shown with --verbose"
     running(replay, seed=seed)
     detail(replay)
@@ -37,10 +32,10 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness replay`` and return the exit code."""
-    from dpwitness.argument_values import load, workers
     from dpwitness.auditors.replaying.replay import prepare_replay, target_arguments
     from dpwitness.auditors.results.witness_reader import check_seal, load_json
     from dpwitness.auditors.running.streams import fresh_seed
+    from dpwitness.option_values.targets import load, workers
     from dpwitness.reports.audit.report import check_writable
 
     raw, file = load_json(args.witness)
@@ -56,13 +51,10 @@ def run(args: argparse.Namespace) -> int:
     prepared = prepare_replay(args.witness, mechanism=replacement, allow=args.allow, called=args.target or "")
     args.source_changed = prepared.source_changed
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
-    with apart():
+    with redirected_stdout():
         mechanism = prepared.load()
-    progress_bar = bar()
-    with workers(args, mechanism) as executor, apart():
+    with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
         result = prepared.run(
-            mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=progress_bar
+            mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=progress
         )
-    if progress_bar is not None:
-        progress_bar.close()
     return report_results(args, [result], title=f"Replay of {Path(args.witness).name}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sqlite3
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,32 +34,45 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness store`` and return the exit code."""
-    try:
-        {"ls": _list, "show": _show, "merge": _merge, "gc": _gc, "export": _export}[args.action](args)
-    except sqlite3.Error as error:  # damage to the file outside the rows, or a full disk
-        raise InvalidArgument(f"store is damaged or cannot be written, got {args.file}: {error}") from None
+    if args.action == "ls":
+        _require_name_count(args, 0, "no names")
+        return list_audits([args.file], args.json)
+    with _readable(args.file):
+        {"show": _show, "merge": _merge, "gc": _gc, "export": _export}[args.action](args)
     return OK
 
 
-def _list(args: argparse.Namespace) -> None:
-    """Print the audits of the store and its size."""
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
+    """Raise InvalidArgument for damage to the file outside the rows, or a full disk."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise InvalidArgument(f"store is damaged or cannot be written, got {file}: {error}") from None
+
+
+def list_audits(files: Sequence[str], as_json: bool) -> int:
+    """Print the audits of stores and the size of each store."""
     from dpwitness.auditors.storing.store import read_store
 
-    _require_name_count(args, 0, "no names")
-    with read_store(args.file) as store:
-        entries = store.entries()
-        if args.json:
-            print_json([_audit_json(entry) for entry in entries])
-        else:
-            width = max([len(entry.name) for entry in entries], default=0)
-            for entry in entries:
-                print(f"{entry.name:<{width}}  {_format_state(entry)}")
-            print(f"{len(entries)} audits, {Path(args.file).stat().st_size / 1e6:.1f} MB")
-        _require_intact(store, entries)
+    rows = []
+    for number, file in enumerate(files, start=1):
+        with _readable(file), read_store(file) as store:
+            entries = store.entries()
+            rows += [_audit_json(entry) for entry in entries]
+            if not as_json:
+                width = max([len(entry.name) for entry in entries], default=0)
+                for entry in entries:
+                    print(f"{entry.name:<{width}}  {_format_state(entry)}")
+                where = f"{file}: " if len(files) > 1 else ""
+                print(f"{where}{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB")
+            elif number == len(files):
+                print_json(rows)
+            _require_intact(store, entries)
+    return OK
 
 
 def _show(args: argparse.Namespace) -> None:
-    """Print stages and interim analyses of selected audits."""
     from dpwitness.auditors.storing.store import read_store
 
     with read_store(args.file) as store:
@@ -82,7 +97,6 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _merge(args: argparse.Namespace) -> None:
-    """Merge other stores into the store."""
     from dpwitness.auditors.storing.merge import merge
     from dpwitness.auditors.storing.store import open_store, read_store
 
@@ -115,7 +129,6 @@ def _gc(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    """Write a report of the finished audits."""
     from dpwitness.auditors.storing.store import read_store
     from dpwitness.reports.audit.report import write_report
 
@@ -160,13 +173,11 @@ def _select_audits(store: Store, names: list[str]) -> list[Entry]:
 
 
 def _format_state(entry: Entry) -> str:
-    """Return an audit's verdict and progress as text."""
     progress = f"{entry.done:,} of {entry.planned:,} runs"
     return f"{entry.verdict}  {progress}" if entry.verdict else f"not finished  {progress}"
 
 
 def _audit_json(entry: Entry) -> dict[str, Any]:
-    """Return an audit's identity and state as JSON."""
     return {
         "name": entry.name,
         "state": _format_state(entry),
@@ -180,7 +191,6 @@ def _audit_json(entry: Entry) -> dict[str, Any]:
 
 
 def _stages_json(store: Store, entry: Entry) -> dict[str, Any]:
-    """Return an audit's stages and interim analyses as JSON."""
     stages = store.query(
         "SELECT phase, pair, stages.rounds, coalesce(sum(spans.rounds), 0), count(first) "
         "FROM stages LEFT JOIN spans ON spans.stage = stages.id WHERE audit = ? GROUP BY stages.id ORDER BY stages.id",

@@ -11,50 +11,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.colors import mark_verdict
-from dpwitness.commands.common import (
-    CONFIDENCE,
-    Command,
-    accepted,
-    accepting,
-    announce_stale_baseline,
-    append_step_summary,
-    command_line,
-    print_json,
-    running,
-    storing,
-)
+from dpwitness.commands import common
 from dpwitness.console import bar
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.name_filter import matches
+from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.suites import Case, Outcome, Suite
 
 
-def arguments(command: Command) -> None:
+def arguments(command: common.Command) -> None:
     """Add the command and its options to the parser."""
     suite = command("suite", "audit all mechanisms of a suite: zoo, papers, third-party")
     suite.add_argument("name", help="see `dpwitness list`")
     suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words and `and`, `or`, `not`")
-    suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="confidence of each verdict; default: that of the suite")
-    accepting(suite)
-    storing(suite, "; cases are then audited sequentially")
-    running(suite, "each audit")
+    common.confidence(suite, "each verdict", None, ": that of the suite")
+    common.accepting(suite)
+    common.storing(suite, "; cases are then audited sequentially")
+    common.running(suite, "each audit")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong verdicts. Return the exit code."""
-    from dpwitness.reports.audit.report import check_writable
     from dpwitness.reports.comparison.accepted import judge, unaccepted_rules
     from dpwitness.reports.phrasing.summary import acceptance_text
     from dpwitness.suites import suite_of
     from dpwitness.suites.parallel import run_cases_in_parallel
 
-    if args.report is not None:
-        check_writable(args.report)
-    known = accepted(args)
+    known = common.prepare(args)
     found = suite_of(args.name)
     chosen = [case for case in found.cases() if matches(args.keyword, case.name)]
     if not chosen:
@@ -84,35 +70,32 @@ def run(args: argparse.Namespace) -> int:
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
     report, write_failed = None, False
     if args.report is not None:
-        report, write_failed = attempt("report", lambda: _write_pages(found, outcomes, missing, args.report))
+        report, write_failed = try_to_write("report", lambda: _write_pages(found, outcomes, missing, args.report))
     write_failed |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # a note of the result reports the failure
-    write_failed |= append_step_summary(args, [o.json for o in outcomes], f"Suite {found.name}")
+    write_failed |= common.append_step_summary(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_format_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
-        print_json([o.json for o in outcomes])
-    announce_stale_baseline(judge([o.json for o in outcomes], known or ()).stale)
+        common.print_json([o.json for o in outcomes])
+    common.announce_stale_baseline(judge([o.json for o in outcomes], known or ()).stale)
     if any((o.wrong and not _is_accepted(o)) or (known is not None and unaccepted_rules(o.json)) for o in outcomes):
         return VIOLATED
-    return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)
+    return code_after_write(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)
 
 
 def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
     """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store holds as finished are not repeated."""
-    from dpwitness.argument_values import workers
     from dpwitness.auditors.storing.store import open_store
+    from dpwitness.option_values.targets import workers
     from dpwitness.suites import run_case
 
     with nullcontext() if args.store is None else open_store(args.store) as store:
         if store is not None:
             store.renewed = True
         for case in cases:
-            progress_bar = bar()
-            with workers(args, case.mechanism) as executor, apart():
-                outcome = run_case(case, **options, defaults=suite, executor=executor, progress=progress_bar, store=store)
-            if progress_bar is not None:
-                progress_bar.close()
+            with workers(args, case.mechanism) as executor, bar() as progress, redirected_stdout():
+                outcome = run_case(case, **options, defaults=suite, executor=executor, progress=progress, store=store)
             yield outcome
             if outcome.interrupted:
                 return
@@ -129,14 +112,13 @@ def _write_pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, s
     from dpwitness.reports.audit.report import write_report
 
     data = [outcome.json for outcome in outcomes]
-    report = write_report(data, folder, title=f"Suite {suite.name}", command=command_line())
+    report = write_report(data, folder, title=f"Suite {suite.name}", command=common.command_line())
     if suite.page is not None:
         suite.page(data, missing, Path(folder))
     return report
 
 
 def _format_tally(outcomes: Sequence[Any], planned: int) -> str:
-    """Return the counts of right, wrong, unsettled and unfinished cases as text."""
     right = sum(o.right is True for o in outcomes)
     wrong = [o.case.name for o in outcomes if o.wrong]
     uncompared = sum(o.right is None and not o.unfinished for o in outcomes)

@@ -56,11 +56,10 @@ def run(args: argparse.Namespace) -> int:
         return _setup(args.names)
     if args.names:
         raise InvalidArgument(f"targets list takes no names, got {' '.join(args.names)}")
-    return _list(args.json)
+    return list_environments(args.json)
 
 
 def _write_template(path: Path) -> int:
-    """Write the template of a target file."""
     if path.suffix != ".py":
         raise InvalidArgument(f"FILE must end in .py, got {str(path)!r}")
     try:
@@ -73,7 +72,6 @@ def _write_template(path: Path) -> int:
 
 
 def _setup(names: list[str]) -> int:
-    """Install the named environments."""
     from dpwitness.mechanisms.foreign.environments import environments
 
     known = environments()
@@ -92,7 +90,7 @@ def _setup(names: list[str]) -> int:
     return NO_VERDICT if failed else OK
 
 
-def _list(as_json: bool) -> int:
+def list_environments(as_json: bool) -> int:
     """Print the environments, their state and their targets."""
     from dpwitness.mechanisms.foreign.environments import environments, home
 

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from dpwitness.commands.common import (
-    CONFIDENCE,
-    SECONDS,
-    Command,
-    accepted,
-    accepting,
-    check_claim,
-    detail,
-    interpreter,
-    program,
-    report_results,
-    running,
-    subject,
-)
+from dpwitness.commands import common
 from dpwitness.console import bar
-from dpwitness.exit_codes import apart
-from dpwitness.number_options import whole
+from dpwitness.exit_codes import redirected_stdout
+from dpwitness.option_values.numbers import whole
 
 
-def arguments(command: Command) -> None:
+def arguments(command: common.Command) -> None:
     """Add the command and its options to the parser."""
     trace = command("trace", "record the noise of a run, replay it on the neighboring dataset, and compare all values")
-    subject(trace, optional=True)
-    program(trace)
+    common.subject(trace, optional=True)
+    common.program(trace)
     trace.add_argument(
         "--primitives",
         metavar="JSON",
@@ -38,35 +25,31 @@ def arguments(command: Command) -> None:
         "--pairs", type=whole("pairs", 1, 10**6), metavar="N", help="number of pairs, two runs each; more than 8 include searched pairs"
     )
     trace.add_argument("--no-confirm", action="store_true", help="do not confirm findings by an audit; the verdict is then never VIOLATED")
-    trace.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="confidence of that audit; default 0.99")
-    trace.add_argument("--time-limit", type=SECONDS, default=60.0, metavar="SECONDS", help="time limit of one run; default 60")
+    common.confidence(trace, "that audit")
+    common.time_limit(trace, "one run", 60.0)
     trace.add_argument("--in-process", action="store_true", help="run the mechanism in this process")
-    accepting(trace)
-    interpreter(trace)
-    running(trace)
-    detail(trace)
+    common.accepting(trace)
+    common.interpreter(trace)
+    common.running(trace)
+    common.detail(trace)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness trace`` and return the exit code."""
-    from dpwitness.argument_values import claim_of, given, keywords, pair_of, workers
     from dpwitness.auditors.gray_box.trace import trace
     from dpwitness.mechanisms.core.validation import InvalidArgument
-    from dpwitness.reports.audit.report import check_writable
+    from dpwitness.option_values.datasets import claim_of, keywords, pair_of
+    from dpwitness.option_values.targets import load_mechanism, workers
 
-    if args.report is not None:
-        check_writable(args.report)
-    known = accepted(args)
-    check_claim(args)
+    known = common.prepare(args)
     if args.no_confirm and args.trials is not None:
         raise InvalidArgument("--trials is for the confirming audit, which --no-confirm leaves out")
     if args.program is not None:
         raise InvalidArgument("the noise of a program cannot be recorded, only that of Python functions: try `dpwitness audit --command`")
-    mechanism, name, target = given(args, in_process=args.in_process)
+    mechanism, name, target = load_mechanism(args, in_process=args.in_process)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     primitives = keywords(args.primitives, "--primitives") if args.primitives else None
-    progress_bar = bar()
-    with workers(args, mechanism) as executor, apart():
+    with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
         result = trace(
             mechanism,
             pair,
@@ -80,9 +63,7 @@ def run(args: argparse.Namespace) -> int:
             time_limit=args.time_limit,
             executor=executor,
             name=name,
-            progress=progress_bar,
+            progress=progress,
             target=target,
         )
-    if progress_bar is not None:
-        progress_bar.close()
-    return report_results(args, [result], title=f"Trace of {name}", known=known)
+    return common.report_results(args, [result], title=f"Trace of {name}", known=known)

@@ -59,12 +59,8 @@ def builds() -> tuple[str, str]:
 def call(told: tuple[str, str], sent: bytes, *parts: bytes) -> Any:
     """Run the task that `parts` hold in pickled form, the function first.
 
-    Raises
-    ------
-    InvalidArgument
-        If this worker has another version of dpwitness or NumPy, or lacks a module or file of the mechanism.
-    MechanismFailed
-        If the mechanism tries to exit the worker process.
+    Raise InvalidArgument if this worker has another version of dpwitness or NumPy, or lacks a module or file of the mechanism, and
+    MechanismFailed if the mechanism tries to exit the worker process.
     """
     if told != builds():
         here, there = (f"dpwitness {found[0]} with NumPy {found[1]}" for found in (builds(), told))
@@ -132,7 +128,6 @@ def write_sent_files(sent: bytes) -> Sent:
 
 
 def _has_content(path: Path, content: bytes) -> bool:
-    """Return whether a file exists with the given content."""
     try:
         return path.read_bytes() == content
     except OSError:

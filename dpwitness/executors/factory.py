@@ -45,7 +45,7 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
     Examples
     --------
     >>> import dpwitness as dpw
-    >>> with dpw.executor("threads:2") as workers:
+    >>> with dpw.executors.executor("threads:2") as workers:
     ...     workers.submit(pow, 2, 10).result()
     1024
     """

@@ -19,10 +19,7 @@ _SHUTDOWN_TIMEOUT = 2.0  # time limit of running tasks at shutdown, in seconds
 def ranks() -> Iterator[Executor]:
     """Yield an executor on the other MPI ranks, one task per rank at a time; the ranks end with rank 0.
 
-    Raises
-    ------
-    InvalidArgument
-        If no MPI library is found, or unless ``mpiexec`` started the program on two or more ranks under ``-m mpi4py.futures``.
+    Raise InvalidArgument without an MPI library, or unless ``mpiexec`` started two or more ranks under ``-m mpi4py.futures``.
     """
     try:
         from mpi4py import MPI
@@ -50,6 +47,5 @@ def ranks() -> Iterator[Executor]:
 
 
 def _initialize_rank() -> None:
-    """Initialize a rank as a worker."""
     set_worker_signals()
     import_module(ENGINE_MODULE)

@@ -91,10 +91,7 @@ def delay_signals() -> Iterator[None]:
 
 @contextmanager
 def _silence_thread(thread: threading.Thread | None) -> Iterator[None]:
-    """Hide exceptions of a pool's manager thread.
-
-    When the workers are killed, the manager fails the remaining futures and raises on futures that were cancelled (CPython 3.11).
-    """
+    """Hide exceptions of a pool's manager thread, which raises on cancelled futures when the workers are killed (CPython 3.11)."""
     hook = threading.excepthook
     threading.excepthook = lambda found: None if found.thread is thread else hook(found)
     try:

@@ -14,7 +14,6 @@ __all__ = ["SUITES", "Case", "Outcome", "Suite", "compare", "run_all", "run_case
 
 
 def _zoo() -> list[Case]:
-    """Return the cases of the textbook mechanisms."""
     from dpwitness.mechanisms.textbook.zoo import zoo
 
     more = {"gaussian-0.8": 8_000_000}  # two million runs at this confidence barely detect its violation
@@ -22,7 +21,6 @@ def _zoo() -> list[Case]:
 
 
 def _papers() -> list[Case]:
-    """Return the cases of the papers' algorithms."""
     from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
     found = []
@@ -34,14 +32,12 @@ def _papers() -> list[Case]:
 
 
 def _third_party() -> list[Case]:
-    """Return the cases of third-party libraries."""
     from dpwitness.suites.third_party import cases
 
     return list(cases())
 
 
 def _third_party_page(results: list[Json], missing: dict[str, str], folder: Path) -> None:
-    """Write the page of third-party libraries."""
     from dpwitness.reports.third_party.page import publish
 
     publish(results, missing, folder)
@@ -85,7 +81,7 @@ def suite(name: str) -> list[Case]:
 
     Examples
     --------
-    >>> from dpwitness.name_filter import matches
+    >>> from dpwitness.option_values.name_filter import matches
     >>> [case.name for case in suite("zoo") if matches("svt and not broken", case.name)]
     ['svt1', 'svt2', 'svt3', 'svt4', 'svt5', 'svt6']
     """

@@ -167,22 +167,15 @@ def run_case(
     data = result_json(result) | case.details(result)
     if case.white_box:
         data["enclosure"] = _enclosure_json(enclosed)
+    data |= {"right": right, "expected": ""}
     if case.truth is not None:
         expected = f"truth: {case.truth.parameter:.6g}, {case.truth.source}"
         word = "not settled" if right is None else "right" if right else "WRONG"
         note = f"verdict {word}{f' ({why})' if why else ''}; {expected}"
         data["notes"] = [*data["notes"], note]
-    data["right"] = right
-    data["expected"] = _expected(case, result)
+        word = "violated" if case.truth.breaks(result.claim) else "kept"
+        data["expected"] = f"{word}: {result.claim.symbol} = {figure(case.truth.parameter)}"
     return Outcome(case, result, data, right, why)
-
-
-def _expected(case: Case, result: AuditResult) -> str:
-    """Return the expected verdict and parameter as text; empty if the truth is unknown."""
-    if case.truth is None:
-        return ""
-    word = "violated" if case.truth.breaks(result.claim) else "kept"
-    return f"{word}: {result.claim.symbol} = {figure(case.truth.parameter)}"
 
 
 def _certify_case(case: Case, result: AuditResult) -> CertifyResult | None:
@@ -193,7 +186,6 @@ def _certify_case(case: Case, result: AuditResult) -> CertifyResult | None:
 
 
 def _enclosure_json(found: CertifyResult | None) -> Json:
-    """Return the enclosure as JSON for the report."""
     if found is None:
         return {"none": "not known: the mechanism has no density in closed form"}
     if found.verdict is Verdict.ERROR:
@@ -203,7 +195,6 @@ def _enclosure_json(found: CertifyResult | None) -> Json:
 
 
 def _format_interval(enclosure: Json) -> str:
-    """Return the interval of an enclosure as text."""
     bound_texts = [figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf") for end in ("lower", "upper")]
     return f"in [{', '.join(bound_texts)}]" if "parameter_lower" in enclosure else "no density"
 

@@ -22,7 +22,6 @@ def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iter
 
 
 def _check_claim(id: str, *, seconds: float, quick: bool, seed: int) -> Json:
-    """Check one claim and return its finding as JSON with its witness."""
     from dpwitness.proofs_checks import check
 
     found = check(id, seconds=seconds, quick=quick, seed=seed)

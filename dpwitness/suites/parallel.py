@@ -20,16 +20,8 @@ from dpwitness.suites.case import Case, Outcome, Suite, run_case
 def run_cases_in_parallel(suite: Suite, cases: Sequence[Case], workers: int, **options: Any) -> Iterator[Outcome]:
     """Audit cases in a pool of processes, expensive cases first, and yield each outcome when it is finished.
 
-    Counts equal those of `run_case`, because they depend on the seed only. A case whose worker process dies gets the verdict ERROR.
-
-    Parameters
-    ----------
-    suite : Suite
-        An entry of `SUITES`; workers look it up by name.
-    cases : sequence of Case
-    workers : int
-    **options
-        Keywords of `run_case`.
+    Counts equal those of `run_case`, because they depend on the seed only; `options` are its keywords. Workers look the suite up by
+    name. A case whose worker process dies gets the verdict ERROR.
     """
     with pool(workers) as executor:
         futures = {executor.submit(_run_in_worker, suite.name, case.name, options): case for case in sorted(cases, key=_cost, reverse=True)}
@@ -48,7 +40,6 @@ def _cost(case: Case) -> int:
 
 @cache
 def _cases_by_name(name: str) -> dict[str, Case]:
-    """Return the cases of a suite by name."""
     from dpwitness.suites import suite_of
 
     return {case.name: case for case in suite_of(name).cases()}

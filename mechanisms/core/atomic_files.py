@@ -40,7 +40,7 @@ def resolve_destination(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def aside(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which replaces `path` when the block ends.
+    """Yield a temporary path next to `path`, which replaces `path` when the block ends.
 
     If the block raises an exception, the temporary file is deleted and `path` stays as it was. The
     temporary file has the suffix of `path`, from which plotting libraries infer the format.
@@ -76,9 +76,8 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=destination))
     try:
         yield draft
-        places = {
-            file: resolve_destination(destination / file.name) for file in sorted(draft.iterdir())
-        }  # check all of them before replacing any
+        # Check all of them before replacing any.
+        places = {file: resolve_destination(destination / file.name) for file in sorted(draft.iterdir())}
         _rename(list(places.items()))
     except OSError as error:
         _name_file(error, destination)

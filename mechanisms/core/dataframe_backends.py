@@ -52,7 +52,7 @@ def library_name(value: Any) -> str:
 
 
 def library(name: str) -> Any:
-    """Import and return the library `name`. Raise Unheld if the library is not installed or its import fails."""
+    """Import and return the library `name`. Raise UnsupportedData if the library is not installed or its import fails."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -87,7 +87,7 @@ def shallow_copy(value: Any) -> Any:
 
 
 def apart(value: Any) -> Parts:
-    """Convert a frame or graph to plain parts: texts, numbers, arrays, and lists and dicts of them. Raise Unheld for unsupported data."""
+    """Convert a frame or graph to plain parts: texts, numbers, arrays, and lists and dicts of them. Raise UnsupportedData for others."""
     name = library_name(value)
     if name == "networkx":
         form = type(value).__name__
@@ -113,7 +113,7 @@ def apart(value: Any) -> Parts:
 
 
 def whole(parts: Parts) -> Any:
-    """Build the frame or graph from its parts, as the inverse of `apart`. Raise Unheld if the library is not installed."""
+    """Build the frame or graph from its parts, as the inverse of `apart`. Raise UnsupportedData if the library is not installed."""
     name, found = parts["library"], library(parts["library"])
     if name == "networkx":
         graph = getattr(found, parts["form"])(**parts["about"])
@@ -153,13 +153,12 @@ def listed(column: Parts) -> list[Any]:
     return found
 
 
-def _column_record(name: Any, kind: str, values: Any, missing: Any = None, categories: Any = None, ordered: bool = False) -> Parts:
+def _column_record(name: Any, kind: str, values: Any, missing: Any = None, categories: Any = None, *, ordered: bool = False) -> Parts:
     """Return the record of one column; a mask without missing entries becomes None."""
     if missing is not None:
         missing = np.asarray(missing, dtype=bool)
         missing = missing if missing.any() else None
-    content = {"name": name, "type": kind, "values": np.array(values), "missing": missing, "categories": categories, "ordered": ordered}
-    return content
+    return {"name": name, "type": kind, "values": np.array(values), "missing": missing, "categories": categories, "ordered": ordered}
 
 
 def _text_array(name: Any, items: List[Any]) -> Any:  # noqa: UP006
@@ -181,13 +180,13 @@ def _is_range(index: Any) -> bool:
 
 
 def _parts_of_pandas(name: Any, series: Any) -> Parts:
-    """Return the record of a pandas column. Raise Unheld if its type is not supported."""
+    """Return the record of a pandas column. Raise UnsupportedData if its type is not supported."""
     dtype, kind = series.dtype, str(series.dtype)
     if isinstance(dtype, np.dtype) and dtype.kind in "biufMm":
         return _column_record(name, dtype.str, series.to_numpy())
     if kind == "category":
         categories = _parts_of_pandas(None, series.cat.categories.to_series())
-        return _column_record(name, "category", series.cat.codes.to_numpy(), None, categories, bool(series.cat.ordered))
+        return _column_record(name, "category", series.cat.codes.to_numpy(), None, categories, ordered=bool(series.cat.ordered))
     if type(dtype).__name__ == "StringDtype" or kind == "object":
         if kind != "object":
             kind = "str" if isinstance(getattr(dtype, "na_value", None), float) else f"string[{dtype.storage}]"
@@ -224,7 +223,7 @@ def _build_pandas(column: Parts, pandas: Any) -> Any:
 
 
 def _parts_of_polars(name: str, series: Any) -> Parts:
-    """Return the record of a polars series. Raise Unheld if its type is not supported."""
+    """Return the record of a polars series. Raise UnsupportedData if its type is not supported."""
     kind = str(series.dtype.base_type())
     has_missing = series.null_count() > 0  # cheaper than evaluating is_null for each column
     is_missing = series.is_null().to_numpy() if has_missing else None
@@ -263,14 +262,14 @@ def _build_polars(name: str, column: Parts, polars: Any) -> Any:
 
 
 def _parts_of_arrow(name: str, content: Any) -> Parts:
-    """Return the record of an Arrow column. Raise Unheld if its type is not supported."""
+    """Return the record of an Arrow column. Raise UnsupportedData if its type is not supported."""
     kind = str(content.type)
     chunk = content.combine_chunks()
     chunk = chunk.chunk(0) if hasattr(chunk, "num_chunks") and chunk.num_chunks else chunk
     if kind.startswith("dictionary<"):
         categories = _parts_of_arrow(None, library("pyarrow").chunked_array([chunk.dictionary]))  # type: ignore[arg-type]
         codes = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return _column_record(name, f"dictionary {content.type.index_type}", codes, None, categories, bool(content.type.ordered))
+        return _column_record(name, f"dictionary {content.type.index_type}", codes, None, categories, ordered=bool(content.type.ordered))
     if kind not in _ARROW_TYPES:
         raise UnsupportedData(f"column {name!r} has type {kind}, which is not supported: convert it to numbers, texts or dates")
     is_missing = chunk.is_null().to_numpy(zero_copy_only=False)

@@ -24,6 +24,7 @@ from dpwitness.mechanisms.core.json_reader import (
     DIGITS,
     Json,
     Rule,
+    anything,
     items,
     listing,
     nullable,
@@ -140,7 +141,7 @@ def from_jsonable(value: Any, path: str = "dataset", classes: Resolver | None = 
 
 
 class _Reader:
-    """Reader of tagged JSON values. The method `_<tag>` reads values with this tag; `classes` finds unregistered classes."""
+    """Reader of tagged JSON values. A function of `_SIMPLE` or the method `_<tag>` reads a tag; `classes` finds unregistered classes."""
 
     def __init__(self, classes: Resolver | None) -> None:
         self._classes = classes
@@ -153,44 +154,15 @@ class _Reader:
         if _TAG not in value:
             return {k: self.read(v, f"{path}.{k[:60]}") for k, v in value.items()}
         tag = value[_TAG]
-        reader = getattr(self, f"_{tag}", None) if isinstance(tag, str) and tag in _TAGS else None
-        if reader is None:
+        if not isinstance(tag, str) or tag not in _TAGS:
             refuse(f"{path}.{_TAG}", f"be one of {', '.join(_TAGS)}", tag)
         fields = record(**{_TAG: one_of(tag)}, **_TAGS[tag])(value, path)
         try:
-            return reader(fields, path)
+            return _SIMPLE[tag](self, fields, path) if tag in _SIMPLE else getattr(self, f"_{tag}")(fields, path)
         except InvalidArgument:
             raise
         except (TypeError, ValueError, OverflowError, MemoryError, ArithmeticError, LookupError, AttributeError) as error:
             raise InvalidArgument(f"{path} must be a {tag}: {type(error).__name__} {str(error)[:200]}") from None
-
-    def _float(self, fields: Json, path: str) -> float:
-        return float(fields["value"])
-
-    def _int(self, fields: Json, path: str) -> int:
-        return int(fields["hex"], 16)
-
-    def _complex(self, fields: Json, path: str) -> complex:
-        real, imaginary = (_plain_float(self.read(v, path), path) for v in fields["value"])
-        return complex(real, imaginary)
-
-    def _bytes(self, fields: Json, path: str) -> bytes:
-        return bytes.fromhex(fields["hex"])
-
-    def _bytearray(self, fields: Json, path: str) -> bytearray:
-        return bytearray.fromhex(fields["hex"])
-
-    def _tuple(self, fields: Json, path: str) -> tuple[Any, ...]:
-        return tuple(self.read(fields["value"], f"{path}.value"))
-
-    def _set(self, fields: Json, path: str) -> set[Any]:
-        return set(self.read(fields["value"], f"{path}.value"))
-
-    def _frozenset(self, fields: Json, path: str) -> frozenset[Any]:
-        return frozenset(self.read(fields["value"], f"{path}.value"))
-
-    def _dict(self, fields: Json, path: str) -> dict[Any, Any]:
-        return {self.read(k, f"{path}.items"): self.read(v, f"{path}.items") for k, v in fields["items"]}
 
     def _scalar(self, fields: Json, path: str) -> Any:
         content = fields["value"]
@@ -201,9 +173,6 @@ class _Reader:
         else:
             array = read_array({"dtype": fields["dtype"], "shape": [], "value": [content]}, path)
         return array[()]
-
-    def _array(self, fields: Json, path: str) -> Any:
-        return read_array(fields, path)
 
     def _structured(self, fields: Json, path: str) -> Any:
         columns = [(name, self.read(column, f"{path}.columns")) for name, column in fields["columns"]]
@@ -223,18 +192,6 @@ class _Reader:
             refuse(f"{path}.mask", "be an array of yes and no for the data", fields["mask"])
         return np.ma.MaskedArray(data, mask, fill_value=fill[()], hard_mask=fields["hard"])
 
-    def _date(self, fields: Json, path: str) -> Any:
-        return datetime.date.fromisoformat(fields["value"])
-
-    def _datetime(self, fields: Json, path: str) -> Any:
-        return datetime.datetime.fromisoformat(fields["value"])
-
-    def _timedelta(self, fields: Json, path: str) -> Any:
-        return datetime.timedelta(*fields["value"])
-
-    def _decimal(self, fields: Json, path: str) -> Any:
-        return Decimal(fields["value"])
-
     def _frame(self, fields: Json, path: str) -> Any:
         columns = [self._column(column, f"{path}.columns[{i}]", fields["rows"]) for i, column in enumerate(fields["columns"])]
         index = None if fields["index"] is None else self._column(fields["index"], f"{path}.index", fields["rows"])
@@ -243,11 +200,8 @@ class _Reader:
     def _column(self, fields: Json, path: str, rows: int | None) -> Parts:
         fields = _COLUMN(fields, path)
         values, missing = self.read(fields["values"], f"{path}.values"), self.read(fields["missing"], f"{path}.missing")
-        for name, array in (("values", values), ("missing", missing)):
-            if not (isinstance(array, np.ndarray) and array.ndim == 1 and rows in (None, len(array))) and (name, array) != (
-                "missing",
-                None,
-            ):
+        for name, array in (("values", values), *([("missing", missing)] if missing is not None else [])):
+            if not (isinstance(array, np.ndarray) and array.ndim == 1 and rows in (None, len(array))):
                 refuse(f"{path}.{name}", f"be an array of {'one axis' if rows is None else f'{rows} entries'}", fields[name])
         known = None if fields["categories"] is None else self._column(fields["categories"], f"{path}.categories", None)
         return {**fields, "values": values, "missing": missing, "categories": known}
@@ -289,11 +243,6 @@ def _plain_float(value: Any, path: str) -> float:
     return float(value)
 
 
-def _any(value: Any, path: str) -> Any:
-    """Return any value unchanged, as a rule without a condition."""
-    return value
-
-
 def _two_entries(value: Any, path: str) -> Any:
     """Return a list of two entries. Raise InvalidArgument for anything else."""
     if not isinstance(value, list) or len(value) != 2:
@@ -315,29 +264,50 @@ _hex = text(2**25)
 _shape = listing(whole(most=2**31), most=32)
 _bool = one_of(True, False)
 _name = nullable(_by_type(text(1000), whole(None)))
-_COLUMN = record(name=_name, type=text(200), values=_any, missing=_any, categories=nullable(_any), ordered=_bool)
+_COLUMN = record(name=_name, type=text(200), values=anything, missing=anything, categories=nullable(anything), ordered=_bool)
+_SIMPLE: dict[str, Callable[[_Reader, Json, str], Any]] = {
+    "float": lambda reader, fields, path: float(fields["value"]),
+    "int": lambda reader, fields, path: int(fields["hex"], 16),
+    "complex": lambda reader, fields, path: complex(*(_plain_float(reader.read(v, path), path) for v in fields["value"])),
+    "bytes": lambda reader, fields, path: bytes.fromhex(fields["hex"]),
+    "bytearray": lambda reader, fields, path: bytearray.fromhex(fields["hex"]),
+    "tuple": lambda reader, fields, path: tuple(reader.read(fields["value"], f"{path}.value")),
+    "set": lambda reader, fields, path: set(reader.read(fields["value"], f"{path}.value")),
+    "frozenset": lambda reader, fields, path: frozenset(reader.read(fields["value"], f"{path}.value")),
+    "dict": lambda reader, fields, path: {reader.read(k, f"{path}.items"): reader.read(v, f"{path}.items") for k, v in fields["items"]},
+    "array": lambda reader, fields, path: read_array(fields, path),
+    "date": lambda reader, fields, path: datetime.date.fromisoformat(fields["value"]),
+    "datetime": lambda reader, fields, path: datetime.datetime.fromisoformat(fields["value"]),
+    "timedelta": lambda reader, fields, path: datetime.timedelta(*fields["value"]),
+    "decimal": lambda reader, fields, path: Decimal(fields["value"]),
+}
 _TAGS: dict[str, Json] = {
     "date": {"value": text(40)},
     "datetime": {"value": text(40)},
     "timedelta": {"value": listing(whole(None), 3, 3)},
     "decimal": {"value": text(1000)},
     "frame": {"library": one_of(*(n for n, extra in EXTRAS.items() if extra == "frames")), "rows": whole(most=10**8)}
-    | {"columns": listing(_any, most=10_000), "index": nullable(_any)},
-    "graph": {"form": one_of(*GRAPHS), "about": _any, "nodes": listing(listing(_any, 2, 2)), "edges": listing(listing(_any, 3, 4))},
+    | {"columns": listing(anything, most=10_000), "index": nullable(anything)},
+    "graph": {
+        "form": one_of(*GRAPHS),
+        "about": anything,
+        "nodes": listing(listing(anything, 2, 2)),
+        "edges": listing(listing(anything, 3, 4)),
+    },
     "float": {"value": one_of("inf", "-inf", "nan")},
     "int": {"hex": text(60_000)},
-    "complex": {"value": listing(_any, 2, 2)},
+    "complex": {"value": listing(anything, 2, 2)},
     "bytes": {"hex": _hex},
     "bytearray": {"hex": _hex},
-    "tuple": {"value": listing(_any)},
-    "set": {"value": listing(_any)},
-    "frozenset": {"value": listing(_any)},
+    "tuple": {"value": listing(anything)},
+    "set": {"value": listing(anything)},
+    "frozenset": {"value": listing(anything)},
     "dict": {"items": listing(_two_entries)},
-    "scalar": {"dtype": text(40), "value": _any},
-    "array": {"dtype": text(40), "shape": _shape, "value": listing(_any)},
+    "scalar": {"dtype": text(40), "value": anything},
+    "array": {"dtype": text(40), "shape": _shape, "value": listing(anything)},
     "structured": {"shape": _shape, "columns": listing(_column, 1), "record": _bool},
-    "masked": {"data": _any, "mask": _any, "fill": _any, "hard": _bool},
-    "object": {"class": text(400), "fields": items(_any)},
+    "masked": {"data": anything, "mask": anything, "fill": anything, "hard": _bool},
+    "object": {"class": text(400), "fields": items(anything)},
 }
 
 

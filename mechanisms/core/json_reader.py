@@ -30,7 +30,7 @@ DIGITS = 2_000  # most digits of one whole number
 Rule = Callable[[Any, str], Any]
 
 
-class _Rejected(ValueError):
+class _RejectedError(ValueError):
     """Error raised by the hooks of the JSON parser."""
 
 
@@ -88,7 +88,7 @@ def parse(content: bytes | str) -> Any:
         raise InvalidArgument(f"must be nested at most {DEPTH} deep") from None
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"must be UTF-8: {error.reason} at byte {error.start}") from None
-    except _Rejected as error:
+    except _RejectedError as error:
         raise InvalidArgument(str(error)) from None
     except ValueError as error:
         raise InvalidArgument(f"is not a complete JSON file: {error}") from None
@@ -97,22 +97,22 @@ def parse(content: bytes | str) -> Any:
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    """Raise _Rejected for NaN and infinities."""
-    raise _Rejected(f"{word} is not a valid JSON number")
+    """Raise _RejectedError for NaN and infinities."""
+    raise _RejectedError(f"{word} is not a valid JSON number")
 
 
 def _parse_integer(digits: str) -> int:
-    """Return the integer of its digits. Raise _Rejected if there are too many digits."""
+    """Return the integer of its digits. Raise _RejectedError if there are too many digits."""
     if len(digits) > DIGITS:
-        raise _Rejected(f"whole numbers must have at most {DIGITS} digits, got {len(digits)}")
+        raise _RejectedError(f"whole numbers must have at most {DIGITS} digits, got {len(digits)}")
     return int(digits)
 
 
 def _parse_float(digits: str) -> float:
-    """Return the float of its digits. Raise _Rejected if the number is not finite."""
+    """Return the float of its digits. Raise _RejectedError if the number is not finite."""
     value = float(digits) if len(digits) <= DIGITS else math.inf
     if not math.isfinite(value):
-        raise _Rejected(f"numbers must be finite, got {digits[:40]}")
+        raise _RejectedError(f"numbers must be finite, got {digits[:40]}")
     return value
 
 
@@ -122,15 +122,12 @@ def object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
     if len(found) < len(pairs):
         seen: set[str] = set()
         duplicate = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _Rejected(f"{shown(duplicate)} occurs twice in one object")
+        raise _RejectedError(f"{shown(duplicate)} occurs twice in one object")
     return found
 
 
 def require_json_limits(value: Any) -> None:
-    """Raise InvalidArgument if a value is nested too deep, has too many elements, or has a text or number that is too long.
-
-    The function is not recursive.
-    """
+    """Raise InvalidArgument if a value is nested too deep, has too many elements, or has a text or number that is too long."""
     level, depth, count = [value], 0, 1
     while level:
         if depth > DEPTH:

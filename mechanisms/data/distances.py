@@ -20,7 +20,7 @@ import numpy as np
 from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.data.records import exact
-from dpwitness.mechanisms.data.relations import ParsedRelation
+from dpwitness.mechanisms.data.relations import ParsedRelation, excess
 
 _ROUNDING = Fraction(1, 2**52)
 
@@ -96,15 +96,10 @@ def differing_entries(d0: Any, d1: Any) -> list[bool] | None:
 
 def _steps(d0: Any, d1: Any) -> list[Fraction] | None:
     """Return the exact absolute differences of two vectors; None unless both are finite vectors of one length."""
-    first_vector, second_vector = vector_numbers(d0), vector_numbers(d1)
-    if (
-        first_vector is None
-        or second_vector is None
-        or np.shape(d0) != np.shape(d1)
-        or not all(map(math.isfinite, [*first_vector, *second_vector]))
-    ):
+    first, second = vector_numbers(d0), vector_numbers(d1)
+    if first is None or second is None or np.shape(d0) != np.shape(d1) or not all(map(math.isfinite, [*first, *second])):
         return None
-    return [abs(Fraction(a) - Fraction(b)) for a, b in zip(first_vector, second_vector, strict=True)]
+    return [abs(Fraction(a) - Fraction(b)) for a, b in zip(first, second, strict=True)]
 
 
 def _type_differs(a: Any, b: Any) -> bool:
@@ -157,7 +152,7 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
     nodes, edges = zip(*(_nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))), strict=True)
     if nodes[0] == nodes[1] and edges[0] == edges[1]:
         raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; change an edge or a node of one of them")
-    k, most = relation.k, f"at most {relation.k} may"
+    k = relation.k
     unmatched = [node for node in {**nodes[0], **nodes[1]} if (node in nodes[0]) != (node in nodes[1])]
     changed = [node for node in nodes[0] if node in nodes[1] and nodes[0][node] != nodes[1][node]]
     removed, added = edges[0] - edges[1], edges[1] - edges[0]
@@ -165,28 +160,21 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
         if unmatched or changed:
             return f"{len(unmatched) + len(changed)} nodes differ, none may"
         if relation.name == "edge":
-            return (
-                ""
-                if removed.total() + added.total() <= k
-                else f"{removed.total() + added.total()} edges are in one graph and not in the other, {most}"
-            )
+            return excess(removed.total() + added.total(), k, "edges are in one graph and not in the other")
         if removed.total() != added.total():
             return f"they have {edges[0].total()} and {edges[1].total()} edges, the number may not differ"
-        return "" if removed.total() <= k else f"{removed.total()} edges differ, {most}"
+        return excess(removed.total(), k, "edges differ")
     if relation.name == "node":
         if changed:
             return f"{len(changed)} nodes have other attributes, a node is added or removed"
         apart = [ends for ends, _ in (removed + added) if not set(ends) & {*unmatched}]
         if apart:
             return f"{len(apart)} edges differ between nodes that are in both"
-        return "" if len(unmatched) <= k else f"{len(unmatched)} nodes are in one graph and not in the other, {most}"
+        return excess(len(unmatched), k, "nodes are in one graph and not in the other")
     if unmatched:
         return f"{len(unmatched)} nodes are in one graph and not in the other, the nodes may not differ"
-    return (
-        ""
-        if _has_vertex_cover(set(changed), [ends for ends, _ in removed + added], k)
-        else f"what differs belongs to more than {k} nodes, {most}"
-    )
+    covered = _has_vertex_cover(set(changed), [ends for ends, _ in removed + added], k)
+    return "" if covered else f"what differs belongs to more than {k} nodes, at most {k} may"
 
 
 Ends = frozenset[Hashable] | tuple[Hashable, Hashable]  # of an edge; a tuple if the graph is directed
@@ -209,14 +197,13 @@ def _exact_key(value: Any, where: str) -> Hashable:
         return exact(value)
     except (InvalidArgument, UnsupportedData) as error:
         why = str(error).removeprefix("dataset must be writable as JSON, ")
-        raise InvalidArgument(
-            f"Pair: {where} cannot be compared exactly: {why}; give numbers, texts, arrays or containers of them"
-        ) from None
+        remedy = "give numbers, texts, arrays or containers of them"
+        raise InvalidArgument(f"Pair: {where} cannot be compared exactly: {why}; {remedy}") from None
 
 
 def _has_vertex_cover(nodes: set[Hashable], edges: list[Ends], k: int) -> bool:
     """Return whether `nodes` and at most k - len(nodes) further nodes touch all edges. Branches on the two ends of an uncovered edge."""
     if len(nodes) > k:
         return False
-    first_vector = next((largest_allowed for largest_allowed in edges if not nodes & set(largest_allowed)), None)
-    return first_vector is None or any(_has_vertex_cover({*nodes, end}, edges, k) for end in first_vector)
+    uncovered = next((ends for ends in edges if not nodes & set(ends)), None)
+    return uncovered is None or any(_has_vertex_cover({*nodes, end}, edges, k) for end in uncovered)

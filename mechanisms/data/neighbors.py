@@ -31,9 +31,10 @@ from dpwitness.mechanisms.data.records import (
     require_json_form,
     scalar_fields,
 )
-from dpwitness.mechanisms.data.relations import GRAPHS, NORMS, RELATIONS, ParsedRelation, parse_relation
+from dpwitness.mechanisms.data.relations import GRAPHS, NORMS, RELATIONS, ParsedRelation, excess, parse_relation
 
 _MAX_UNIT_COLUMNS = 64  # columns that are tried as units, at most
+_UNMATCHED_RECORDS = "records are in one dataset and not in the other"
 _K_LIMIT = 10  # values of k below this one are tried in suggestions
 
 
@@ -97,7 +98,7 @@ def _record_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedR
             raise InvalidArgument("Pair: D0 and D1 hold the same records, which cannot show a violation; add a record to one of them")
         if extra > spec.k:
             where = f"{_rows_text(first.keys, left - right, 'D0')}{_rows_text(second.keys, right - left, 'D1')}"
-            return f"{extra} records are in one dataset and not in the other, {_limit_text(spec.k)}{where}"
+            return excess(extra, spec.k, _UNMATCHED_RECORDS, where)
         return _kind_problem(first, second, left - right, right - left)
     if len(first.keys) != len(second.keys):
         return f"they have {len(first.keys)} and {len(second.keys)} records, the number may not differ"
@@ -107,7 +108,7 @@ def _record_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedR
     if not rows:
         raise InvalidArgument("Pair: D0 and D1 are identical, which cannot show a violation; replace a record of one of them")
     if len(rows) > spec.k:
-        return f"{len(rows)} records differ (rows {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}), {_limit_text(spec.k)}"
+        return excess(len(rows), spec.k, f"records differ (rows {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''})")
     if first.kinds is not None and second.kinds is not None:
         for row in rows:
             kinds = first.kinds[row], second.kinds[row]
@@ -143,11 +144,6 @@ def _are_neighbors(d0: Dataset, d1: Dataset, relation: str) -> bool:
         return False
 
 
-def _limit_text(k: int, what: str = "") -> str:
-    """Return the text "at most k may"."""
-    return f"at most {k} {what and what + ' '}may"
-
-
 def _rows_text(keys: list[Hashable], which: Counter[Hashable], side: str) -> str:
     """Return a text with the first five rows at which the given records occur."""
     left, rows = Counter(which), []
@@ -164,7 +160,7 @@ def _entry_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRe
     if not removed and not added:
         raise InvalidArgument("Pair: D0 and D1 are identical, which cannot show a violation; replace a record of one of them")
     if removed.total() > spec.k:
-        return f"{removed.total()} entries differ, {_limit_text(spec.k)}{_rows_text(first.keys, removed, 'D0')}"
+        return excess(removed.total(), spec.k, "entries differ", _rows_text(first.keys, removed, "D0"))
     if spec.name not in ("label", "attribute"):
         return ""
     names, changeable = _changeable_columns(first, second, spec)
@@ -179,8 +175,7 @@ def _event_problem(left: list[Hashable], right: list[Hashable], k: int) -> str:
     """Return why two streams differ by more than k events added, removed or replaced, or ""."""
     if left == right:
         raise InvalidArgument("Pair: D0 and D1 are identical, which cannot show a violation; change an event of one of them")
-    edits = _edit_distance(left, right, k)
-    return "" if edits <= k else f"more than {k} events were added, removed or replaced, {_limit_text(k)}"
+    return "" if _edit_distance(left, right, k) <= k else f"more than {k} events were added, removed or replaced, at most {k} may"
 
 
 def _edit_distance(left: list[Hashable], right: list[Hashable], k: int) -> int:
@@ -223,12 +218,11 @@ def _unit_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRel
     if spec.name == "add-remove":
         if changed:
             return f"{len(changed)} values of {spec.unit} are in both with different records: all records of a unit are added or removed"
-        count = len(removed) + len(added)
-        return "" if count <= spec.k else f"{count} values of {spec.unit} are in one dataset and not in the other, {_limit_text(spec.k)}"
+        return excess(len(removed) + len(added), spec.k, f"values of {spec.unit} are in one dataset and not in the other")
     if len(removed) != len(added):
         return f"they hold {len(left)} and {len(right)} values of {spec.unit}, the number may not differ"
     count = len(removed) + len(changed)
-    return "" if count <= spec.k else f"the records of {count} values of {spec.unit} differ, {_limit_text(spec.k)}"
+    return "" if count <= spec.k else f"the records of {count} values of {spec.unit} differ, at most {spec.k} may"
 
 
 def _unit_values(column: Any, side: str, unit: str) -> list[Hashable]:
@@ -320,13 +314,11 @@ def _multiset_problem(d0: Dataset, d1: Dataset, spec: ParsedRelation) -> str:
     if not removed + added:
         raise InvalidArgument("Pair: D0 and D1 hold the same records, which cannot show a violation; replace or add one")
     if spec.name == "add-remove":
-        return (
-            "" if removed + added <= spec.k else f"{removed + added} records are in one dataset and not in the other, {_limit_text(spec.k)}"
-        )
+        return excess(removed + added, spec.k, _UNMATCHED_RECORDS)
     if removed != added:
         return f"they have {left.total()} and {right.total()} records, the number may not differ"
     if removed > spec.k:
-        return f"{removed} records differ, {_limit_text(spec.k)}"
+        return excess(removed, spec.k, "records differ")
     if spec.name == "label" and _feature_counts(left - right) != _feature_counts(right - left):
         return "the features differ too, only the label may"
     return ""

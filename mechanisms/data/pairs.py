@@ -125,16 +125,14 @@ def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
         except Exception as error:
             raise InvalidArgument(f"Pair: the check of {relation.name} raises {said(error)}") from None
         if not isinstance(found, bool | np.bool_ | str):
-            raise InvalidArgument(
-                f"Pair: the check of {relation.name} must return True, or False or a text with the reason, got {shown(found)}"
-            )
+            rule = "must return True, or False or a text with the reason"
+            raise InvalidArgument(f"Pair: the check of {relation.name} {rule}, got {shown(found)}")
         if found == "" or (found and not isinstance(found, str)):
             continue
         if first is not d0:
             raise InvalidArgument(f"Pair: the check of {relation.name} must be symmetric, it accepts (D0, D1) and refuses (D1, D0)")
-        raise InvalidArgument(
-            f"Pair: D1 is not a neighbor of D0 under {relation.name}: {found if isinstance(found, str) else 'its check returned False'}"
-        )
+        reason = found if isinstance(found, str) else "its check returned False"
+        raise InvalidArgument(f"Pair: D1 is not a neighbor of D0 under {relation.name}: {reason}")
 
 
 def _suggested_relations(d0: Dataset, d1: Dataset) -> str:

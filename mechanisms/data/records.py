@@ -109,22 +109,23 @@ def require_json_form(dataset: Dataset, side: str) -> None:
 
 def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
     """Return the records of a dataset. Raise InvalidArgument for a dataset without records."""
+    fields: Mapping[str, Any] | None
     if library_name(dataset):
         return _read_frame(dataset, side)
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
         kind = f"{_array_text(dataset)} with rows of shape {dataset.shape[1:]}" if dataset.ndim > 1 else _array_text(dataset)
-        fields: Mapping[str, Any] | None = {name: dataset[name] for name in dataset.dtype.names} if dataset.dtype.names else None
-        if dataset.ndim == 2 and not dataset.dtype.names:
-            fields = _MatrixColumns(dataset)
+        if dataset.dtype.names:
+            fields = {name: dataset[name] for name in dataset.dtype.names}
+        else:
+            fields = _MatrixColumns(dataset) if dataset.ndim == 2 else None
         return DatasetRecords(kind, _row_keys(dataset), None, fields, about=_fill_value_key(dataset))
     if isinstance(dataset, dict):
         content = any(isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim) for v in dataset.values())
         if not content or (unit == "key" and "key" not in dataset):
             keys, values = list(dataset), list(dataset.values())
             both: list[Hashable] = list(zip(map(exact, keys), map(exact, values), strict=True))
-            return DatasetRecords(
-                "a dict of entries", both, None, {"key": keys, "value": values}, ordered=False, about=_extra_attributes(dataset)
-            )
+            fields = {"key": keys, "value": values}
+            return DatasetRecords("a dict of entries", both, None, fields, ordered=False, about=_extra_attributes(dataset))
         names = sorted(dataset, key=lambda name: (str(name), type(name).__name__))
         found = _read_columns([dataset[name] for name in names], names, f"a dict of {names}", side)
         return dataclasses.replace(found, about={**found.about, **_extra_attributes(dataset)})
@@ -142,11 +143,8 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
 def scalar_fields(dataset: Any) -> dict[str, Hashable]:
     """Return exact keys of the fields of a dataset class that hold one number, text or truth value: these belong to no record."""
     content = {f.name: getattr(dataset, f.name) for f in dataclasses.fields(dataset) if f.init}
-    return {
-        f"field {name}": exact(v)
-        for name, v in content.items()
-        if v is None or isinstance(v, bool | int | float | str | bytes | np.generic)
-    }
+    plain = bool | int | float | str | bytes | np.generic | None
+    return {f"field {name}": exact(v) for name, v in content.items() if isinstance(v, plain)}
 
 
 def _read_sequence(items: Sequence[Any], side: str) -> DatasetRecords:
@@ -329,7 +327,7 @@ def _fill_value_key(array: Any) -> dict[str, Hashable]:
 
 
 def _extra_attributes(value: Any, _depth: int = 0) -> dict[str, Hashable]:
-    """Return exact keys of the attributes that an instance of a subclass has beside its items or fields."""
+    """Return exact keys of the attributes that an instance of a subclass has in addition to its items or fields."""
     kind = type(value)
     if kind.__module__ == "builtins":
         return {}
@@ -375,6 +373,4 @@ def _array_text(value: Any) -> str:
 
 def _value_text(value: Any) -> str:
     """Return a description of any value for an error message."""
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    return _kind_text(value)
+    return f"the class {value.__name__}" if isinstance(value, type) else _kind_text(value)

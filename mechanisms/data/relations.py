@@ -77,6 +77,11 @@ class ParsedRelation:
         return self.name not in ("stated", OWN)
 
 
+def excess(count: int, k: int, what: str, names: str = "") -> str:
+    """Return "" if `count` is at most `k`, else the reason: ``"COUNT WHAT, at most K may"``, with the places of the records."""
+    return "" if count <= k else f"{count} {what}, at most {k} may{names}"
+
+
 def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
     """Return the relation of a text such as ``add-remove:unit=user,k=2``.
 

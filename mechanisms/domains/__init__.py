@@ -1,27 +1,28 @@
 """Domains: the datasets that a mechanism accepts, and which of them are neighbors. One file per domain, with its search for pairs.
 
-To add a domain, write a file here and add a line below. May import the terms of `mechanisms`, and
-no auditor.
+A new domain is a file here, found by itself, and a line in `mechanisms/__init__.pyi` that makes its name public.
 """
 
 import dataclasses
+import functools
+import inspect
 
-from dpwitness.mechanisms.domains.answers import Answers
+from dpwitness.mechanisms.core.class_registry import modules_of
 from dpwitness.mechanisms.domains.base import Domain
-from dpwitness.mechanisms.domains.costs import Costs
-from dpwitness.mechanisms.domains.counts import Counts
-from dpwitness.mechanisms.domains.frames import Events, Table
-from dpwitness.mechanisms.domains.graphs import Graph
-from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.domains.rows import Rows
-from dpwitness.mechanisms.domains.texts import Texts
-from dpwitness.mechanisms.domains.user_defined import Relation
 
-# Domains that a target file may name, with their fields as keys. Relation is excluded since it holds functions.
-KINDS: dict[str, type[Domain]] = {
-    cls.__name__: cls for cls in (Records, Rows, Table, Events, Texts, Graph, Answers, Counts, LabelledBall, Costs)
-}
+__all__ = ["Domain", "domain_kinds", "field_texts"]
+
+
+@functools.cache
+def domain_kinds() -> dict[str, type[Domain]]:
+    """Return the domains that a target file may declare, by class name: every public `declarable` Domain of a module in this folder."""
+    kinds = {
+        name: cls
+        for module in modules_of(__name__)
+        for name, cls in vars(module).items()
+        if isinstance(cls, type) and issubclass(cls, Domain) and cls.declarable and not inspect.isabstract(cls)
+    }
+    return dict(sorted(kinds.items()))
 
 
 def field_texts(kind: type[Domain]) -> dict[str, str]:
@@ -31,20 +32,3 @@ def field_texts(kind: type[Domain]) -> dict[str, str]:
         for f in dataclasses.fields(kind)  # type: ignore[arg-type]
         if f.init
     }
-
-
-__all__ = [
-    "KINDS",
-    "Answers",
-    "Costs",
-    "Counts",
-    "Domain",
-    "Events",
-    "Graph",
-    "LabelledBall",
-    "Records",
-    "Relation",
-    "Rows",
-    "Table",
-    "Texts",
-]

@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.base import Domain, SearchSpace
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, vector
 from dpwitness.mechanisms.domains.pair_patterns import PLACES, between, drop_invalid_pairs
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -38,6 +38,11 @@ class Answers(Domain):
         Bounds of the answers, at least 1 apart.
     relation : {"linf", "l1", "l2"}
         Norm of the neighboring relation.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
     """
 
     length: int
@@ -96,8 +101,23 @@ class Answers(Domain):
                 d0 = np.clip(height + np.maximum(-step, 0.0), self.low, self.high)
                 yield self.pair(d0, np.clip(d0 + step, self.low, self.high), why + place)
 
-    def draws(self, rng: Generator) -> Draws[Answers]:
-        return _AnswerSampler(self, rng)
+    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        """Return a random pair in which all answers move, each up or down, or only one moves."""
+        n, low, high = self.length, self.low, self.high
+        at, place = PLACES[turn % 3]
+        signs = rng.choice([-1.0, 1.0], n)
+        alone = turn % 2 == 1 or self.relation == "l1"
+        if alone:
+            signs[np.arange(n) != place(n - 1)] = 0.0
+        step = signs / (np.linalg.norm(signs) if self.relation == "l2" else 1.0)
+        heights = np.where(rng.random(n) < 0.5, low, high) if corners else between(low, high, rng.random(n))
+        why = f"one answer moved, {at}," if alone else "answers moved up and down"
+        return self._moved(heights, step, f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}")
+
+    def _moved(self, base: FloatArray, step: FloatArray, why: str) -> Pair | None:
+        """Return the pair of the answers before and after a step, moved inside the bounds."""
+        base = np.clip(base, self.low + np.maximum(-step, 0), self.high - np.maximum(step, 0))
+        return self.pair(base, np.clip(base + step, self.low, self.high), why)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: `length` base answers and `length` changes."""
@@ -111,8 +131,7 @@ class Answers(Domain):
                 size = float(np.linalg.norm(step, 1 if self.relation == "l1" else 2))
                 step = step / size if size > 0 else step
             base = between(self.low, self.high, 0.5 + 0.5 * np.clip(0.7 * z[:n], -1, 1))
-            base = np.clip(base, self.low + np.maximum(-step, 0), self.high - np.maximum(step, 0))
-            return self.pair(base, np.clip(base + step, self.low, self.high), "search")
+            return self._moved(base, step, "search")
 
         return SearchSpace(2 * n, decode)
 
@@ -126,9 +145,7 @@ class Answers(Domain):
         def build(parts: tuple[list[int], list[int]]) -> Pair | None:
             step = np.array(parts[1], dtype=float)
             step /= {"linf": 1.0, "l1": np.abs(step).sum(), "l2": math.sqrt(step @ step)}[self.relation]
-            base = between(self.low, self.high, np.array(parts[0]) / 4)
-            base = np.clip(base, self.low + np.maximum(-step, 0), self.high - np.maximum(step, 0))
-            return self.pair(base, np.clip(base + step, self.low, self.high), "lattice")
+            return self._moved(between(self.low, self.high, np.array(parts[0]) / 4), step, "lattice")
 
         return drop_invalid_pairs(st.tuples(quarters, steps).map(build))
 
@@ -139,23 +156,3 @@ class Answers(Domain):
     @property
     def interval(self) -> tuple[float, float]:
         return float(self.low), float(self.high)
-
-
-class _AnswerSampler(Draws[Answers]):
-    """Random pairs of answer vectors."""
-
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """Return a random pair in which all answers move, each up or down, or only one moves."""
-        domain = self.domain
-        n, rng = domain.length, self.rng
-        at, place = PLACES[turn % 3]
-        signs = rng.choice([-1.0, 1.0], n)
-        alone = turn % 2 == 1 or domain.relation == "l1"
-        if alone:
-            signs[np.arange(n) != place(n - 1)] = 0.0
-        step = signs / (np.linalg.norm(signs) if domain.relation == "l2" else 1.0)
-        heights = np.where(rng.random(n) < 0.5, domain.low, domain.high) if corners else between(domain.low, domain.high, rng.random(n))
-        base = np.clip(heights, domain.low + np.maximum(-step, 0), domain.high - np.maximum(step, 0))
-        why = f"one answer moved, {at}," if alone else "answers moved up and down"
-        where = "at random ends" if corners else "at random heights"
-        return domain.pair(base, np.clip(base + step, domain.low, domain.high), f"drawn {turn}: {why} {where}")

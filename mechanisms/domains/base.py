@@ -35,12 +35,13 @@ class SearchSpace:
 class Domain(ABC):
     """Base of the domains: a set of datasets with a neighboring relation, and the methods that search its pairs.
 
-    A subclass implements `contains`, and for a search `catalogue`, `draws` and `shape`. `lattice`
-    and `simpler` are optional.
+    A subclass implements `contains`, and for a search `catalogue`, `drawn` and `shape`. `lattice`
+    and `simplifications` are optional.
     """
 
     relation: str
     counts = False  # whether datasets are vectors of exact integers
+    declarable = True  # whether a target file can declare the domain by its fields
 
     @abstractmethod
     def contains(self, dataset: Any) -> bool:
@@ -62,23 +63,27 @@ class Domain(ABC):
             return None
         return pair if self.holds(pair) else None
 
-    @abstractmethod
     def catalogue(self) -> Iterable[Pair | None]:
         """Return pairs worth trying, the most promising first, the same for every mechanism."""
+        return ()
 
-    @abstractmethod
+    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        """Return the random pair of a turn, whose other records lie at corners of the domain or in its interior."""
+        return None
+
     def draws(self, rng: Generator) -> Draws[Any]:
         """Return a sampler of random pairs."""
+        return Draws(self, rng)
 
-    @abstractmethod
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of pairs for the `turn`-th start of a search.
 
         Discrete parts of a pair (labels, categories, places, number of different records) are drawn
         at random. A standard normal point decodes to a varied pair: directions are uniform, half of
         the records lie on the boundary, sizes and multiplicities spread over all their orders of
-        magnitude.
+        magnitude. By default there are no coordinates to search along.
         """
+        return SearchSpace(0, lambda _: None)
 
     def lattice(self) -> SearchStrategy[Pair] | None:
         """Return a Hypothesis strategy of pairs with few records and short numbers, simple ones first; None without a strategy."""
@@ -86,6 +91,10 @@ class Domain(ABC):
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
         """Yield pairs of the domain that are simpler than `pair`, the boldest simplification first; never `pair` itself."""
+        return (found for found in self.simplifications(pair) if found is not None)
+
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
+        """Yield what `simpler` yields, and None for candidates outside of the domain."""
         return iter(())
 
     @property
@@ -109,7 +118,7 @@ class Domain(ABC):
         return False
 
 
-class Draws(ABC, Generic[D]):
+class Draws(Generic[D]):
     """Sampler of random neighboring pairs of a domain.
 
     The changed record lies first, in the middle or last, depending on `turn`. The other records lie
@@ -124,9 +133,9 @@ class Draws(ABC, Generic[D]):
         """Return a random pair; None where the draw is not a pair of the domain."""
         return self.drawn(turn, (turn + turn // 4) % 2 == 0)
 
-    @abstractmethod
     def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """Return the random pair of a turn, whose other records lie at corners of the domain or in its interior."""
+        """Return the random pair of a turn."""
+        return self.domain.drawn(self.rng, turn, corners)
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
         """Return the pair with its categories, if the domain has any, randomly renumbered."""

@@ -20,17 +20,19 @@ Values = Sequence[Any]  # values of one column; None where missing
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Type and bounds of a column: floats or integers in [low, high], dates between two days, or categories.
-
-    `missing` allows missing values.
-    """
+    """Type and bounds of a column: floats or integers in [low, high], dates between two days, or categories."""
 
     name: str
     kind: str  # float, integer, date or category
     low: float
     high: float
     categories: tuple[Any, ...] = ()
-    missing: bool = False
+    missing: bool = False  # whether values may be missing
+
+    @property
+    def count(self) -> int:
+        """Return the number of values: categories, integers or days."""
+        return len(self.categories) if self.kind == "category" else int(self.high - self.low) + 1
 
     def value(self, number: float) -> Any:
         """Return the value that a number encodes: a category by its index, a date by its day."""

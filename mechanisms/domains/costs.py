@@ -12,7 +12,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.datasets import LinearCosts
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.base import Domain, SearchSpace
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES
 from dpwitness.mechanisms.domains.pair_patterns import PLACES, drop_invalid_pairs, truncated_tables
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -51,15 +51,10 @@ class Costs(Domain):
         return isinstance(dataset, LinearCosts) and dataset.x.shape == shape and bool(np.all(np.abs(dataset.x) <= self.bound))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Return fixed pairs: one cost replaced by its negative, by zero or by another corner.
-
-        The replaced cost lies in the first, the middle or the last round. The other rounds have
-        zero, equal or opposite costs.
-        """
+        """Yield fixed pairs: one cost replaced by its negative, by zero or by another corner."""
         rounds, p, bound = self.length, self.dimension, self.bound
         opposed, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
         opposed[0] = -bound
-        found = []
         for place in sorted({0, rounds // 2, rounds - 1}):
             for crowd, baseline in (("all others zero", 0 * opposed), ("all others against it", -opposed), ("all others with it", opposed)):
                 if rounds == 1 and baseline.any():
@@ -70,14 +65,24 @@ class Costs(Domain):
                     ("half against half", split, -split),
                     ("one cost shared by all", np.full(p, bound), np.full(p, -bound)),
                 ):
-                    tables = np.repeat(baseline[None, :], rounds, axis=0), np.repeat(baseline[None, :], rounds, axis=0)
-                    tables[0][place], tables[1][place] = first, second
-                    text = f"round {place + 1}: {why}, {crowd}"
-                    found.append(self.pair(LinearCosts(tables[0]), LinearCosts(tables[1]), text))
-        return found
+                    table = np.repeat(baseline[None, :], rounds, axis=0)
+                    yield self._replaced(table, place, first, second, f"round {place + 1}: {why}, {crowd}")
 
-    def draws(self, rng: Generator) -> Draws[Costs]:
-        return _CostSampler(self, rng)
+    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        shape = (self.length, self.dimension)
+        at, place = PLACES[turn % 3]
+        draws = rng.choice([-1.0, 1.0], shape) if corners else rng.uniform(-1.0, 1.0, shape)
+        cost = self.bound * rng.choice([-1.0, 1.0], self.dimension)
+        other = -cost if turn % 2 else self.bound * rng.choice([-1.0, 1.0], self.dimension)
+        others = "at random corners" if corners else "from the interior"
+        why = f"drawn {turn}: one cost replaced, {at} among others {others}"
+        return self._replaced(self.bound * draws, place(self.length - 1), cost, other, why)
+
+    def _replaced(self, table: FloatArray, place: int, first: FloatArray, second: FloatArray, why: str) -> Pair | None:
+        """Return the pair of a table of costs with the cost of one round replaced by `first` and by `second`."""
+        tables = table.copy(), table.copy()
+        tables[0][place], tables[1][place] = first, second
+        return self.pair(LinearCosts(tables[0]), LinearCosts(tables[1]), why)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: the two costs of the changed round, and on even turns a third cost that some other rounds share."""
@@ -91,9 +96,7 @@ class Costs(Domain):
                 copies = int(np.clip(np.floor(10 ** (np.log10(rounds) * (0.5 + z[3 * p] / 3))), 0, rounds - 1))
                 rest = np.delete(np.arange(rounds), place)[place : place + copies] if place + copies < rounds else np.arange(rounds)
                 table[rest] = bound * np.clip(z[2 * p : 3 * p], -1, 1)
-            first, second = table.copy(), table.copy()
-            first[place], second[place] = bound * np.clip(z[:p], -1, 1), bound * np.clip(z[p : 2 * p], -1, 1)
-            return self.pair(LinearCosts(first), LinearCosts(second), "search")
+            return self._replaced(table, place, bound * np.clip(z[:p], -1, 1), bound * np.clip(z[p : 2 * p], -1, 1), "search")
 
         return SearchSpace(3 * p + 1 if shared else 2 * p, decode)
 
@@ -110,31 +113,12 @@ class Costs(Domain):
             place = draw(st.integers(0, rounds - 1))
             copies = draw(st.integers(0, rounds - 1))
             table[np.delete(np.arange(rounds), place)[:copies]] = self.bound * np.array(draw(corner))
-            first, second = table.copy(), table.copy()
-            first[place], second[place] = self.bound * np.array(draw(corner)), self.bound * np.array(draw(corner))
-            return self.pair(LinearCosts(first), LinearCosts(second), "lattice")
+            first, second = self.bound * np.array(draw(corner)), self.bound * np.array(draw(corner))
+            return self._replaced(table, place, first, second, "lattice")
 
         return drop_invalid_pairs(pairs())
 
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs with common costs set to zero, or with fewer digits."""
         for first, second in truncated_tables(pair.d0.x, pair.d1.x, -self.bound, self.bound):
-            found = self.pair(LinearCosts(first), LinearCosts(second), pair.why)
-            if found is not None:
-                yield found
-
-
-class _CostSampler(Draws[Costs]):
-    """Random pairs of cost sequences."""
-
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        domain = self.domain
-        shape, rng = (domain.length, domain.dimension), self.rng
-        at, place = PLACES[turn % 3]
-        draws = rng.choice([-1.0, 1.0], shape) if corners else rng.uniform(-1.0, 1.0, shape)
-        tables = domain.bound * draws, domain.bound * draws
-        cost = domain.bound * rng.choice([-1.0, 1.0], domain.dimension)
-        tables[0][place(domain.length - 1)] = cost
-        tables[1][place(domain.length - 1)] = -cost if turn % 2 else domain.bound * rng.choice([-1.0, 1.0], domain.dimension)
-        others = "at random corners" if corners else "from the interior"
-        return domain.pair(LinearCosts(tables[0]), LinearCosts(tables[1]), f"drawn {turn}: one cost replaced, {at} among others {others}")
+            yield self.pair(LinearCosts(first), LinearCosts(second), pair.why)

@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.base import Domain, SearchSpace
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES
 from dpwitness.mechanisms.domains.pair_patterns import PLACES
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -29,12 +29,18 @@ class Counts(Domain):
         Bounds of the counts.
     relation : {"l1", "l2", "linf"}
         Norm of the neighboring relation.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
     """
 
     length: int
     low: int = 0
     high: int = 100
     relation: str = "l1"
+    counts = True
 
     def __post_init__(self) -> None:
         require(self).integer("length", most=MAX_ENTRIES).one_of("relation", ["l1", "l2", "linf"])
@@ -75,15 +81,22 @@ class Counts(Domain):
             if n > 2 and not place:
                 yield self.pair(base, base + np.roll(one, n // 2), "count in the middle up")
 
-    def draws(self, rng: Generator) -> Draws[Counts]:
-        return _CountSampler(self, rng)
+    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        """Return a random pair in which one count moves, or all counts do."""
+        n, width = self.length, self.high - self.low
+        at, place = PLACES[turn % 3]
+        shares = rng.integers(0, width, n, dtype=np.uint64, endpoint=True).tolist()
+        base = np.array([self.low + (width * (2 * share > width) if corners else share) for share in shares], dtype=np.int64)
+        step = rng.choice([-1, 1], n)
+        single = turn % 2 == 1 or self.relation != "linf"
+        if single:
+            step[np.arange(n) != place(n - 1)] = 0
+        step = np.where((step > 0) & (base == self.high), -1, np.where((step < 0) & (base == self.low), 1, step))
+        why = f"one count moved, {at}," if single else "counts moved up and down"
+        return self.pair(base, base + step, f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: `length` counts and `length` steps.
-
-        The counts are integers spread over the whole range. Some of them move by one; only one
-        moves under l1 and l2.
-        """
+        """Return coordinates of a pair: `length` counts and `length` steps."""
         n = self.length
 
         def decode(z: FloatArray) -> Pair | None:
@@ -102,25 +115,3 @@ class Counts(Domain):
     @property
     def records(self) -> int:
         return self.length
-
-    counts = True
-
-
-class _CountSampler(Draws[Counts]):
-    """Random pairs of count vectors."""
-
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """Return a random pair in which one count moves, or all counts do."""
-        domain = self.domain
-        n, rng = domain.length, self.rng
-        at, place = PLACES[turn % 3]
-        width = domain.high - domain.low
-        shares = rng.integers(0, width, n, dtype=np.uint64, endpoint=True).tolist()
-        base = np.array([domain.low + (width * (2 * share > width) if corners else share) for share in shares], dtype=np.int64)
-        step = rng.choice([-1, 1], n)
-        single = turn % 2 == 1 or domain.relation != "linf"
-        if single:
-            step[np.arange(n) != place(n - 1)] = 0
-        step = np.where((step > 0) & (base == domain.high), -1, np.where((step < 0) & (base == domain.low), 1, step))
-        why = f"one count moved, {at}," if single else "counts moved up and down"
-        return domain.pair(base, base + step, f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}")

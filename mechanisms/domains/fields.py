@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def vector(dataset: Any) -> FloatArray | None:
             values = np.array([float(v) for v in dataset], dtype=np.float64)
         except OverflowError:
             return None
-        return values if all(a == b or a != a for a, b in zip(values.tolist(), dataset, strict=True)) else None
+        return values if all(a == b or math.isnan(a) for a, b in zip(values.tolist(), dataset, strict=True)) else None
     if (
         not isinstance(dataset, np.ndarray)
         or dataset.ndim != 1

@@ -54,6 +54,11 @@ class Table(Domain):
         Type of the dataset.
     time : str, optional
         Column that numbers the rows, in increasing order.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, a column is malformed, or the relation does not fit the columns.
     """
 
     columns: Mapping[str, Any]
@@ -85,7 +90,7 @@ class Table(Domain):
         whole = [i for i, spec in enumerate(self._data_columns) if spec.kind != "float"]
         flags = [len(self._data_columns) + i for i in range(len(self._optional_columns))]
         names = [i for i, spec in enumerate(self._data_columns) if spec.kind == "category"]
-        copies = self._copy_counts(parsed)[0]
+        copies = self._copy_counts[0]
         if self.size < copies:
             raise InvalidArgument(f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}")
         most = self._max_rows(owner, parsed, copies)
@@ -105,11 +110,11 @@ class Table(Domain):
         if users.missing:
             raise InvalidArgument(f"{owner}: column {self.user} names the user of each row, so missing must be False, got True")
         if parsed.unit:
-            return min(self.size, (_user_count(users) - 1) * self.per_user + copies)
-        most = min(self.size, _user_count(users) * self.per_user)
+            return min(self.size, (users.count - 1) * self.per_user + copies)
+        most = min(self.size, users.count * self.per_user)
         if most < self.size and parsed.name in ("replace-one", "attribute", "label"):
             raise InvalidArgument(
-                f"{owner}: size must be at most {most}, for {_user_count(users)} users of {self.per_user} rows each, got {self.size}; "
+                f"{owner}: size must be at most {most}, for {users.count} users of {self.per_user} rows each, got {self.size}; "
                 f"raise per_user or name more users"
             )
         return most
@@ -137,7 +142,7 @@ class Table(Domain):
 
     @property
     def _data_columns(self) -> list[Column]:
-        """Return the columns that hold data of a record: all but the user and the time."""
+        """Return the columns of a record: all but the user and the time."""
         return [spec for spec in self.held if spec.name not in (self.user, self.time)]
 
     @property
@@ -145,20 +150,24 @@ class Table(Domain):
         """Return the indices of the data columns that allow missing values."""
         return [i for i, spec in enumerate(self._data_columns) if spec.missing]
 
-    def _copy_counts(self, parsed: ParsedRelation) -> list[int]:
+    @property
+    def _parsed(self) -> ParsedRelation:
+        return parse_relation(self.relation)
+
+    @property
+    def _copy_counts(self) -> list[int]:
         """Return the possible numbers of rows that one changed row of `Rows` becomes."""
-        most = self.per_user if parsed.unit else parsed.k
-        return list(dict.fromkeys([most, most, max(most // 2, 1), 1])) if parsed.unit else [most]
+        most = self.per_user
+        return list(dict.fromkeys([most, max(most // 2, 1), 1])) if self._parsed.unit else [self._parsed.k]
 
     def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset has the form, the columns, the values and the number of rows of the domain."""
         return self.membership_problem(dataset) == ""
 
     def membership_problem(self, dataset: Any) -> str:
         """Return why a dataset does not belong to the domain; an empty text if it does."""
         found = column_lists(dataset, self.frame)
-        if told := self._other_columns(found):
-            return told
+        if problem := self._other_columns(found):
+            return problem
         assert not isinstance(found, str)
         for spec in self.held:
             wrong = [value for value in found.get(spec.name, ()) if spec.number(value) is None]
@@ -166,59 +175,49 @@ class Table(Domain):
                 return f"column {spec.name} holds {shown(wrong[0])}, which the domain does not allow"
         if self.frame == "pandas" and (dataset.index.name is not None or dataset.index.dtype.kind not in "iu"):
             return "its index holds values other than row numbers, which are not a column of the domain: call reset_index()"
-        if problem := self._row_problem(found):
-            return problem
-        count = len(next(iter(found.values()), ()))
-        parsed = parse_relation(self.relation)
+        count, parsed = len(next(iter(found.values()), ())), self._parsed
         fixed = not parsed.unit and parsed.name in ("replace-one", "attribute", "label")
-        return "" if sized(count, self.size, "replace-one" if fixed else "add-remove") else f"it has {count} rows, expected {self.size}"
+        if not sized(count, self.size, "replace-one" if fixed else "add-remove"):
+            return f"it has {count} rows, expected {self.size}"
+        return self._row_problem(found)
 
     def _row_problem(self, found: dict[Any, list[Any]]) -> str:
-        """Return whether a user has too many rows or the rows are not numbered in order, as a text; empty if neither is the case."""
-        if self.user is not None and found:
-            user, rows = Counter(found[self.user]).most_common(1)[0] if found[self.user] else (None, 0)
+        for user, rows in Counter(found.get(self.user, ())).most_common(1):
             if rows > self.per_user:
                 return f"{self.user} {shown(user)} has {rows} rows, at most per_user={self.per_user} are allowed"
-        times = found.get(self.time, []) if self.time is not None else []
+        times = found.get(self.time, [])
         if any(later <= earlier for earlier, later in itertools.pairwise(times)):
             return f"column {self.time} must number the rows in increasing order, got {shown(times)}"
         return ""
 
     def other_columns(self, dataset: Any) -> str:
-        """Return why a dataset is not a frame with the columns of the domain; an empty text if it is."""
         return self._other_columns(column_lists(dataset, self.frame))
 
     def _other_columns(self, found: dict[Any, list[Any]] | str) -> str:
-        """Return why the columns found in a dataset are not those of the domain; an empty text if they are."""
         if isinstance(found, str):
             return found
         names = [spec.name for spec in self.held]
-        if (found or self.frame != "records") and set(found) != set(names):
-            return f"it has the columns {', '.join(map(str, found)) or 'none'}; the domain names {', '.join(names)}"
-        return ""
+        if set(found) == set(names) or (not found and self.frame == "records"):
+            return ""
+        return f"it has the columns {', '.join(map(str, found)) or 'none'}; the domain names {', '.join(names)}"
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Return the fixed pairs of `Rows`, converted to frames."""
-        return [told for turn, pair in enumerate(self.rows.catalogue()) for told in self._styled_pairs(pair, turn)]
-
-    def _styled_pairs(self, pair: Pair | None, turn: int) -> list[Pair | None]:
-        """Return the conversions of a pair of `Rows`: in every style for the first three pairs, in one style in turn for the others."""
-        if pair is None:
-            return []
-        styles = self.styles
-        return [self.told(pair, style) for style in (range(styles) if turn < 3 else [turn])]
+        """Yield the fixed pairs of `Rows` as frames: in every style for the first three pairs, in one style in turn for the others."""
+        for turn, pair in enumerate(self.rows.catalogue()):
+            yield from (self.as_frames(pair, style) for style in (range(self.styles) if turn < 3 else [turn]))
 
     @property
     def styles(self) -> int:
         """Return the number of ways in which one changed row becomes several rows."""
-        copies = self._copy_counts(parse_relation(self.relation))
+        copies = self._copy_counts
         return len(copies) + (copies[0] > 1 and any(spec.kind == "category" for spec in self._data_columns))
 
-    def told(self, pair: Pair, style: int = 0) -> Pair | None:
+    def as_frames(self, pair: Pair | None, style: int = 0) -> Pair | None:
         """Return a pair of `Rows` converted to frames in the given style; None if the result does not belong to the domain."""
-        parsed = parse_relation(self.relation)
-        copies = [*self._copy_counts(parsed), self._copy_counts(parsed)[0]][style % self.styles]
-        spread = style % self.styles >= len(self._copy_counts(parsed))
+        if pair is None:
+            return None
+        parsed, counts = self._parsed, self._copy_counts
+        copies, spread = [*counts, counts[0]][style % self.styles], style % self.styles >= len(counts)
         shorter, longer = sorted((np.asarray(pair.d0, dtype=float), np.asarray(pair.d1, dtype=float)), key=len)
         at = changed_row_index(longer, shorter)
         crowd, after = np.delete(longer, at, axis=0), self._repeated_row(longer[at], copies, spread)
@@ -240,14 +239,11 @@ class Table(Domain):
         return self.pair(sides[0], sides[1], pair.why + many)
 
     def _assigned_users(self, crowd: int, parsed: ParsedRelation, many: bool) -> Any:
-        """Return the users of the other rows, counted from 1; 0 is the changed user.
-
-        `many` uses as many users as possible, otherwise few.
-        """
+        """Return the users of the other rows, as many as possible or few, counted from 1; 0 is the changed user."""
         others = np.arange(1, crowd + 1)
         if not parsed.unit:
             return others
-        known = _user_count(next(spec for spec in self.held if spec.name == self.user)) - 1
+        known = next(spec for spec in self.held if spec.name == self.user).count - 1
         if many:
             return 1 + (others - 1) % max(known, 1)
         return 1 + others % max(min(known, max(2, -(-crowd // self.per_user))), 1)
@@ -270,41 +266,41 @@ class Table(Domain):
         for spec in self.held:
             if spec.name == self.user:
                 first = 0.0 if spec.kind == "category" else spec.low
-                held[spec.name] = [spec.value(first + int(owner) % _user_count(spec)) for owner in owners]
+                held[spec.name] = [spec.value(first + int(owner) % spec.count) for owner in owners]
             elif spec.name == self.time:
                 held[spec.name] = [int(time) for time in times]
         return built(self.frame, self.held, [held[spec.name] for spec in self.held], type(self).__name__)
 
-    def _matrix(self, dataset: Any) -> FloatArray:
-        """Return the encoded data columns of a dataset of the domain, without user and time; the inverse of `_dataset`."""
+    def _numbers(self, dataset: Any, columns: Iterable[Column]) -> list[list[float | None]]:
+        """Return columns of a dataset of the domain as numbers, NaN where missing."""
         found = column_lists(dataset, self.frame)
         assert not isinstance(found, str)
-        columns = [np.array([spec.number(value) for value in found.get(spec.name, ())], dtype=float) for spec in self._data_columns]
+        return [[spec.number(value) for value in found.get(spec.name, ())] for spec in columns]
+
+    def _matrix(self, dataset: Any) -> FloatArray:
+        """Return the encoded data columns of a dataset of the domain, without user and time; the inverse of `_dataset`."""
+        columns = [np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self._data_columns)]
         flags = [np.isnan(columns[i]).astype(float) for i in self._optional_columns]
         low = [np.where(np.isnan(held), spec.low, held) for spec, held in zip(self._data_columns, columns, strict=True)]
         return np.column_stack([*low, *flags])
 
+    @property
+    def changes_one_row(self) -> bool:
+        """Return whether neighbors differ in one row, of which every column may change."""
+        return self._parsed in (ParsedRelation("replace-one"), ParsedRelation("add-remove"))
+
     def as_rows_pair(self, pair: Pair) -> Pair | None:
-        """Return the pair of `Rows` that a pair of frames encodes; None where a change covers several rows or only some columns."""
-        parsed = parse_relation(self.relation)
-        if parsed.unit or parsed.k > 1 or parsed.name not in ("replace-one", "add-remove"):
-            return None
+        """Return the pair of `Rows` that a pair of frames encodes, if `changes_one_row`."""
         return self.rows.pair(self._matrix(pair.d0), self._matrix(pair.d1), pair.why)
 
     def draws(self, rng: Generator) -> Draws[Table]:
         return _FrameSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return the coordinates of `Rows`, with pairs converted to frames."""
         inner = self.rows.shape(rng, turn)
+        return SearchSpace(inner.size, lambda z: self.as_frames(inner.decode(z), turn))
 
-        def decode(z: FloatArray) -> Pair | None:
-            pair = inner.decode(z)
-            return None if pair is None else self.told(pair, turn)
-
-        return SearchSpace(inner.size, decode)
-
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs without common rows where the number of rows may change, with common rows set to zero, or with fewer digits."""
         sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
         both = Counter(sides[0]) & Counter(sides[1])
@@ -313,15 +309,12 @@ class Table(Domain):
         candidates += [[[self._shortened_row(row, 0) if row in both else row for row in rows] for rows in sides]]
         candidates += [[[self._shortened_row(row, digits) for row in rows] for rows in sides] for digits in DIGITS]
         for candidate in candidates:
-            found = None if candidate == sides else self.pair(self._frame_of(candidate[0]), self._frame_of(candidate[1]), pair.why)
-            if found is not None:
-                yield found
+            if candidate != sides:
+                yield self.pair(self._frame_of(candidate[0]), self._frame_of(candidate[1]), pair.why)
 
     def _rows_as_numbers(self, dataset: Any) -> list[_Row]:
         """Return the rows of a dataset of the domain as tuples of numbers, None where missing."""
-        found = column_lists(dataset, self.frame)
-        assert not isinstance(found, str)
-        columns = [[spec.number(value) for value in found.get(spec.name, ())] for spec in self.held]
+        columns = self._numbers(dataset, self.held)
         return [tuple(None if number is None or math.isnan(number) else number for number in row) for row in zip(*columns, strict=True)]
 
     def _frame_of(self, rows: list[_Row]) -> Any:
@@ -350,11 +343,6 @@ class Table(Domain):
         return self.rows.unordered
 
 
-def _user_count(column: Column) -> int:
-    """Return the number of users that a column can name: its categories, or its integers or days."""
-    return len(column.categories) if column.kind == "category" else int(column.high - column.low) + 1
-
-
 def _without(rows: list[_Row], removed: Counter[_Row]) -> list[_Row]:
     """Return the rows with each row of `removed` left out as often as counted there."""
     remaining, result = Counter(removed), []
@@ -375,23 +363,17 @@ class _FrameSampler(Draws[Table]):
 
     def drawn(self, turn: int, corners: bool) -> Pair | None:
         pair = self._inner.drawn(turn, corners)
-        return None if pair is None else self.domain.told(pair, next(self._turn))
+        return pair and self.domain.as_frames(pair, next(self._turn))
 
     def moves(self) -> RandomSteps | None:
-        parsed = parse_relation(self.domain.relation)
-        return (
-            None
-            if parsed.unit or parsed.k > 1 or parsed.name not in ("replace-one", "add-remove")
-            else _FrameMoves(self.domain, self._inner)
-        )
+        moves = self._inner.moves()
+        return _FrameMoves(self.domain, moves) if moves is not None and self.domain.changes_one_row else None
 
 
 class _FrameMoves(RandomSteps):
     """Steps between pairs of `Rows`, converted to frames."""
 
-    def __init__(self, domain: Table, inner: Draws[Any]) -> None:
-        moves = inner.moves()
-        assert moves is not None
+    def __init__(self, domain: Table, moves: RandomSteps) -> None:
         self._domain, self._moves = domain, moves
 
     def step(self, pair: Pair) -> tuple[int, Pair | None]:
@@ -399,7 +381,7 @@ class _FrameMoves(RandomSteps):
         if inner is None:
             return 0, None
         part, found = self._moves.step(inner)
-        return part, None if found is None else self._domain.told(found, self._domain.styles)
+        return part, self._domain.as_frames(found, self._domain.styles)
 
     def learn(self, part: int, before: float, after: float) -> None:
         self._moves.learn(part, before, after)
@@ -409,9 +391,20 @@ class _FrameMoves(RandomSteps):
 class Events(Table):
     """Streams of up to `size` events, in order: a list of dicts with `columns`, the number of the event under `time`, and a `user`.
 
-    Columns are those of `Table`. Under ``event`` one event is added or removed, and the others keep
-    their order and time. Under ``add-remove:unit=USER`` all events of one user are added or
-    removed.
+    Under ``event`` one event is added or removed, and the others keep their order and time. Under
+    ``add-remove:unit=USER`` all events of one user are added or removed.
+
+    Parameters
+    ----------
+    columns, size, user, relation, per_user, frame
+        Parameters of `Table`. The default relation without a user is ``event``.
+    time : str
+        Key of the number of an event, in increasing order.
+
+    Raises
+    ------
+    InvalidArgument
+        As for `Table`.
     """
 
     frame: str = "records"

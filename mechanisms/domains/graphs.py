@@ -14,7 +14,7 @@ from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, librar
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.data.relations import GRAPHS, parse_relation
-from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.base import Domain, SearchSpace
 from dpwitness.mechanisms.domains.fields import flags
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -35,6 +35,11 @@ class Graph(Domain):
         edges) or ``replace-node`` (its edges change). ``:k=`` allows k changes.
     directed : bool
         Whether edges have a direction.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, or the relation is not a relation of graphs.
     """
 
     nodes: int
@@ -118,8 +123,13 @@ class Graph(Domain):
             for why, edges in shapes.items():
                 yield self.changed(frozenset(edges), node, other, f"{why}, changed {where}")
 
-    def draws(self, rng: Generator) -> Draws[Graph]:
-        return _GraphSampler(self, rng)
+    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        """Return a random pair of graphs: sparse, dense or in between."""
+        share = (0.5, 0.1, 0.9, float(rng.random()))[turn % 4]
+        places = self.places
+        edges = frozenset(place for place, there in zip(places, rng.random(len(places)) < share, strict=True) if there)
+        node, other = (int(v) for v in rng.choice(self.nodes, 2, replace=False))
+        return self.changed(edges, node, other, f"drawn {turn}: a random graph, {share:.2g} of all edges")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: an edge exists where its number is positive. The changed place is drawn."""
@@ -132,30 +142,15 @@ class Graph(Domain):
 
         return SearchSpace(len(places), decode)
 
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs without common edges, first without all of them, then without one."""
         common = [edge for edge in pair.d0.edges if pair.d1.has_edge(*edge)]
         for removed in [common, *([edge] for edge in common)] if len(common) > 1 else []:
             sides = [graph.copy() for graph in (pair.d0, pair.d1)]
             for graph in sides:
                 graph.remove_edges_from(removed)
-            found = self.pair(sides[0], sides[1], pair.why)
-            if found is not None:
-                yield found
+            yield self.pair(sides[0], sides[1], pair.why)
 
     @property
     def records(self) -> int:
         return self.nodes
-
-
-class _GraphSampler(Draws[Graph]):
-    """Random pairs of graphs."""
-
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """Return a random pair of graphs: sparse, dense or in between."""
-        domain, rng = self.domain, self.rng
-        share = (0.5, 0.1, 0.9, float(rng.random()))[turn % 4]
-        places = domain.places
-        edges = frozenset(place for place, there in zip(places, rng.random(len(places)) < share, strict=True) if there)
-        node, other = (int(v) for v in rng.choice(domain.nodes, 2, replace=False))
-        return domain.changed(edges, node, other, f"drawn {turn}: a random graph, {share:.2g} of all edges")

@@ -13,7 +13,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.base import Domain, SearchSpace
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, items, require_labels, sized
 from dpwitness.mechanisms.domains.pair_patterns import CHANGES, DIGITS, NAMED_LABELS, PLACES, drop_invalid_pairs, ranked, rounded
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -45,6 +45,11 @@ class LabelledBall(Domain):
         Neighboring relation.
     norm : {"l2", "linf"}
         Norm ``|x|``; ``linf`` is the largest absolute entry.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
     """
 
     dimension: int
@@ -102,20 +107,43 @@ class LabelledBall(Domain):
         )
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Return fixed pairs: changed records at corners of the domain, among common records.
-
-        The common records are neutral, equal, opposed or balanced.
-        """
+        """Yield fixed pairs: changed records at corners of the domain, among common records."""
         crowds, changes = list(_crowds(self)), list(_changes(self))
-        found = []
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
                 at, _ = PLACES[turn]
-                found.append(build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at))
-        return found
+                yield build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at=at)
 
-    def draws(self, rng: Generator) -> Draws[LabelledBall]:
-        return _LabelledSampler(self, rng)
+    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        others, labels = self.size - 1, sorted(set(self.labels))
+        change = turn % 4 if len(labels) > 1 else (1, 3)[turn // 2 % 2]
+        distinct = min(others, _MAX_DISTINCT)
+        share, over = divmod(others, max(distinct, 1))
+        drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[:distinct]  # includes the extreme labels
+        shuffled = rng.permutation(drawn)
+        common = [(self._random_point(rng, corners), float(y), share + (i < over)) for i, y in enumerate(shuffled)]
+        x, y = self._random_point(rng, True), float(rng.choice(labels))
+        first, second = (x, y), (x, y)
+        if change in (0, 2):
+            before, after = rng.choice(labels, 2, replace=False).tolist()
+            first, second = (x, before), (x, after)
+        if change in (1, 2):
+            second = (-x, second[1])
+        elif change == 3:
+            second = (self._random_point(rng, corners), y)
+        others_text = "at random corners" if corners else "from the interior"
+        at, _ = PLACES[turn % 3]
+        what = "another direction" if change == 3 else CHANGES[change]
+        return build_labelled_pair(self, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at=at)
+
+    def _random_point(self, rng: Generator, corner: bool) -> FloatArray:
+        """Return a random point: on the boundary (a corner of the cube) if `corner`, otherwise uniform inside."""
+        d = self.dimension
+        if self.norm == "linf":
+            return np.asarray(self.radius * (rng.choice([-1.0, 1.0], d) if corner else rng.uniform(-1.0, 1.0, d)))
+        direction = rng.standard_normal(d)
+        direction /= np.linalg.norm(direction)
+        return self.pulled(self.radius * direction * (1.0 if corner else rng.random() ** (1 / d)))
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: the changed records and up to three different common records with their multiplicities."""
@@ -136,7 +164,7 @@ class LabelledBall(Domain):
             if counts.sum() > others:
                 counts = np.floor(counts * (others / counts.sum()))
             common = [(x, y, int(c)) for (x, y), c in zip(records[changed:], counts, strict=True) if c >= 1]
-            return build_labelled_pair(self, records[0], records[changed - 1], common, "search", at)
+            return build_labelled_pair(self, records[0], records[changed - 1], common, "search", at=at)
 
         return SearchSpace((changed + distinct) * width + distinct, decode)
 
@@ -166,30 +194,29 @@ class LabelledBall(Domain):
 
         return drop_invalid_pairs(pairs())
 
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs without some common record, with rounded multiplicities, or with simpler vectors."""
         parts = _split_pair(self, pair)
         if parts is None:
             return
         changed, common = parts
 
-        def build(changed: list[Record], common: list[Counted]) -> Iterator[Pair]:
-            found = build_labelled_pair(self, changed[0], changed[-1], common, pair.why)
-            return iter(() if found is None else (found,))
+        def build(changed: list[Record], common: list[Counted]) -> Pair | None:
+            return build_labelled_pair(self, changed[0], changed[-1], common, pair.why)
 
         for i in range(len(common)):
-            yield from build(changed, common[:i] + common[i + 1 :])
+            yield build(changed, common[:i] + common[i + 1 :])
         for i, (x, y, count) in enumerate(common):
             for digits in (1, 2):
                 rounded_count = int(rounded(float(count), digits))
                 if rounded_count != count and rounded_count >= 1:
-                    yield from build(changed, [*common[:i], (x, y, rounded_count), *common[i + 1 :]])
+                    yield build(changed, [*common[:i], (x, y, rounded_count), *common[i + 1 :]])
                     break
             for simple in _simpler_vectors(x, self):
-                yield from build(changed, [*common[:i], (simple, y, count), *common[i + 1 :]])
+                yield build(changed, [*common[:i], (simple, y, count), *common[i + 1 :]])
         for i, (x, y) in enumerate(changed):
             for simple in _simpler_vectors(x, self):
-                yield from build([*changed[:i], (simple, y), *changed[i + 1 :]], common)
+                yield build([*changed[:i], (simple, y), *changed[i + 1 :]], common)
 
 
 def padding(domain: LabelledBall) -> Record:
@@ -198,7 +225,7 @@ def padding(domain: LabelledBall) -> Record:
 
 
 def build_labelled_pair(
-    domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, at: str = "first"
+    domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, *, at: str = "first"
 ) -> Pair | None:
     """Return the pair that differs in one record, filled up to the domain's size with `padding`.
 
@@ -272,44 +299,6 @@ def _extreme_point(domain: LabelledBall) -> FloatArray:
     return out
 
 
-class _LabelledSampler(Draws[LabelledBall]):
-    """Random pairs of labeled vectors."""
-
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        domain = self.domain
-        rng, others = self.rng, domain.size - 1
-        labels = sorted(set(domain.labels))
-        change = turn % 4 if len(labels) > 1 else (1, 3)[turn // 2 % 2]
-        distinct = min(others, _MAX_DISTINCT)
-        share, over = divmod(others, max(distinct, 1))
-        drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[:distinct]  # includes the extreme labels
-        shuffled = rng.permutation(drawn)
-        common = [(self._point(corners), float(y), share + (i < over)) for i, y in enumerate(shuffled)]
-        x, y = self._point(True), float(rng.choice(labels))
-        first, second = (x, y), (x, y)
-        if change in (0, 2):
-            before, after = rng.choice(labels, 2, replace=False).tolist()
-            first, second = (x, before), (x, after)
-        if change in (1, 2):
-            second = (-x, second[1])
-        elif change == 3:
-            second = (self._point(corners), y)
-        others_text = "at random corners" if corners else "from the interior"
-        at, _ = PLACES[turn % 3]
-        what = "another direction" if change == 3 else CHANGES[change]
-        return build_labelled_pair(domain, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at)
-
-    def _point(self, corner: bool) -> FloatArray:
-        """Return a random point: on the boundary (a corner of the cube) if `corner`, otherwise uniform inside."""
-        domain, rng = self.domain, self.rng
-        d = domain.dimension
-        if domain.norm == "linf":
-            return np.asarray(domain.radius * (rng.choice([-1.0, 1.0], d) if corner else rng.uniform(-1.0, 1.0, d)))
-        direction = rng.standard_normal(d)
-        direction /= np.linalg.norm(direction)
-        return domain.pulled(domain.radius * direction * (1.0 if corner else rng.random() ** (1 / d)))
-
-
 def decode_vector(z: FloatArray, domain: LabelledBall) -> FloatArray:
     """Return the vector of d + 1 coordinates: a direction, and a logarithmic length; a positive last coordinate means the boundary."""
     length = 10.0 ** (1.5 * min(float(z[-1]), 0.0))
@@ -319,7 +308,7 @@ def decode_vector(z: FloatArray, domain: LabelledBall) -> FloatArray:
     return domain.pulled(domain.radius * (length * z[:-1] / size) if size > 0 else 0.0 * z[:-1])
 
 
-def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[tuple[FloatArray, float]], list[tuple[FloatArray, float, int]]] | None:
+def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[Record], list[Counted]] | None:
     """Return the changed records and the common records without padding; None if the datasets differ otherwise."""
     removed, added = pair.d0.counts() - pair.d1.counts(), pair.d1.counts() - pair.d0.counts()
 

@@ -58,6 +58,11 @@ class Records(Tabular):
         Whether a record may lie outside of the interval; the mechanism then has to clip it.
     categories : bool
         Whether records are integers that represent categories, whose order has no meaning.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
     """
 
     size: int
@@ -130,9 +135,8 @@ class Records(Tabular):
             changes = [(np.nan, value) for value in added]
         first, middle_place, last = PLACES
         for places in ((first, last, middle_place), (last, middle_place, first)):
-            for rank in range(
-                len(crowds) + len(changes) - 1
-            ):  # along diagonals, so that the most promising crowds meet the most promising changes first
+            # Along diagonals, so that the most promising crowds meet the most promising changes first.
+            for rank in range(len(crowds) + len(changes) - 1):
                 if rank == 2 and n > 1 and self.relation == "add-remove":
                     yield self.pair(np.empty(0), np.array([high]), "one record against none")
                 for turn, (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
@@ -146,10 +150,7 @@ class Records(Tabular):
                         yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: a changed record among up to four different values, each repeated.
-
-        Categories are drawn instead. Every third turn other integers are drawn too.
-        """
+        """Return coordinates of a pair: a changed record among up to four repeated values. Some integers, and categories, are drawn."""
         distinct = min(self.size - 1, 4)
         shares = rng.dirichlet(np.ones(distinct)) if distinct else np.zeros(0)
         copies = np.maximum(1, np.floor(shares * (self.size - 1))).astype(int)
@@ -204,16 +205,14 @@ class Records(Tabular):
 
         return drop_invalid_pairs(pairs())
 
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs with common records set to zero or rounded, or with a rounded changed record."""
         if pair.relation != "replace-one":
             return
         tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
         low, high = (-math.inf, math.inf) if self.outside else self.ends
         for first, second in truncated_tables(tables[0], tables[1], low, high):
-            found = self.pair(first[:, 0], second[:, 0], pair.why)
-            if found is not None:
-                yield found
+            yield self.pair(first[:, 0], second[:, 0], pair.why)
 
     @property
     def absent(self) -> bool:

@@ -43,6 +43,11 @@ class Rows(Tabular):
         Columns of integers, counted from 0.
     categories : tuple of int
         Columns of integers that represent categories, whose order has no meaning, counted from 0.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, or a column does not exist.
     """
 
     size: int
@@ -115,17 +120,15 @@ class Rows(Tabular):
         return found <= set(self.labels) and (not self.every_label or found == set(self.labels))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Return fixed pairs of tables, the most promising first; None in place of a pair that lacks a required label."""
+        """Yield fixed pairs of tables, the most promising first; None in place of a pair that lacks a required label."""
         crowds, changes = list(_crowds(self)), list(_changes(self))
         first, middle, last = PLACES
-        found = []
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (crowd, others), (why, before, after) in ranked(crowds, changes, rank):
                 at, place = (last, first, middle)[turn]
                 changed = insert_record(others, after, place)
                 base = others if self.relation == "add-remove" else insert_record(others, before, place)
-                found.append(self.pair(base, changed, f"{why}, {at}, {crowd}"))
-        return found
+                yield self.pair(base, changed, f"{why}, {at}, {crowd}")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: a changed row among up to three different rows that fill the rest.
@@ -140,9 +143,8 @@ class Rows(Tabular):
             labels[:2] = max(self.labels), min(self.labels)
         if self.every_label:
             labels[2:] = np.resize(np.array(self.labels), distinct)
-            if missing := set(self.labels) - set(
-                labels[2:].tolist()
-            ):  # as many records as labels: the changed record must have the remaining label
+            # With as many records as labels, the changed record must have the remaining label.
+            if missing := set(self.labels) - set(labels[2:].tolist()):
                 labels[:2] = missing.pop()
         assignment = np.sort(np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct)))
         _, place = PLACES[int(rng.integers(3))]
@@ -169,14 +171,6 @@ class Rows(Tabular):
         return SearchSpace((2 + distinct) * len(moving), decode)
 
     @property
-    def label_values(self) -> tuple[float, ...]:  # type: ignore[override]
-        return self.labels
-
-    @property
-    def all_labels(self) -> bool:  # type: ignore[override]
-        return self.every_label
-
-    @property
     def columns(self) -> FloatArray:
         return self.ends
 
@@ -187,10 +181,6 @@ class Rows(Tabular):
     @property
     def category_columns(self) -> tuple[int, ...]:
         return self.categories
-
-    def dataset(self, table: FloatArray) -> FloatArray:
-        """Return the table unchanged."""
-        return table
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -205,11 +195,6 @@ def _corner_values(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
     return low, middle, high
 
 
-def _make_row(features: FloatArray, *label: float) -> FloatArray:
-    """Return the row of features and an optional label."""
-    return np.append(features, label)
-
-
 def _changes(domain: Rows) -> Iterator[Change]:
     """Yield the changed row before and after, with a description; under add-remove only the row after is used."""
     low, middle, high = _corner_values(domain)
@@ -217,20 +202,20 @@ def _changes(domain: Rows) -> Iterator[Change]:
     first, last = labels[0], labels[-1]
     if domain.outside:
         below, above = far_outside_interval(low, high)
-        yield "features far outside", _make_row(below, *last), _make_row(above, *last)
-    yield "features from low to high", _make_row(low, *last), _make_row(high, *last)
+        yield "features far outside", np.append(below, last), np.append(above, last)
+    yield "features from low to high", np.append(low, last), np.append(high, last)
     if first != last:
-        yield "one label turned over", _make_row(high, *first), _make_row(high, *last)
-        yield "features and label turned over", _make_row(low, *first), _make_row(high, *last)
-    yield "features from the middle to high", _make_row(middle, *last), _make_row(high, *last)
+        yield "one label turned over", np.append(high, first), np.append(high, last)
+        yield "features and label turned over", np.append(low, first), np.append(high, last)
+    yield "features from the middle to high", np.append(middle, last), np.append(high, last)
     if first != last:
-        yield "one label turned over, low features", _make_row(low, *last), _make_row(low, *first)
+        yield "one label turned over, low features", np.append(low, last), np.append(low, first)
     if len(low) > 1:
         side = np.arange(len(low)) % 2 == 0
-        yield "features alternately low and high", _make_row(np.where(side, low, high), *last), _make_row(np.where(side, high, low), *last)
-        yield "one feature from low to high", _make_row(low, *last), _make_row(np.where(np.arange(len(low)) == 0, high, low), *last)
+        yield "features alternately low and high", np.append(np.where(side, low, high), last), np.append(np.where(side, high, low), last)
+        yield "one feature from low to high", np.append(low, last), np.append(np.where(np.arange(len(low)) == 0, high, low), last)
     for label in labels[1:-1][:NAMED_LABELS]:
-        yield f"label {label[0]:g} for the lowest", _make_row(high, *first), _make_row(high, *label)
+        yield f"label {label[0]:g} for the lowest", np.append(high, first), np.append(high, label)
 
 
 def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
@@ -240,7 +225,7 @@ def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
     labels = sorted(domain.labels)
 
     def crowd(features: list[FloatArray], values: list[float]) -> FloatArray:
-        rows = [_make_row(features[i % len(features)], *([values[i % len(values)]] if values else [])) for i in range(n)]
+        rows = [np.append(features[i % len(features)], values[i % len(values)] if values else []) for i in range(n)]
         return np.array(rows).reshape(n, len(low) + bool(labels))
 
     yield "others in the middle", crowd([middle], labels[:1])

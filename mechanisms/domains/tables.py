@@ -11,7 +11,6 @@ import itertools
 import math
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -35,11 +34,11 @@ _RELEVANT_CHANGE = 0.05  # relative change of the score from which a part counts
 
 
 class Tabular(Domain):
-    """Base of the domains whose datasets are records with the same columns: features, and a label if `label_values` is not empty."""
+    """Base of the domains whose datasets are records with the same columns: features, and a label if `labels` is not empty."""
 
     size: int
-    label_values: tuple[float, ...] = ()
-    all_labels = False  # whether each label must occur in both datasets
+    labels: tuple[float, ...] = ()
+    every_label = False  # whether each label must occur in both datasets
 
     @property
     def absent(self) -> bool:
@@ -61,9 +60,9 @@ class Tabular(Domain):
     def category_columns(self) -> tuple[int, ...]:
         """Return the indices of the features that are categories."""
 
-    @abstractmethod
-    def dataset(self, table: FloatArray) -> Any:
-        """Return the dataset of a table with one record per row."""
+    def dataset(self, table: FloatArray) -> FloatArray:
+        """Return the dataset of a table with one record per row, by default the table."""
+        return table
 
     @property
     def whole(self) -> bool:
@@ -83,7 +82,7 @@ class TableSampler(Draws[Tabular]):
     def __init__(self, domain: Tabular, rng: Generator) -> None:
         super().__init__(domain, rng)
         self.ends = domain.columns
-        self.width = len(self.ends) + bool(domain.label_values)
+        self.width = len(self.ends) + bool(domain.labels)
         self._matchings: dict[int, list[list[tuple[float, float]]]] = defaultdict(list)
         self._turn_counts: Counter[tuple[int, int]] = Counter()
 
@@ -92,7 +91,7 @@ class TableSampler(Draws[Tabular]):
 
     def drawn(self, turn: int, corners: bool) -> Pair | None:
         domain, rng, k = self.domain, self.rng, len(self.ends)
-        labels = sorted(set(domain.label_values))
+        labels = sorted(set(domain.labels))
         movable = np.flatnonzero(self.ends[:, 0] < self.ends[:, 1])
         can_flip, can_move = len(labels) > 1, len(movable) > 0
         possible = [c for c, can in enumerate((can_flip, can_move, can_flip and can_move, can_move)) if can]
@@ -154,10 +153,10 @@ class TableSampler(Draws[Tabular]):
         values[:, drawn] = whole_numbers(low[drawn], high[drawn], rng.random((count, len(drawn))))
         if domain.absent and not corners:
             values[rng.random(count) < 0.2] = np.nan
-        if domain.label_values:
-            labels = rng.choice(np.array(domain.label_values), count)
-            if domain.all_labels:
-                known = rng.permutation(np.array(sorted(set(domain.label_values))))[:count]
+        if domain.labels:
+            labels = rng.choice(np.array(domain.labels), count)
+            if domain.every_label:
+                known = rng.permutation(np.array(sorted(set(domain.labels))))[:count]
                 labels[: len(known)] = known
             values = np.column_stack([values, rng.permutation(labels)])
         return np.asarray(values)
@@ -183,10 +182,7 @@ class TableSampler(Draws[Tabular]):
         return pairs[(turn + place * len(pairs) // 3) % len(pairs)]
 
     def _opposite_values(self, column: int, value: float, at: int) -> tuple[float, float]:
-        """Return two different values of a feature where possible.
-
-        Integers come from their matching; other values are paired with the more distant bound.
-        """
+        """Return two different values of a feature where possible."""
         low, high = self.ends[column].tolist()
         if low == high:
             return value, value

@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.base import Domain
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, items, sized
 from dpwitness.mechanisms.domains.pair_patterns import PLACES
 
@@ -29,12 +29,18 @@ class Texts(Domain):
         Largest number of words in a text.
     relation : {"replace-one", "add-remove"}
         Neighboring relation.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, or a word contains spaces.
     """
 
     size: int
     words: tuple[str, ...] = ("a", "b", "c")
     longest: int = 8
     relation: str = "replace-one"
+    whole = unordered = True
 
     def __post_init__(self) -> None:
         require(self).integer("size", "longest", most=MAX_ENTRIES).one_of("relation", ["replace-one", "add-remove"])
@@ -80,45 +86,23 @@ class Texts(Domain):
                 yield self.changed(crowd, before, after, turn, f"{why}, {among}")
                 turn += 1
 
-    def draws(self, rng: Generator) -> Draws[Texts]:
-        return _TextSampler(self, rng)
+    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        """Return a random pair of texts with random words; in corners all texts have the largest number of words."""
 
-    def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return a shape without coordinates: texts have none to search along."""
-        return SearchSpace(0, lambda _: None)
+        def text() -> str:
+            count = self.longest if corners else int(rng.integers(self.longest + 1))
+            return " ".join(self.words[i] for i in rng.choice(len(self.words), count)) if count else ""
 
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        crowd = [text() for _ in range(self.size - 1)]
+        return self.changed(crowd, text(), text(), turn, f"drawn {turn}: random words")
+
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield the pair with all common texts made empty."""
         common = set(pair.d0) & set(pair.d1) - {""}
         if common:
             sides = [["" if text in common else text for text in side] for side in (pair.d0, pair.d1)]
-            found = self.pair(sides[0], sides[1], pair.why)
-            if found is not None:
-                yield found
+            yield self.pair(sides[0], sides[1], pair.why)
 
     @property
     def records(self) -> int:
         return self.size
-
-    @property
-    def whole(self) -> bool:
-        return True
-
-    @property
-    def unordered(self) -> bool:
-        return True
-
-
-class _TextSampler(Draws[Texts]):
-    """Random pairs of lists of texts."""
-
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """Return a random pair of texts with random words; in corners all texts have the largest number of words."""
-        domain = self.domain
-        crowd = [self.text(corners) for _ in range(domain.size - 1)]
-        return domain.changed(crowd, self.text(corners), self.text(corners), turn, f"drawn {turn}: random words")
-
-    def text(self, corners: bool) -> str:
-        """Return a random text."""
-        count = self.domain.longest if corners else int(self.rng.integers(self.domain.longest + 1))
-        return " ".join(self.domain.words[i] for i in self.rng.choice(len(self.domain.words), count)) if count else ""

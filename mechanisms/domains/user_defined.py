@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_type, said, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.data.relations import OWN
-from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.mechanisms.domains.base import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,11 @@ class Relation(Domain):
     title : str
         Name in reports and witnesses. Default: the name of `check`.
 
+    Raises
+    ------
+    InvalidArgument
+        If a function cannot be called.
+
     Examples
     --------
     >>> from dpwitness import Pair
@@ -41,6 +46,8 @@ class Relation(Domain):
     generate: Callable[[Generator], tuple[Any, Any]] | None = None
     title: str = ""
     relation: str = field(init=False, default="")
+    declarable = False  # its fields are functions
+    unordered = True
 
     def __post_init__(self) -> None:
         require_callable("check", self.check, "Relation", arguments=2)
@@ -58,7 +65,7 @@ class Relation(Domain):
         """Return True: only the check of two datasets restricts them."""
         return True
 
-    def drawn(self, rng: Generator, why: str) -> Pair:
+    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair:
         """Return a generated pair.
 
         Raises
@@ -66,6 +73,7 @@ class Relation(Domain):
         InvalidArgument
             If `generate` is missing, raises, or returns a pair that `check` refuses.
         """
+        why = f"drawn {turn}"
         if self.generate is None:
             raise InvalidArgument(f"Relation: {self.name} has no generate function, so it is not a domain; pass generate=..., or a pair")
         try:
@@ -81,25 +89,3 @@ class Relation(Domain):
             raise InvalidArgument(
                 f"Relation: the check of {self.name} rejects a pair that its own generate made ({why}): {reason}"
             ) from None
-
-    def catalogue(self) -> Iterable[Pair | None]:
-        """Return an empty list: no pairs are known in advance."""
-        return []
-
-    def draws(self, rng: Generator) -> Draws[Relation]:
-        return _GeneratedPairs(self, rng)
-
-    def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return a shape without coordinates: a user-defined relation has none to search along."""
-        return SearchSpace(0, lambda _: None)
-
-    @property
-    def unordered(self) -> bool:
-        return True
-
-
-class _GeneratedPairs(Draws[Relation]):
-    """Random pairs from the user's `generate`."""
-
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        return self.domain.drawn(self.rng, f"drawn {turn}")

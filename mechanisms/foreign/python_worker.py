@@ -114,7 +114,7 @@ class Worker(Process):
         return found
 
     def dataset(self, sent: Sent) -> tuple[Json, codec.Blobs]:
-        """The part of a request that tells the dataset: large ones travel once."""
+        """Return the part of a request that holds the dataset; a large dataset is sent once."""
         if not sent.key:
             return {"data": sent.packed}, sent.blobs
         if sent.key in self.kept:

@@ -146,7 +146,7 @@ def build_domain(found: Any, owner: str) -> domains.Domain:
     """Return the domain of its declaration ``{"kind": NAME, **arguments}``. Raise TargetError if the declaration is invalid."""
     if not isinstance(found, dict) or "kind" not in found:
         raise TargetError(f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}")
-    kinds = domains.KINDS
+    kinds = domains.domain_kinds()
     cls = kinds.get(found["kind"]) if isinstance(found["kind"], str) else None
     if cls is None:
         raise TargetError(f"{owner}: domain kind must be one of {', '.join(kinds)}, got {found['kind']!r}")

@@ -134,7 +134,7 @@ def _source_fingerprint(function: Callable[..., Any], seen: set[int]) -> bytes:
 def _cache(function: Callable[..., Any]) -> Any:
     """Return a disk cache for a function.
 
-    The cache lies where Numba finds a place: NUMBA_CACHE_DIR, beside the source, or the user's
+    The cache lies where Numba finds a place: NUMBA_CACHE_DIR, next to the source, or the user's
     cache directory. Otherwise it lies in a private temporary directory.
     """
     try:

@@ -1,7 +1,7 @@
 """Adapters that turn Python objects into mechanisms: functions of one run, stateful classes, estimators, interactive sessions.
 
 Needs only the standard library and NumPy, Python 3.8 or later. In an interpreter without dpwitness,
-whose target file says ``import dpwitness``, the worker imports this folder in its place
+whose target file says ``import dpwitness``, the worker imports this folder in its place, also as ``dpwitness.wrap``
 (`mechanisms/foreign/inside/worker`).
 """
 

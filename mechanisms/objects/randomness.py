@@ -94,12 +94,9 @@ def missing(function: Any, first: int = 1) -> List[str]:
     """Return the names of the required parameters that are neither among the first ones nor receive randomness."""
     open_parameters, seed_name = parameters(function) or [], keyword(function)
     positional = [p for p in open_parameters if p.kind in _POSITIONAL_KINDS][:first]
-    required = [
-        p
-        for p in open_parameters
-        if p not in positional and p.default is p.empty and p.kind in (*_POSITIONAL_KINDS, inspect.Parameter.KEYWORD_ONLY)
-    ]
-    return [p.name for p in required if p.name != seed_name]
+    kinds = (*_POSITIONAL_KINDS, inspect.Parameter.KEYWORD_ONLY)
+    required = [p.name for p in open_parameters if p not in positional and p.default is p.empty and p.kind in kinds]
+    return [name for name in required if name != seed_name]
 
 
 def takes_labels(function: Any) -> bool:

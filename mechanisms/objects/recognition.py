@@ -24,18 +24,8 @@ SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials
 SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # these names may also mean something else
 _NAMES = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
 DATA = (*_NAMES, "value", "item", "items", "input", "inputs", "true_value")
-RELEASES = (
-    "release",
-    "randomize",
-    "randomise",
-    "privatize",
-    "perturb",
-    "add_noise",
-    "query",
-    "answer",
-    "respond",
-    "run",
-)  # names of methods that release an output
+# Names of methods that release an output.
+RELEASES = ("release", "randomize", "randomise", "privatize", "perturb", "add_noise", "query", "answer", "respond", "run")
 _BOOKKEEPING = ("n_features_in_", "feature_names_in_", "n_iter_", "classes_", "n_samples_seen_", "n_outputs_", "epsilon_", "accountant_")
 
 
@@ -203,10 +193,8 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
     if callable(getattr(found, "fit", None)):
         output = _learned_attributes(found, name, class_arguments, dataset)
         note = "; y is the second part of the dataset, or its last column" if _requires_labels(found) else ""
-        return (
-            f"estimator.{output}",
-            f"{name} is fitted for each run, and {output} is its output{note}. To override: --as estimator.ATTRIBUTE",
-        )
+        text = f"{name} is fitted for each run, and {output} is its output{note}. To override: --as estimator.ATTRIBUTE"
+        return f"estimator.{output}", text
     if "__call__" in dir(found) and inspect.isroutine(inspect.getattr_static(found, "__call__", None)):
         form = _function_form(functools.partial(found.__call__, None, **method_arguments), name, None)
         if form == "":
@@ -216,9 +204,8 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
     if len(methods) > 1:
         methods = [key for key in methods if key in RELEASES] or methods
     if len(methods) != 1:
-        unbound = [
-            key for key in dir(found) if key[0] != "_" and isinstance(inspect.getattr_static(found, key), (staticmethod, classmethod))
-        ]
+        public = {key: inspect.getattr_static(found, key) for key in dir(found) if key[0] != "_"}
+        unbound = [key for key, value in public.items() if isinstance(value, (staticmethod, classmethod))]
         has = "give it one, or a method __call__" + (f"; or audit {name}.{unbound[0]}" if unbound else "")
         has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}" if methods else has
         raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
@@ -226,10 +213,7 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
 
 
 def _takes_data(found: Any, key: str) -> bool:
-    """Return whether the first parameter of a method, after self, is a dataset, by its name or by the name of the method.
-
-    The parameter has the name of a dataset, or the method has the name of a release and the parameter has no default.
-    """
+    """Return whether the first parameter of a method, after self, is a dataset, by its name or by the name of the method."""
     if isinstance(inspect.getattr_static(found, key), staticmethod):
         return False
     accepted = (parameters(getattr(found, key)) or [])[1:]

@@ -24,16 +24,8 @@ from .randomness import bound, dataset_converter, given, parameters, takes_label
 from .randomness import told as told_seeded
 
 DECLARABLE_ATTRIBUTES = (
-    "claim",
-    "domain",
-    "seeded",
-    "batch",
-    "trials",
-    "expected_failures",
-    "expected_findings",
-    "features",
-    "primitives",
-    "cause",
+    *("claim", "domain", "seeded", "batch", "trials"),
+    *("expected_failures", "expected_findings", "features", "primitives", "cause"),
 )
 
 Once = Callable[[Any, Any], Any]  # (dataset, rng) -> output
@@ -57,10 +49,7 @@ class PerRun:
         self.__module__, self.__doc__ = _calling_module(), inspect.getdoc(unbound(rebuilt[1][0]))
 
     def __getattr__(self, name: str) -> Any:
-        """Return `__qualname__`, the name of the mechanism in its module.
-
-        The attribute is missing where no module has the mechanism, as inside a function.
-        """
+        """Return `__qualname__`, the name of the mechanism in its module."""
         if name == "__qualname__":
             for key, value in list(vars(sys.modules.get(self.__module__, object)).items()):
                 if value is self:
@@ -90,14 +79,9 @@ class PerRun:
                 elif inspect.isgenerator(value):
                     value = _generator_values(self._name, value)
                 found.append(_tensor_to_array(loop.result(value) if inspect.isawaitable(value) else value))
-        first = found[0] if found else None
-        if (
-            type(first) is np.ndarray
-            and first.ndim
-            and all(type(v) is np.ndarray and _dtype_and_shape(v) == _dtype_and_shape(first) for v in found)
-        ):
-            return np.stack(found)
-        return found
+        kinds = {(v.dtype, v.shape) if type(v) is np.ndarray else None for v in found}
+        stacked = len(kinds) == 1 and None not in kinds and found[0].ndim
+        return np.stack(found) if stacked else found
 
 
 def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **arguments: Any) -> PerRun:
@@ -296,11 +280,6 @@ def _torch_call(module: Any) -> Once:
 def _tensor_to_array(value: Any) -> Any:
     """Return a tensor as an array, and any other value unchanged."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") and hasattr(value, "cpu") else value
-
-
-def _dtype_and_shape(value: Any) -> Tuple[Any, Tuple[int, ...]]:
-    """Return the dtype and the shape of an array."""
-    return value.dtype, value.shape
 
 
 def unbound(found: Any) -> Any:

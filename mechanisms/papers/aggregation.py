@@ -7,6 +7,7 @@ sum_{i<=t} (y_i - beta_m.x_i)^2), over records that are not protected. Claims MN
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -246,3 +248,14 @@ def _add_softmax(errors: FloatArray, temperature: float, share: FloatArray, tota
         mass += share[m]
     for m in range(errors.size):
         total[m] += share[m] / mass
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    for form in ("printed", "repaired"):
+        ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, 2, 60, form=form)
+        public = np.array([[0.6, 0.2], [-0.3, 0.8], [0.1, -0.5]])
+        for release in ("aggregate", "full"):
+            protocol = MirrorAveraging(ridge, 2, public, public @ [0.5, -0.2], 8.0, release=release)
+            pairs = (protocol.worst_pair("tail"), protocol.worst_pair("bulk"))
+            yield f"aggregation-{release}-{form}", PaperSpecimen(protocol, pairs, settled=form == "repaired", trials=50_000)

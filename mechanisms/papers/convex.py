@@ -7,6 +7,7 @@ l. The losses of `losses` with G = weight |w|^2 / 2 run in compiled kernels.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -18,13 +19,14 @@ from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import TOLERANCE, ConvergenceError, Problem
 from dpwitness.mechanisms.papers.erm import objective_log_density, rounded, sample_objective, unrounded, validated_dataset
 from dpwitness.mechanisms.papers.logistic import NOISES, radial_noise
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -283,3 +285,16 @@ def _newton(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, b: Fl
             break
     first = int(np.flatnonzero(~(size <= goal))[0])
     raise ConvergenceError(f"ConvexObjectivePerturbation: no convergence, first in row {first}, gradient norm {size[first]:.3g}")
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    linear, smooth = Loss("linear"), Loss("log-cosh", width=0.1)
+    for noise in ("laplace_radius_std", "laplace_radius_scale", "gamma"):
+        short = noise.replace("laplace_radius", "laplace").replace("_", "-")
+        one = ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), noise=noise)
+        yield f"convex-linear-{short}-d1", with_worst_pair(one)
+    printed = ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), dimension=2)
+    yield "convex-linear-laplace-std-d2", with_worst_pair(printed)
+    curved = ConvexObjectivePerturbation(1.0, 1.0, smooth, QuadraticPenalty(0.1), noise="gamma", dimension=2)
+    yield "convex-log-cosh-gamma-d2", with_worst_pair(curved)

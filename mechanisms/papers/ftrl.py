@@ -8,7 +8,7 @@ theta_{t+1}.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -20,9 +20,10 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, EnclosureUnavailable, log
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.datasets import LinearCosts
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Costs
+from dpwitness.mechanisms.domains.costs import Costs
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit_uncached
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.privacy import ApproxDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -276,3 +277,10 @@ def _play_adaptive(
                     return logs, t
                 totals[j] += cost[j]
     return logs, -1
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    for rule in ("printed", "with_log_p"):
+        game = PrivateFTRL(8.0, 0.01, 1.0, 2, 13, lambda_rule=rule)
+        yield f"ftrl-{rule.replace('_', '-')}", PaperSpecimen(game, (game.worst_pair(), game.worst_pair(-4.0)))

@@ -7,7 +7,9 @@ with the printed noise and with the noise and ridge under which the claim holds.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -16,7 +18,7 @@ from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, Outp
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, far_response, opposed_records_pair, replaced, zero_record_pair
 from dpwitness.mechanisms.numerics.losses import Loss
@@ -32,6 +34,7 @@ from dpwitness.mechanisms.papers.erm import (
     sample_objective,
     validated_dataset,
 )
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -330,3 +333,23 @@ class GLMObjectivePerturbation(ObjectivePerturbationEnclosures, _GLM):
         if self.repaired:
             return SphericalNoise("gaussian", rate / math.sqrt(8 * math.log(2 / self.delta) + 4 * self.epsilon), dimension)
         return SphericalNoise("gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension)
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    linear, logistic, huber = Loss("linear"), Loss("logistic"), Loss("huber")
+    common: dict[str, Any] = {"epsilon": 1.0, "regularization": 1.0, "loss": linear}
+    yield "glm-output-gamma", with_worst_pair(GLMOutputPerturbation(**common))
+    yield "glm-output-laplace", with_worst_pair(GLMOutputPerturbation(**common, noise="laplace_radius"))
+    yield "glm-output-gaussian", with_worst_pair(GLMOutputPerturbation(**common, noise="gaussian", delta=1e-3))
+    yield "glm-output-logistic", with_worst_pair(GLMOutputPerturbation(**{**common, "loss": logistic}))
+    for repaired in (False, True):
+        form = "repaired" if repaired else "printed"
+        for loss in (logistic, huber):
+            # Enough records for the many common records of W4; their number does not matter for the Huber loss.
+            mechanism = GLMObjectivePerturbation(loss=loss, epsilon=1.0, repaired=repaired, records=10**6 if loss is logistic else 1)
+            yield f"glm-objective-{loss.name}-gamma-{form}", with_worst_pair(mechanism, settled=repaired)
+        gamma = GLMObjectivePerturbation(**common, repaired=repaired)
+        yield f"glm-objective-linear-gamma-{form}", with_worst_pair(gamma)
+        gaussian = GLMObjectivePerturbation(**common, noise="gaussian", delta=1e-3, repaired=repaired)
+        yield f"glm-objective-linear-gaussian-{form}", with_worst_pair(gaussian)

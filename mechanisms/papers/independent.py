@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,6 +20,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require, requi
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.labelled_pairs import replaced
+from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.independent_kernels import (
     _NODES,
     _WEIGHTS,
@@ -27,7 +29,8 @@ from dpwitness.mechanisms.papers.independent_kernels import (
     net_log_densities,
     net_transcripts,
 )
-from dpwitness.mechanisms.papers.learner import LearnerMechanism
+from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 from dpwitness.mechanisms.protocols.optional_methods import available_if
@@ -242,3 +245,18 @@ class TestDataIndependentLearner(LearnerMechanism):
         out = np.zeros((len(outputs), len(self.net)))
         np.add.at(out, (np.arange(len(outputs))[:, None], blocks[:, :, 0].astype(np.int64)), alphas)
         return out
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    small_learner = KernelLearner(Loss("absolute"), 1.0, 1, 5000, label_bound=10.0)  # three rounds
+    for units in ("printed", "repaired"):
+        full = TestDataIndependentLearner(small_learner, 1.0, 1e-6, 0.1, units=units)
+        yield f"independent-full-{units}", with_worst_pair(full, trials=50_000)
+        outputs = TestDataIndependentLearner(small_learner, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs")
+        yield f"independent-outputs-{units}", with_worst_pair(outputs, trials=50_000)
+    plane_learner = KernelLearner(Loss("absolute"), 1000.0, 2, 10**6, label_bound=10.0)
+    yield (
+        "independent-weights-printed",
+        with_worst_pair(TestDataIndependentLearner(plane_learner, 1.0, 1e-6, 0.05, release="weights"), trials=20_000),
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,8 +19,10 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.jit import jit_uncached
+from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
-from dpwitness.mechanisms.papers.learner import LearnerMechanism, Predictor
+from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism, Predictor
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 from dpwitness.mechanisms.protocols.optional_methods import available_if
@@ -350,3 +352,37 @@ def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
         z[1] = along * y / length + across * x / length
 
     return rule
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    kernel_learner = KernelLearner(Loss("absolute"), 1.0, 1, 10**6, label_bound=10.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the mechanisms warn that the claim can fail, which is the reason to include them
+        tiny = PrivateInteractivePrediction(kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]]))
+        halved = PrivateInteractivePrediction(kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]]), constants="theorem9")
+    yield "interactive-printed", PaperSpecimen(tiny, (tiny.worst_pair(26),))
+    yield "interactive-theorem9", PaperSpecimen(halved, (halved.worst_pair(52),))
+    large_learner = KernelLearner(Loss("absolute"), 1.0, 1, 10**7, label_bound=10.0)
+    points = np.linspace(-1.0, 1.0, 10)[:, None]
+    repaired = PrivateInteractivePrediction(large_learner, 1.0, 1e-6, 0.05, 0.02, test_points=points, constants="repaired")
+    yield "interactive-repaired", PaperSpecimen(repaired, (repaired.worst_pair(),))
+    yield "interactive-held-at-threshold", _held_at_threshold()
+
+
+def _held_at_threshold() -> PaperSpecimen:
+    """Return the specimen of witness W7, on which the test points keep each answer at the threshold.
+
+    Bottoms then leak, and no budget is spent on bottoms.
+    """
+    kernel_learner = KernelLearner(Loss("absolute"), 1.0, 2, 10**6, label_bound=10.0)
+    delta, rounds = 1e-6, 60
+    epsilon = 0.3 * 100 * 2 * math.log(4 / delta)
+    spread = math.sqrt(2 * math.log(2 * rounds / 0.1))
+    bound = math.sqrt(4 * 200 * spread * math.log(4 / delta) / (10**6 * epsilon)) * (1 - 1e-12)  # B = 4, and not larger by a rounding error
+    probe = PrivateInteractivePrediction(kernel_learner, epsilon, delta, 0.1, bound, test_points=np.zeros((rounds, 2)))
+    x, copies = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [900_000, 1, 99_999]
+    d0, d1 = (LabelledVectors(x, [10.0, y, 0.0], copies) for y in (-10.0, 10.0))
+    rule = hold_gap(tuple(kernel_learner.fit(d0).centers[0]), probe.threshold)
+    game = PrivateInteractivePrediction(kernel_learner, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds)
+    return PaperSpecimen(game, (Pair(d0, d1, "replace-one", "W7: answers held at the threshold"),), trials=5_000)

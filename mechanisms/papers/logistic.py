@@ -7,6 +7,7 @@ with the noise that the proofs need.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, Outp
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
@@ -31,6 +32,7 @@ from dpwitness.mechanisms.papers.erm import (
     sample_objective,
     validated_dataset,
 )
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -238,3 +240,19 @@ class LogisticObjectivePerturbation(ObjectivePerturbationEnclosures, _Logistic):
         data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    for noise in NOISES:
+        for d in (1, 2):
+            short = noise.replace("laplace_radius", "laplace").replace("_", "-")
+            output = LogisticOutputPerturbation(1.0, 0.1, noise=noise, dimension=d, records=100)
+            yield f"logistic-output-{short}-d{d}", with_worst_pair(output)
+            objective = LogisticObjectivePerturbation(1.0, 0.1, noise=noise, dimension=d, records=1)
+            yield f"logistic-objective-{short}-d{d}", with_worst_pair(objective, settled=noise != "gamma")
+    corrected = LogisticObjectivePerturbation(1.0, 0.1, corrected=True, records=1)
+    yield "logistic-objective-corrected", with_worst_pair(corrected)
+    clipped = LogisticOutputPerturbation(1.0, 0.1, clip=True, records=2)
+    inside, outside = (LabelledVectors([[0.5, 0.0], [coordinate, 0.0]], [1.0, -1.0]) for coordinate in (-1.0, 30.0))
+    yield "logistic-output-clipped", PaperSpecimen(clipped, (Pair(inside, outside, "replace-one", "a record of norm 30"),))

@@ -8,6 +8,7 @@ MN-03.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,12 +21,13 @@ from dpwitness.mechanisms.balls.risk import RiskLaw
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_one_of
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise, round_to_grid
 from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -366,3 +368,12 @@ def _log_sphere_integral(
                     total += math.exp(log_term - log_scale)
             outer = inner
     return log_scale + math.log(0.5 * total)
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    for form in ("printed", "repaired"):
+        for p in (1, 2):
+            ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 60, form=form)
+            pairs = (ridge.worst_pair("tail"), ridge.worst_pair("bulk"))
+            yield f"ridge-{form}-p{p}", PaperSpecimen(ridge, pairs, settled=form == "repaired", trials=100_000)

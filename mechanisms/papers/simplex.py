@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -21,10 +21,11 @@ from dpwitness.mechanisms.balls.risk import slope_over
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.papers.ridge import check_records
 from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -354,3 +355,15 @@ def _multinomial(rows: FloatArray, log_theta: FloatArray, draws: int) -> FloatAr
                 total += count * log_theta[j] - math.lgamma(count + 1.0)
         out[i] = total if left == 0 else -np.inf
     return out
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    linear = Loss("linear")
+    yield "simplex-pure", with_worst_pair(SimplexSampling(1.0, 40.0, linear, 2, 1))
+    lam = 20 * 32 * math.log(1e5) * (1 + 1e-12)  # m = 400 as printed
+    unitless = SimplexSampling(1.0, lam, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate")
+    yield "simplex-approximate", with_worst_pair(unitless)
+    repaired = SimplexSampling(1.0, lam * 100, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate_repaired")
+    yield "simplex-approximate-repaired", with_worst_pair(repaired)
+    yield "simplex-huber", with_worst_pair(SimplexSampling(10.0, 100.0, Loss("huber"), 3, 20))

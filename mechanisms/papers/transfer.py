@@ -8,6 +8,7 @@ JK-10 to JK-13.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,8 +19,10 @@ from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import laplace_draws, laplace_log_density
+from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.erm import rounded
-from dpwitness.mechanisms.papers.learner import LearnerMechanism
+from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism
+from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.papers.ridge import constrained_solution
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
@@ -208,3 +211,14 @@ def _least_squares(targets: FloatArray, squares: FloatArray, limit: float) -> Fl
     for i in range(len(targets)):
         constrained_solution(squares, targets[i], limit, out[i])
     return out
+
+
+def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
+    """Yield the names and specimens of the zoo."""
+    kernel_learner = KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0)
+    for constant in (1.0, 4.0):
+        for rounds in (1, 10):
+            dependent = TestDataDependentLearner(kernel_learner, 1.0, 1e-3, np.ones((rounds, 1)), constant=constant)
+            yield f"transfer-answers-c{constant:g}-T{rounds}", with_worst_pair(dependent)
+    weights = TestDataDependentLearner(kernel_learner, 1.0, 1e-3, np.ones((10, 1)), release="weights")
+    yield "transfer-weights", with_worst_pair(weights)

@@ -1,7 +1,8 @@
 """Privacy notions: the plain ones, those that are curves, those that depend on the pair of datasets, and how all of them are written."""
 
 from dpwitness.mechanisms.privacy.accounting import DPSGD
-from dpwitness.mechanisms.privacy.base import GDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.privacy.base import GDP, ApproxDP, PureDP
+from dpwitness.mechanisms.privacy.claim import Claim
 from dpwitness.mechanisms.privacy.pair_budgets import CoordinateDP, GroupDP, MetricDP, PairClaim, resolved
 from dpwitness.mechanisms.privacy.parsing import exact_claim, parse_claim, promised
 from dpwitness.mechanisms.privacy.renyi import RDP, ZCDP, RenyiCurve, binary_renyi

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, require, require_integer, require_probability
-from dpwitness.mechanisms.privacy.base import ApproxDP, Claim
-from dpwitness.mechanisms.privacy.tradeoff_curves import Curve, Lines, needed
+from dpwitness.mechanisms.privacy.base import ApproxDP
+from dpwitness.mechanisms.privacy.claim import Claim, Lines, parse_numbers
+from dpwitness.mechanisms.privacy.tradeoff_curves import Curve, needed
 
 _LINE_COUNT = 120  # lines of the curve; fewer lines only raise the curve
 _MOST_NOISE = 1e6
@@ -54,7 +55,8 @@ class DPSGD(Curve):
     steps: int
     factor: float = 1.0
 
-    kind: ClassVar[str] = "dpsgd"
+    form: ClassVar[str] = "dpsgd:SAMPLING,NOISE,STEPS[,DELTA]"
+    notion: ClassVar[str] = "the privacy of DP-SGD, as dp-accounting computes it"
 
     def __post_init__(self) -> None:
         require(self).positive("sampling_probability", "noise_multiplier", "factor").integer("steps", most=10**7)
@@ -69,10 +71,22 @@ class DPSGD(Curve):
     def numbers(self) -> tuple[float, ...]:
         return float(self.sampling_probability), float(self.noise_multiplier), float(self.steps)
 
-    def of(self, numbers: Sequence[float]) -> Claim:
+    @classmethod
+    def parse(cls, text: str) -> Claim:
+        return DPSGD.of_numbers(parse_numbers(text, 3, 4))
+
+    @staticmethod
+    def of_numbers(numbers: Sequence[float]) -> Claim:
+        """Return the curve, or its point at a fourth number, delta."""
         sampling, noise, steps, *delta = numbers
-        curve = DPSGD(sampling, noise, require_integer("steps", steps, "DPSGD"))
+        curve = DPSGD(sampling, noise, require_integer("steps", steps, "DPSGD", most=10**7))
         return curve.at(*delta) if delta else curve
+
+    def of(self, numbers: Sequence[float]) -> Claim:
+        return DPSGD.of_numbers(numbers)
+
+    def for_canaries(self, owner: str) -> Training:
+        return Training(self.sampling_probability, self.noise_multiplier, self.steps)
 
     def with_parameter(self, value: float) -> DPSGD:
         return DPSGD(self.sampling_probability, self.noise_multiplier, self.steps, value)
@@ -92,6 +106,24 @@ class DPSGD(Curve):
 
     def __str__(self) -> str:
         return f"dpsgd:{self.sampling_probability:g},{self.noise_multiplier:g},{self.steps}"
+
+
+class Training(DPSGD):
+    """DP-SGD training within the family of trainings with other noise, on which canaries certify an upper bound."""
+
+    symbol: ClassVar[str] = "signal"
+    costly: ClassVar[bool] = True
+
+    @property
+    def signal(self) -> float:
+        """1 / noise multiplier, which grows with the leak."""
+        return 1 / self.noise_multiplier
+
+    def with_parameter(self, value: float) -> Training:
+        return Training(self.sampling_probability, 1 / value, self.steps)
+
+    def trivial_parameter(self) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -119,18 +151,14 @@ class AccountedDP(ApproxDP):
         return f"{self}: dp-accounting computes epsilon = {self.epsilon:.6g} at delta = {self.delta_budget:g}"
 
     def of(self, numbers: Sequence[float]) -> Claim:
-        return self.curve.of(numbers)
+        return DPSGD.of_numbers(numbers)
 
     def __str__(self) -> str:
         return f"{self.curve},{self.delta_budget:g}"
 
 
 def _largest_loss(sampling: float, noise: float, steps: float) -> float:
-    """Return an estimate of the largest privacy loss that is ever observed.
-
-    The estimate covers one step, and all steps by the central limit theorem (Dong, Roth and Su
-    2022, Corollary 5.4).
-    """
+    """Estimate the largest privacy loss ever observed, of a step and of all (Dong, Roth and Su 2022, Corollary 5.4)."""
     signal = min(1 / noise, 1e6)
     mu = sampling * math.sqrt(steps * math.expm1(min(signal**2, 700.0)))
     return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu)

@@ -1,147 +1,27 @@
-"""Privacy notions. Each notion is a trade-off curve g(q): the largest true-positive rate of any attacker at false-positive rate q.
+"""Plain privacy notions: pure DP, (epsilon, delta)-DP and Gaussian DP.
 
-Dong, Roth and Su (2022) for curves and GDP; Kairouz, Oh and Viswanath (2015) for (epsilon, delta).
-Curves are those of a symmetric neighboring relation: both orders of a pair satisfy the notion.
+Kairouz, Oh and Viswanath (2015) for (epsilon, delta); Dong, Roth and Su (2022) for GDP.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_probability, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, require_probability, shown
+from dpwitness.mechanisms.privacy.claim import Claim, Divergences, FloatArray, Span
 
-FloatArray = NDArray[np.float64]
-
-
-class Claim(ABC):
-    """Privacy claim: a family of trade-off curves with a free `parameter` (epsilon, rho or mu) and, for some, a fixed second number."""
-
-    kind: ClassVar[str]
-    symbol: ClassVar[str]  # name of the free parameter
-    bounds_epsilon: ClassVar[bool] = False  # whether the parameter is the epsilon of (epsilon, delta)-DP at `delta_budget`
-    bounds_renyi: ClassVar[bool] = False  # whether the notion bounds Renyi divergences, at the orders of `orders_among`
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether the notion bounds the likelihood ratio of every event, without a delta."""
-        return self.bounds_epsilon and self.delta_budget == 0
-
-    @property
-    def at_delta(self) -> Claim:
-        """Notion at this claim's delta whose parameter is an epsilon: the claim itself, or pure DP."""
-        return self if self.bounds_epsilon else PureDP(1.0)
-
-    @property
-    def remark(self) -> str:
-        """Remark for reports, such as how the curve was built from the given points; empty for most claims."""
-        return ""
-
-    def on(self, pair: Any) -> Claim:
-        """Return the claim on this pair of datasets: the claim itself, except for notions that depend on the pair (`budgets`)."""
-        return self
-
-    def group(self, size: int) -> Claim:
-        """Return the claim for groups of `size` records, by the exact conversion of the notion or the best known bound.
-
-        Raises
-        ------
-        InvalidArgument
-            If `size` is not a whole number of at least 1, or the claim implies nothing for groups
-            of this size.
-
-        Examples
-        --------
-        >>> print(PureDP(0.5).group(3), GDP(0.5).group(3))
-        pure:1.5 gdp:1.5
-        >>> print(ApproxDP(1.0, 1e-6).group(2))  # delta (1 + e)
-        approx:2,3.71828e-06
-        """
-        size = require_integer("size", size, "group", most=10**6)
-        return self if size == 1 else self._grouped(size)
-
-    def _grouped(self, size: int) -> Claim:
-        """Return the claim for groups of `size` >= 2 records."""
-        raise InvalidArgument(f"group: {self} covers all distances already, there is no group version of it")
-
-    def of(self, numbers: Sequence[float]) -> Claim:
-        """Return the claim of this kind with exactly these `numbers`."""
-        return type(self)(*numbers)
-
-    @property
-    def spelled(self) -> str:
-        """Text of the claim with all digits."""
-        return f"{self.kind}:{','.join(repr(number) for number in self.numbers)}"
-
-    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
-        """Return the orders among `orders` at which the notion bounds the Renyi divergence, or its own orders; none for other notions."""
-        return ()
-
-    def divergence_at(self, order: float) -> float:
-        """Return the Renyi divergence of this order that is allowed at parameter 1."""
-        return math.inf
-
-    def coarse(self) -> Claim:
-        """Return an approximation of the claim with few Renyi orders or lines: sufficient to choose among events, and much faster."""
-        return self
-
-    @property
-    def parameter(self) -> float:
-        """Free parameter: epsilon, rho or mu."""
-        return float(getattr(self, self.symbol))
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """All numbers of the claim, exactly; its text rounds them."""
-        return tuple(float(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
-
-    # fixed additive delta of the notion; zero except for approximate DP
-    delta_budget: float = 0.0
-
-    @abstractmethod
-    def with_parameter(self, value: float) -> Claim:
-        """Return the same notion with another free parameter."""
-
-    @abstractmethod
-    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        """Return the largest true-positive rates g(q) at the false-positive rates `fpr` in [0, 1]."""
-
-    @abstractmethod
-    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
-        """Return the smallest parameter, at least 0, whose curve reaches (fpr, tpr): the parameter that such a test proves."""
-
-    def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """Return delta(epsilon) = sup_q g(q) - e^epsilon q, the smallest delta for which the notion implies (epsilon, delta)-DP."""
-        grid = np.concatenate([np.geomspace(1e-300, 1e-3, 4000), np.linspace(1e-3, 1.0, 4001)[1:]])
-        eps = np.atleast_1d(np.asarray(epsilon, dtype=float))
-        gain = self.tradeoff(grid)[None, :] - np.exp(np.minimum(eps[:, None], 700.0)) * grid[None, :]
-        return np.asarray(np.clip(gain.max(axis=1), 0.0, 1.0).reshape(np.shape(epsilon)))
-
-    def implies(self, other: Claim) -> bool:
-        """Return whether this claim is at least as strong as `other`: its curve is nowhere above, on a grid down to q = 1e-300."""
-        grid = np.concatenate([np.geomspace(1e-300, 1e-3, 2000), np.linspace(1e-3, 1.0, 2001)])
-        return bool(np.all(self.tradeoff(grid) <= other.tradeoff(grid) * (1 + 1e-9) + 1e-15))
-
-    def __le__(self, other: Claim) -> bool:
-        """Return whether ``a <= b``: a allows at most the leakage that b allows."""
-        return self.implies(other)
-
-    def __lt__(self, other: Claim) -> bool:
-        return self.implies(other) and not other.implies(self)
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.parameter:g}"
+_CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms calibrate their parameters in floats
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ApproxDP(Claim):
-    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S.
+    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S (Dwork et al. 2006, "Our data, ourselves").
 
     Parameters
     ----------
@@ -166,7 +46,9 @@ class ApproxDP(Claim):
     epsilon: float
     delta_budget: float
 
-    kind: ClassVar[str] = "approx"
+    form: ClassVar[str] = "approx:EPSILON,DELTA"
+    notion: ClassVar[str] = "approximate differential privacy"
+    aliases: ClassVar[tuple[str, ...]] = ("delta",)
     symbol: ClassVar[str] = "epsilon"
     bounds_epsilon: ClassVar[bool] = True
 
@@ -200,6 +82,12 @@ class ApproxDP(Claim):
         odds = (1.0 + np.exp(np.minimum(eps, 700.0))) / (1.0 + math.exp(min(self.epsilon, 700.0)))
         return np.where(eps >= self.epsilon, self.delta_budget, 1.0 - (1.0 - self.delta_budget) * odds)
 
+    def enclosed(self, pair_order: Divergences) -> Span:
+        return pair_order.epsilon(self.delta_budget, edge=self.epsilon * (1 + _CLAIM_TOLERANCE))
+
+    def epsilon_at(self, delta: float) -> float:
+        return self.epsilon
+
     def _grouped(self, size: int) -> ApproxDP:
         """Return the group claim, by composing q -> e^eps q + delta with itself k times: delta (e^(k eps) - 1)/(e^eps - 1)."""
         delta = self.delta_budget * math.expm1(min(size * self.epsilon, 700.0)) / math.expm1(min(self.epsilon, 700.0))
@@ -216,7 +104,7 @@ class ApproxDP(Claim):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class PureDP(ApproxDP):
-    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S.
+    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S (Dwork, McSherry, Nissim and Smith 2006).
 
     Parameters
     ----------
@@ -236,7 +124,9 @@ class PureDP(ApproxDP):
     True
     """
 
-    kind: ClassVar[str] = "pure"
+    form: ClassVar[str] = "pure:EPSILON"
+    notion: ClassVar[str] = "pure differential privacy"
+    aliases: ClassVar[tuple[str, ...]] = ("eps", "epsilon", "dp")
 
     def __init__(self, epsilon: float) -> None:
         ApproxDP.__init__(self, epsilon, 0.0)
@@ -266,7 +156,7 @@ class PureDP(ApproxDP):
 
 @dataclass(frozen=True, slots=True)
 class GDP(Claim):
-    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1).
+    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1) (Dong, Roth and Su 2022).
 
     Parameters
     ----------
@@ -281,11 +171,58 @@ class GDP(Claim):
 
     mu: float
 
-    kind: ClassVar[str] = "gdp"
+    form: ClassVar[str] = "gdp:MU"
+    notion: ClassVar[str] = "Gaussian differential privacy"
+    aliases: ClassVar[tuple[str, ...]] = ("mu", "gaussian")
     symbol: ClassVar[str] = "mu"
+    has_tangents: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require(self).positive("mu")
+
+    @classmethod
+    def with_epsilon(cls, epsilon: float, delta: float) -> GDP:
+        """Return the Gaussian curve with the given epsilon at delta.
+
+        Examples
+        --------
+        >>> round(GDP.with_epsilon(4.0, 1e-5).mu, 4)
+        0.9249
+        """
+        from scipy.optimize import brentq
+
+        require_positive("delta", delta, "GDP.with_epsilon")
+
+        def excess(mu: float) -> float:
+            return float(GDP(mu).delta(epsilon)) - delta
+
+        high = 1.0
+        while excess(high) < 0:
+            high *= 2
+        return GDP(float(brentq(excess, 1e-6, high, xtol=1e-10)))
+
+    @classmethod
+    def implied_by(cls, claim: Claim, delta: float) -> GDP:
+        """Return the Gaussian curve with the claim's epsilon at delta; a Gaussian claim itself."""
+        if isinstance(claim, GDP):
+            return claim
+        epsilon = claim.epsilon_at(delta)
+        if math.isinf(epsilon):
+            raise InvalidArgument(f"{claim} implies no epsilon at delta = {delta:g}: use a larger delta")
+        return cls.with_epsilon(epsilon, delta)
+
+    @property
+    def guess_mu(self) -> float:  # type: ignore[override]
+        return self.mu
+
+    def enclosed(self, pair_order: Divergences) -> Span | None:
+        return pair_order.mu
+
+    def gaussian_shift(self, parameter: float) -> float:
+        return parameter
+
+    def gaussian_parameter(self, squares: float) -> float:
+        return math.sqrt(squares)
 
     def with_parameter(self, value: float) -> GDP:
         return GDP(value)

@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_type, shown
 from dpwitness.mechanisms.data.distances import differing_entries, distance_of
 from dpwitness.mechanisms.data.relations import NORMS
-from dpwitness.mechanisms.privacy.base import Claim, FloatArray, PureDP
+from dpwitness.mechanisms.privacy.base import PureDP
+from dpwitness.mechanisms.privacy.claim import Claim, FloatArray, parse_numbers
+from dpwitness.mechanisms.privacy.parsing import exact_claim, parse_claim
 
 
 class PairClaim(Claim):
@@ -50,6 +52,10 @@ class PairClaim(Claim):
     @property
     def at_delta(self) -> Claim:
         return self.nominal.at_delta
+
+    def for_canaries(self, owner: str) -> Claim:
+        """Return the form of the claim about nearest neighbors."""
+        return self.on(None).for_canaries(owner)
 
     def coarse(self) -> Claim:
         return self.nominal.coarse()
@@ -91,7 +97,8 @@ class MetricDP(PairClaim):
     epsilon: float
     distance: float | str | None = None
 
-    kind: ClassVar[str] = "metric"
+    form: ClassVar[str] = "metric:EPSILON[,DISTANCE]"
+    notion: ClassVar[str] = "metric privacy"
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon")
@@ -100,6 +107,15 @@ class MetricDP(PairClaim):
         elif self.distance is not None:
             require(self).positive("distance")
             require_positive("epsilon times distance", self.epsilon * self.distance, "MetricDP")
+
+    @classmethod
+    def parse(cls, text: str) -> MetricDP:
+        epsilon, _, distance = text.partition(",")
+        try:
+            number: float | str | None = float(distance) if distance else None
+        except ValueError:
+            number = distance
+        return MetricDP(float(epsilon), number)
 
     @property
     def nominal(self) -> PureDP:
@@ -158,7 +174,8 @@ class CoordinateDP(PairClaim):
 
     epsilons: tuple[float, ...]
 
-    kind: ClassVar[str] = "percoordinate"
+    form: ClassVar[str] = "percoordinate:EPSILON,..."
+    notion: ClassVar[str] = "pure differential privacy with a budget for each coordinate"
 
     def __post_init__(self) -> None:
         require_type("epsilons", self.epsilons, (tuple, list), "be a tuple of numbers", "CoordinateDP")
@@ -167,6 +184,10 @@ class CoordinateDP(PairClaim):
             raise InvalidArgument("CoordinateDP: epsilons must hold at least one number, got none")
         require_positive("sum of epsilons", sum(found), "CoordinateDP")
         object.__setattr__(self, "epsilons", found)
+
+    @classmethod
+    def parse(cls, text: str) -> CoordinateDP:
+        return CoordinateDP(tuple(parse_numbers(text)))
 
     @property
     def nominal(self) -> PureDP:
@@ -186,9 +207,8 @@ class CoordinateDP(PairClaim):
         if moved is None or len(moved) != len(self.epsilons):
             given = "datasets that are not vectors" if moved is None else f"vectors of {len(moved)}"
             raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {given}")
-        return PureDP(
-            _positive_budget(self, math.fsum(epsilon for epsilon, is_moved in zip(self.epsilons, moved, strict=True) if is_moved))
-        )
+        spent = math.fsum(epsilon for epsilon, is_moved in zip(self.epsilons, moved, strict=True) if is_moved)
+        return PureDP(_positive_budget(self, spent))
 
     def __str__(self) -> str:
         return f"percoordinate:{','.join(f'{epsilon:g}' for epsilon in self.epsilons)}"
@@ -221,7 +241,8 @@ class GroupDP(PairClaim):
     size: int
     claim: Claim
 
-    kind: ClassVar[str] = "group"
+    form: ClassVar[str] = "group:SIZE,CLAIM"
+    notion: ClassVar[str] = "differential privacy of groups"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", require_integer("size", self.size, "GroupDP", most=10**6))
@@ -229,6 +250,15 @@ class GroupDP(PairClaim):
         if isinstance(self.claim, PairClaim):
             raise InvalidArgument(f"GroupDP: claim must be about single records, got {shown(str(self.claim))}")
         self.claim.group(self.size)  # raises if the claim implies nothing for this size
+
+    @classmethod
+    def parse(cls, text: str) -> GroupDP:
+        size, _, rest = text.partition(",")
+        return GroupDP(require_integer("size", float(size), "GroupDP", most=10**6), parse_claim(rest))
+
+    @classmethod
+    def recall(cls, text: str, numbers: Sequence[float]) -> GroupDP:
+        return GroupDP(int(numbers[0]), exact_claim(text.partition(",")[2], numbers[1:]))
 
     @property
     def nominal(self) -> Claim:

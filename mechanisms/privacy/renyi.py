@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, require_type, shown
-from dpwitness.mechanisms.privacy.base import Claim, FloatArray
+from dpwitness.mechanisms.privacy.claim import Claim, Divergences, FloatArray, Span, parse_numbers, parse_points
 
 # Orders at which zCDP is tested. Fewer orders only raise g and lower a certified rho, so the grid is conservative.
-_ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)
+ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)
 
 
 def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
@@ -32,22 +33,36 @@ def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
     return np.maximum(0.0, np.maximum(forward, backward))
 
 
-def _tradeoff_by_bisection(claim: Claim, fpr: ArrayLike) -> FloatArray:
-    """Return g(q) by bisection on `parameter_at`, from above so that g is never too small."""
-    q = np.asarray(fpr, dtype=float)
-    low, high = q.copy(), np.ones_like(q)
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        allowed = claim.parameter_at(q, middle) <= claim.parameter
-        low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
-    return np.where(claim.parameter_at(q, np.ones_like(q)) <= claim.parameter, 1.0, high)
+class RenyiClaim(Claim):
+    """Bounds on Renyi divergences in both orders of the pair: D_a <= parameter * `divergence_at`(a) for each order a of the notion."""
+
+    bounds_renyi: ClassVar[bool] = True
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        """Return g(q) by bisection on `parameter_at`, from above so that g is never too small."""
+        q = np.asarray(fpr, dtype=float)
+        low, high = q.copy(), np.ones_like(q)
+        for _ in range(80):
+            middle = 0.5 * (low + high)
+            allowed = self.parameter_at(q, middle) <= self.parameter
+            low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
+        return np.where(self.parameter_at(q, np.ones_like(q)) <= self.parameter, 1.0, high)
+
+    def enclosed(self, pair_order: Divergences) -> Span | None:
+        spans = [(pair_order.renyi(order), self.divergence_at(order)) for order in self.orders_among([])]
+        ends = [(math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf)) for (low, high), unit in spans]
+        return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else None
+
+    def gaussian_shift(self, parameter: float) -> float:
+        """Return the shift by D_a = a shift^2 / 2."""
+        return math.sqrt(2 * parameter * min(self.divergence_at(order) / order for order in self.orders_among([2.0])))
+
+    def gaussian_parameter(self, squares: float) -> float:
+        return max(a * squares / 2 / self.divergence_at(a) for a in self.orders_among([2.0]))
 
 
-def renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tuple[float, float]:
-    """Return (alpha / 2^c, 3^c epsilon) for groups of 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2.
-
-    No more is known in general. Group sizes between two powers of 2 are rounded up.
-    """
+def _renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tuple[float, float]:
+    """Return (alpha / 2^c, 3^c epsilon) for groups of at most 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2."""
     doublings = (size - 1).bit_length()
     if alpha < 2 ** (doublings + 1):
         raise InvalidArgument(f"group: {claim} promises nothing to groups of {size}: it needs an order of at least {2 ** (doublings + 1)}")
@@ -55,8 +70,8 @@ def renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tup
 
 
 @dataclass(frozen=True, slots=True)
-class RDP(Claim):
-    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair.
+class RDP(RenyiClaim):
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair (Mironov 2017).
 
     Parameters
     ----------
@@ -74,29 +89,30 @@ class RDP(Claim):
     alpha: float
     epsilon: float
 
-    kind: ClassVar[str] = "rdp"
+    form: ClassVar[str] = "rdp:ALPHA,EPSILON or rdp:ALPHA=EPSILON,..."
+    notion: ClassVar[str] = "Rényi differential privacy"
     symbol: ClassVar[str] = "epsilon"
-    bounds_renyi: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon").positive("alpha")
         if self.alpha <= 1:
             raise InvalidArgument(f"RDP: alpha must be greater than 1, got {self.alpha!r}")
 
+    @classmethod
+    def parse(cls, text: str) -> Claim:
+        return RenyiCurve(*parse_points(text)) if "=" in text else RDP(*parse_numbers(text, 2))
+
     def with_parameter(self, value: float) -> RDP:
         return RDP(self.alpha, value)
 
     def _grouped(self, size: int) -> RDP:
-        return RDP(*renyi_of_group(self.alpha, self.epsilon, size, self))
+        return RDP(*_renyi_of_group(self.alpha, self.epsilon, size, self))
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
         return (self.alpha,)
 
     def divergence_at(self, order: float) -> float:
         return 1.0
-
-    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        return _tradeoff_by_bisection(self, fpr)
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         q, p = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
@@ -107,7 +123,7 @@ class RDP(Claim):
 
 
 @dataclass(frozen=True, slots=True)
-class RenyiCurve(Claim):
+class RenyiCurve(RenyiClaim):
     """Renyi DP at several orders: D_a(P || Q) <= epsilon_a for each order a, in both orders of the pair (Mironov 2017).
 
     The free parameter is a factor on all epsilons; the factor of the claim itself is 1.
@@ -139,7 +155,6 @@ class RenyiCurve(Claim):
 
     kind: ClassVar[str] = "rdp"
     symbol: ClassVar[str] = "factor"
-    bounds_renyi: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("orders", "epsilons"):
@@ -166,8 +181,8 @@ class RenyiCurve(Claim):
 
     def _grouped(self, size: int) -> RenyiCurve:
         least = 2 ** ((size - 1).bit_length() + 1)
-        usable = [renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
-        orders, epsilons = zip(*(usable or [renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # raises if no order is left
+        usable = [_renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
+        orders, epsilons = zip(*(usable or [_renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # raises if no order is left
         return RenyiCurve(orders, epsilons)
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
@@ -175,9 +190,6 @@ class RenyiCurve(Claim):
 
     def divergence_at(self, order: float) -> float:
         return self.epsilons[self.orders.index(order)]
-
-    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        return _tradeoff_by_bisection(self, fpr)
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
@@ -193,8 +205,8 @@ class RenyiCurve(Claim):
 
 
 @dataclass(frozen=True, slots=True)
-class ZCDP(Claim):
-    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, in both orders of the pair.
+class ZCDP(RenyiClaim):
+    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both ways (Bun and Steinke 2016).
 
     Parameters
     ----------
@@ -209,10 +221,11 @@ class ZCDP(Claim):
 
     rho: float
 
-    kind: ClassVar[str] = "zcdp"
+    form: ClassVar[str] = "zcdp:RHO"
+    notion: ClassVar[str] = "zero-concentrated differential privacy"
+    aliases: ClassVar[tuple[str, ...]] = ("rho",)
     symbol: ClassVar[str] = "rho"
-    bounds_renyi: ClassVar[bool] = True
-    orders: ClassVar[FloatArray] = _ORDERS
+    orders: ClassVar[FloatArray] = ORDERS
 
     def __post_init__(self) -> None:
         require(self).positive("rho")
@@ -230,11 +243,11 @@ class ZCDP(Claim):
     def divergence_at(self, order: float) -> float:
         return order
 
+    def enclosed(self, pair_order: Divergences) -> Span:
+        return pair_order.concentrated()
+
     def coarse(self) -> Claim:
         return _CoarseZCDP(self.rho)
-
-    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        return _tradeoff_by_bisection(self, fpr)
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))

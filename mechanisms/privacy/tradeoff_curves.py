@@ -24,9 +24,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.core.json_reader import parse, read_bytes
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, require_type, shown
-from dpwitness.mechanisms.privacy.base import Claim, FloatArray
-
-Lines = tuple[FloatArray, FloatArray]  # epsilons of at least 0 in decreasing order, and deltas
+from dpwitness.mechanisms.privacy.claim import Claim, FloatArray, Lines, parse_points
 
 _MAX_POINTS = 1000  # most points of a curve
 _MAX_BYTES = 2**20  # largest size of a file
@@ -38,11 +36,28 @@ class Curve(Claim):
     """Claim that is determined by its lines (epsilon_j, delta_j)."""
 
     symbol: ClassVar[str] = "factor"
+    has_tangents: ClassVar[bool] = True
+    largest_parameter: ClassVar[float] = math.exp(40.0)
     factor: float
 
     @abstractmethod
     def lines(self) -> Lines:
-        """Return the (epsilon_j, delta_j) of the claim itself, which imply all others."""
+        """Return the (epsilon_j, delta_j) of the claim itself, which imply all others, with epsilons of at least 0."""
+
+    def tangents(self) -> Lines:
+        """Return the lines of the claim itself, times its factor, and their mirror images."""
+        epsilons, deltas = self.lines()
+        steep = epsilons + math.log(self.factor)
+        return np.concatenate([steep, -steep[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-steep[::-1])])
+
+    def trivial_parameter(self) -> float:
+        q = np.linspace(0.0, 1.0, 513)
+        low, high = 0.0, self.parameter
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            valid = (self.with_parameter(middle).tradeoff(q) >= q - 1e-12).all()
+            low, high = (low, middle) if valid else (middle, high)
+        return high
 
     def coarse(self) -> Curve:
         epsilons, deltas = self.lines()
@@ -83,7 +98,8 @@ class Curve(Claim):
             raise InvalidArgument(f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, got {size}")
         found = corners
         for _ in range(size - 1):
-            q = np.union1d(found[0], np.interp(corners[0], *_invertible_part(found)[::-1]))
+            last = int(np.argmax(found[1] >= 1.0)) + 1  # the curve is invertible up to its first point at height 1
+            q = np.union1d(found[0], np.interp(corners[0], found[1][:last], found[0][:last]))
             found = q, np.interp(np.interp(q, *found), *corners)
         return TradeoffCurve(found[0], np.minimum(1 - found[1], 1 - found[0]), name=f"{str(self).partition(':')[2]} of {size}")
 
@@ -100,12 +116,6 @@ def _corners(curve: Curve) -> tuple[FloatArray, FloatArray]:
     return q, np.asarray(curve.tradeoff(q))
 
 
-def _invertible_part(points: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return the points up to the first one at height 1, where the curve is invertible."""
-    last = int(np.argmax(points[1] >= 1.0)) + 1
-    return points[0][:last], points[1][:last]
-
-
 @dataclass(frozen=True, eq=False)
 class _FewLines(Curve):
     """Curve with few lines, for a fast choice among events."""
@@ -113,6 +123,7 @@ class _FewLines(Curve):
     epsilons: FloatArray
     deltas: FloatArray
     factor: float = 1.0
+
     kind: ClassVar[str] = "few"
 
     def lines(self) -> Lines:
@@ -163,7 +174,8 @@ class TradeoffCurve(Curve):
     above: int = field(compare=False)  # number of given points above the envelope
     said: str = field(compare=False)
 
-    kind: ClassVar[str] = "fdp"
+    form: ClassVar[str] = "fdp:FILE"
+    notion: ClassVar[str] = "f-differential privacy: a whole trade-off curve"
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike, *, name: str = "", factor: float = 1.0) -> None:
         require_type("name", name, str, "be a text", "TradeoffCurve")
@@ -175,13 +187,31 @@ class TradeoffCurve(Curve):
         above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE))
         object.__setattr__(self, "above", above)
         said = [f"{above} of its {len(a)} points lie above their lower convex envelope, which is claimed"] if above else []
-        asymmetric = b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE
-        said += (
-            ["the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric"]
-            if asymmetric.any()
-            else []
-        )
+        if (b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE).any():
+            said.append("the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric")
         object.__setattr__(self, "said", f"{self}: {'; '.join(said)}" if said else "")
+
+    @classmethod
+    def parse(cls, text: str) -> TradeoffCurve:
+        """Return the curve of points ``alpha=beta,...``, or of a file."""
+        if not text:
+            raise ValueError
+        return TradeoffCurve(*parse_points(text)) if "=" in text and "," in text else read_curve(text)
+
+    @classmethod
+    def recall(cls, text: str, numbers: Sequence[float]) -> TradeoffCurve:
+        return TradeoffCurve(numbers[::2], numbers[1::2], name=text)
+
+    def for_canaries(self, owner: str) -> TradeoffCurve:
+        if self.above:
+            reason = f"{self.above} of its points lie above the concave hull of all; give the hull"
+            raise InvalidArgument(f"{owner}: claim must be a concave curve, got {self}: {reason}")
+        return self
+
+    @property
+    def identity(self) -> str:
+        """Text with all points: the name of a file does not identify its content."""
+        return self.spelled
 
     @property
     def remark(self) -> str:
@@ -250,11 +280,7 @@ def _envelope(a: FloatArray, b: FloatArray) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
-    """Return the lines of a curve through points: each piece p = s q + d of the TPR curve.
-
-    A piece with s < 1 constrains the other order of the pair, as the line with slope 1/s and start
-    (s + d - 1)/s.
-    """
+    """Return the pieces p = s q + d of the TPR curve; one with s < 1 is the line (q + s + d - 1)/s of the other order."""
     a, b = np.array(points).T
     s = -np.diff(b) / np.diff(a)
     d = 1 - b[:-1] - s * a[:-1]
@@ -288,11 +314,7 @@ def needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
 def read_curve(path: str) -> TradeoffCurve:
     """Return the curve of a file: CSV with or without the header ``alpha,beta``; JSON, a list of pairs or ``{"alpha", "beta"}``.
 
-    Raises
-    ------
-    InvalidArgument
-        If the file cannot be read, or its points do not form a trade-off curve; the message names
-        the file.
+    Raise InvalidArgument, with the name of the file, if it cannot be read or its points do not form a trade-off curve.
     """
     try:
         content = read_bytes(path, most=_MAX_BYTES)

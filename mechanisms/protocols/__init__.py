@@ -1,1 +1,1 @@
-"""What a mechanism is, and what it may offer beside sampling. May import `privacy` and all below."""
+"""Protocols of a mechanism and of its optional capabilities. May import `privacy` and all below."""

@@ -1,4 +1,4 @@
-"""Optional capabilities of a mechanism beside `sample`, each of which allows stronger statements.
+"""Optional capabilities of a mechanism in addition to `sample`, each of which allows stronger statements.
 
 Capabilities for proofs are enclosures by balls (python-flint `arb`, see `mechanisms/balls`) of the
 law in real arithmetic, where a float parameter is the exact rational number that it represents.
@@ -69,7 +69,7 @@ def has_capability(mechanism: Any, power: Any) -> bool:
 
 
 class HasDraws(Protocol):
-    """Mechanism with a compiled sampling kernel, a `dpwitness.Draws`, so that audits count outputs without storing them."""
+    """Mechanism with a compiled sampling kernel, a `dpwitness.wrap.Draws`, so that audits count outputs without storing them."""
 
     def draws(self, dataset: Any, /) -> Any: ...
 

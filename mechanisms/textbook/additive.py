@@ -20,7 +20,7 @@ from dpwitness.mechanisms.balls.law import GeometricLaw, LaplaceLaw, LineLaw, Li
 from dpwitness.mechanisms.balls.shift import Shift
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (
@@ -457,3 +457,18 @@ class Gaussian(LineLawEnclosures):
     def breakpoints(self, dataset: Any) -> FloatArray:
         """Return the center of the distribution."""
         return np.array([self._center(dataset)])
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "laplace": Laplace(1.0),
+        "laplace-grid": Laplace(1.0, arithmetic="grid"),
+        "laplace-discrete": Laplace(1.0, arithmetic="discrete"),
+        "laplace-0.9": Laplace(1.0, arithmetic="grid", noise_multiplier=0.9),
+        "geometric": Geometric(1.0),
+        "truncated-geometric": TruncatedGeometric(1.0),
+        "gaussian": Gaussian(1.0, 1e-5),
+        "gaussian-grid": Gaussian(1.0, 1e-5, arithmetic="grid"),
+        "gaussian-0.8": Gaussian(1.0, 1e-5, noise_multiplier=0.8, arithmetic="grid"),
+    }

@@ -18,7 +18,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_callable, require_numbers
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Rows
+from dpwitness.mechanisms.domains.rows import Rows
 from dpwitness.mechanisms.privacy import ApproxDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, MechanismFailed, Truth
 from dpwitness.mechanisms.protocols.optional_methods import available_if

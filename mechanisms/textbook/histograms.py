@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.privacy import PureDP
@@ -101,3 +101,12 @@ class NoisyHistogram:
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         """Return the counts as independent mechanisms, each with its two centers."""
         return laplace_factors(self._counts(d0), self._counts(d1), self.scale)
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "histogram": NoisyHistogram(1.0),
+        "histogram-one-count": NoisyHistogram(1.0, noise="one count"),
+        "histogram-wrong-scale": NoisyHistogram(0.5, noise="inverted"),
+    }

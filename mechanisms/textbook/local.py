@@ -20,7 +20,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, column
@@ -292,3 +292,13 @@ class Rappor(_BloomReport):
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the reports on `dataset`."""
         return Draws(fill_instantaneous, (self._bloom(dataset), float(self.f), 1 - self.q, self.q), self.bits)
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "randomized-response": RandomizedResponse(1.0),
+        "randomized-response-5": RandomizedResponse(1.0, categories=5),
+        "rappor-one-time": OneTimeRappor(1.0),
+        "rappor": Rappor(1.0),
+    }

@@ -23,7 +23,7 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, Span, log_
 from dpwitness.mechanisms.balls.maximum import argmax_probability, max_interval_mass, max_log_density, max_loss
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Answers
+from dpwitness.mechanisms.domains.answers import Answers
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (
@@ -395,3 +395,14 @@ class NoisyMax(_Selection):
     def breakpoints(self, dataset: Any) -> FloatArray:
         """Return the points at which the density of the value is not smooth."""
         return np.unique(self._answers(dataset))
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "exponential": ExponentialMechanism(1.0),
+        "permute-and-flip": PermuteAndFlip(1.0),
+        "noisy-max": NoisyMax(1.0),
+        "noisy-max-value": NoisyMax(1.0, release="value"),
+        "noisy-max-both": NoisyMax(1.0, release="both"),
+    }

@@ -23,7 +23,7 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport
 from dpwitness.mechanisms.balls.threshold import pattern_masses
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Answers
+from dpwitness.mechanisms.domains.answers import Answers
 from dpwitness.mechanisms.numerics import threshold_law
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.laplace_laws import as_vector
@@ -243,3 +243,12 @@ class BrokenSparseVector(_ThresholdTest):
     @property
     def noise(self) -> Noise:
         return Noise(2 / self.epsilon, 2 / self.epsilon, self.length + 1)
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "above-threshold": AboveThreshold(1.0),
+        **{f"svt{variant}": SparseVector(1.0, variant=variant) for variant in range(1, 7)},
+        "broken-svt": BrokenSparseVector(1.0),
+    }

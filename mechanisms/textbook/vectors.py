@@ -10,7 +10,8 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Answers, Records
+from dpwitness.mechanisms.domains.answers import Answers
+from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.laplace_laws import as_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.privacy import PureDP
@@ -168,3 +169,12 @@ class PrefixSums:
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         """Return the sums as independent mechanisms, each with its two centers."""
         return laplace_factors(self._sums(d0), self._sums(d1), self.scale)
+
+
+def specimens() -> dict[str, Any]:
+    """Return the mechanisms of the zoo."""
+    return {
+        "laplace-vector": LaplaceVector(1.0),
+        "prefix-sums": PrefixSums(1.0),
+        "prefix-sums-uncalibrated": PrefixSums(1.0, calibrated=False),
+    }

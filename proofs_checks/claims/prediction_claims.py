@@ -16,7 +16,7 @@ import numpy as np
 
 from dpwitness.auditors.bounds.sensitivity import SensitivityResult, audit_sensitivity
 from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import Minimum, Problem, minimise
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose

@@ -9,11 +9,10 @@ from typing import Any
 
 from dpwitness.auditors.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.bounds.utility import UtilityResult
-from dpwitness.auditors.bounds.utility_claims import Scaling
 from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
-from dpwitness.auditors.white_box.certify import CertifyResult
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.proofs_checks.engine.enclosures import Enclosure
@@ -86,9 +85,8 @@ def _method_and_enclosure(result: Result) -> tuple[str, Enclosure | None]:
         return "sensitivity audit", Enclosure(result.ratio_lower - 1, math.inf)
     if isinstance(result, AuditResult):
         return "black-box audit", excess_of(result.parameter_lower, math.inf, result.claim.parameter)
-    if isinstance(result, UtilityResult) and not isinstance(result.claim, Scaling):
-        return "utility audit", None
-    return "slope within limits of every point", None
+    assert isinstance(result, UtilityResult)
+    return result.claim.method, None
 
 
 def identities(*differences: Any, text: str) -> Evidence:

@@ -209,7 +209,7 @@ def _has_origin(run: str, tokens: list[tuple[str, str]], declared: Declaration) 
 
 
 def _origin_texts(declared: Declaration) -> list[str]:
-    """Return the texts that an entry prints beside its statement, then all texts of related entries.
+    """Return the texts that an entry prints next to its statement, then all texts of related entries.
 
     Related entries have the same claim number, or the entry repairs or depends on them.
     """

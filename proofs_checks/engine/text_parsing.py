@@ -227,8 +227,8 @@ LINKS: Readings = {
     "ZOO-SVT-no-threshold-noise": {"Calls below cost nothing": "q + noise < T => q' + noise < T"},
     "ZOO-SVT-uncut": {"Threshold noise 2 / epsilon": "2 / epsilon", "query noise 2 / epsilon": "2 / epsilon"},
 }
-"""Claim id -> words or expression of the statement -> the same content in a text that the entry prints beside the statement.
+"""Claim id -> words or expression of the statement -> the same content in a text that the entry prints next to the statement.
 
-``left == right`` is an equation that the value X of the expression solves; the entry prints the right side beside the statement.
-Any other value is a text that the entry prints beside the statement, with the meaning of the words.
+``left == right`` is an equation that the value X of the expression solves; the entry prints the right side next to the statement.
+Any other value is a text that the entry prints next to the statement, with the meaning of the words.
 """

@@ -27,27 +27,11 @@ from dpwitness.reports.phrasing.wording import number, verdict
 
 # Fields without conclusions: name, notes, run environment, times, sources, pictures. The seal does not cover these fields.
 UNSEALED_FIELDS = (
-    "name",
-    "notes",
-    "environment",
-    "seconds",
-    "cpu_seconds",
-    "source",
-    "test",
-    "target",
-    "witness_file",
-    "picture",
-    "accepted",
-    "sha256",
+    *("name", "notes", "environment", "seconds", "cpu_seconds", "source", "test"),
+    *("target", "witness_file", "picture", "accepted", "sha256"),
 )
-_TALLY_FIELDS = (
-    "claim_numbers",
-    "confidence",
-    "parameter_lower",
-    "epsilon_lower",
-    "p_value",
-    "alpha",
-)  # needed with a tally to recompute bounds
+# Fields that are needed with a tally to recompute bounds.
+_TALLY_FIELDS = ("claim_numbers", "confidence", "parameter_lower", "epsilon_lower", "p_value", "alpha")
 _EVIDENCE = {"black box": "statistical", "canaries": "statistical", "checks": "statistical"}
 _DECIDED = (Verdict.VIOLATED.value, Verdict.NOT_REFUTED.value)
 _ROUNDING = 1e-9
@@ -111,10 +95,8 @@ def _checked_result(result: Json, name: str, at: str) -> Json:
     try:
         determined = _check_result(result)
         if "sha256" in result and result["sha256"] != _hash(result):
-            raise InvalidArgument(
-                f"result {result['name']!r} is damaged or edited: sha256 does not match its fields; "
-                "remove sha256 to show the result as recorded"
-            )
+            why = "sha256 does not match its fields; remove sha256 to show the result as recorded"
+            raise InvalidArgument(f"result {result['name']!r} is damaged or edited: {why}")
     except InvalidArgument as error:
         raise InvalidArgument(f"{at}: {error}") from None
     found = dict(result)
@@ -125,10 +107,7 @@ def _checked_result(result: Json, name: str, at: str) -> Json:
 
 
 def _check_result(result: Json) -> bool:
-    """Return whether the bound and the verdict of a result follow from its counts.
-
-    Raises InvalidArgument if bound, verdict, counts or texts contradict each other.
-    """
+    """Return whether the bound and the verdict of a result follow from its counts."""
     kind, evidence = result.get("kind"), result.get("evidence")
     determined = _RULES[kind](result) if kind in _RULES else False
     if kind in _EVIDENCE and evidence not in (None, _EVIDENCE[kind]):

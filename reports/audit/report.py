@@ -7,26 +7,22 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.parquet_files import has_frame_files, write_frame_files
 from dpwitness.auditors.results.verdicts import Result
 from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.mechanisms.core.atomic_files import atomic_folder, resolve_destination, write_json, write_text
+from dpwitness.mechanisms.core.atomic_files import atomic_folder, resolve_destination, write_json
 from dpwitness.mechanisms.core.json_reader import Json, read_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import sealed
 from dpwitness.reports.audit.document import WITNESS, build_document, entries_of
-from dpwitness.reports.audit.formats import DEFAULT_FORMATS, SUFFIXES
-from dpwitness.reports.formats.markdown import markdown
-from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.summary import family
+from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_named
 from dpwitness.reports.phrasing.wording import slugs
-from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
+from dpwitness.reports.plots.album import Album
 
-_MAIN = re.compile(r"(audit|checks|compare)\.(json|md|html|sarif|junit\.xml)")  # files that commands write into a report folder
+_MAIN = re.compile(r"(audit|checks|compare)\.[a-z.]+")  # files that commands write into a report folder
 
 
 def check_writable(folder: Path | str) -> Path:
@@ -118,7 +114,7 @@ def write_document(
     entries = entries_of(document)
     current_files = {entry.witness_file for entry in entries}
     album = Album(empty=not plots)
-    stale = _stale_witnesses(folder, stem, current_files)
+    stale, files = _stale_witnesses(folder, stem, current_files), []
     with atomic_folder(folder) as draft:
         found = document | {"results": [sealed(result) for result in document["results"]]}
         write_json(draft / f"{stem}.json", write_frame_files(found, draft))
@@ -126,51 +122,18 @@ def write_document(
             if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
                 write_json(draft / entry.witness_file, _with_frame_files(entry.result["witness"], draft))
         for name in formats:
-            _WRITERS[name](document, entries, draft, stem, album)
+            form = format_named(name)
+            files.append(f"{stem}{form.SUFFIX}")
+            form.write(document, entries, draft / files[-1], album)
     for file in stale:
         file.unlink(missing_ok=True)
-    return [folder / f"{stem}{SUFFIXES[name]}" for name in formats]
+    return [folder / file for file in files]
 
 
 def _with_frame_files(witness: Json, folder: Path) -> Json:
     """Write a witness's large data frames to separate files, and return the witness with their hashes and a new seal."""
     found: Json = write_frame_files(witness, folder)
     return seal(found) if has_frame_files(found) and "sha256" in found else found
-
-
-def _markdown(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
-    entries_with_plots, overview = [], album.overview(document["results"])
-    for entry in entries:
-        kinds = album.kinds(entry)[:PLOTS_AS_FILES]
-        for kind in kinds:
-            write_text(folder / f"{kind}-{entry.slug}.svg", album.svg(entry, kind))
-        entries_with_plots.append(replace(entry, plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds)))
-    if overview is not None:
-        write_text(folder / "summary.svg", overview)
-    head = {"title": document["title"], "command": document["command"], "environment": document["environment"]}
-    text = markdown(entries_with_plots, **head, together=family(document["results"]), overview="summary.svg" if overview else None)
-    write_text(folder / f"{stem}.md", text)
-
-
-def _html(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
-    from dpwitness.reports.formats.html import html
-
-    write_text(folder / f"{stem}.html", html(document, entries, album))
-
-
-def _sarif(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
-    from dpwitness.reports.formats.sarif import sarif
-
-    write_json(folder / f"{stem}.sarif", sarif(document))
-
-
-def _junit(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
-    from dpwitness.reports.formats.junit import junit
-
-    write_text(folder / f"{stem}.junit.xml", junit(document))
-
-
-_WRITERS = {"md": _markdown, "html": _html, "sarif": _sarif, "junit": _junit}
 
 
 def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) -> list[Path]:

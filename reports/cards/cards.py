@@ -60,7 +60,6 @@ def card(entry: Entry) -> list[str]:
     if result.get("accepted"):
         lines += [f"Accepted {escaped_markdown(acceptance_text(result))}.", ""]
     if entry.witness_file:
-        counted = result.get("kind") == "canaries"
         lines += [
             f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, {again(result)}:",
             "",
@@ -69,11 +68,9 @@ def card(entry: Entry) -> list[str]:
             "```",
             "",
         ]
-        if not counted and not (result.get("witness") or {}).get("target"):
-            lines += [
-                "The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead.",
-                "",
-            ]
+        if result.get("kind") != "canaries" and not (result.get("witness") or {}).get("target"):
+            lines += ["The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead."]
+            lines += [""]
     lines += [*table(("", ""), card_facts(entry)), ""]
     if below := table_below_facts(entry):
         lines += [*below, ""]
@@ -87,8 +84,8 @@ def card(entry: Entry) -> list[str]:
 
 def card_facts(entry: Entry) -> Facts:
     """Return the facts of an audit as (label, markdown) pairs, without empty facts."""
-    found = _CARDS.get(str(entry.result.get("kind")), (_plain_facts, {}))[0](entry)
-    return [fact for fact in found if fact[1]]
+    facts, _ = _CARDS.get(str(entry.result.get("kind")), _PLAIN)
+    return [fact for fact in facts(entry) if fact[1]]
 
 
 def table_below_facts(entry: Entry) -> list[str]:
@@ -101,9 +98,9 @@ def what_to_do(entry: Entry) -> str:
     """Return the advice for an audit: the next step, which depends on its verdict and kind."""
     result = entry.result
     found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
-    own = _CARDS.get(str(result.get("kind")), (_plain_facts, {}))[1].get(str(found))
-    if own:
-        return own
+    _, own_advice = _CARDS.get(str(result.get("kind")), _PLAIN)
+    if str(found) in own_advice:
+        return own_advice[str(found)]
     if found == Verdict.VIOLATED.value:
         least = number(result.get("parameter_lower"))
         finite = least is not None and 0 < least < float("inf")
@@ -141,14 +138,8 @@ def _plain_facts(entry: Entry) -> Facts:
     for key, value in entry.result.items():
         if key in skipped_keys or value is None or not isinstance(value, bool | int | float | str):
             continue
-        shown = (
-            ("yes" if value else "no")
-            if isinstance(value, bool)
-            else figure(value, 6)
-            if isinstance(value, float)
-            else escaped_markdown(value)
-        )
-        facts.append((key.replace("_", " "), shown))
+        text = ("no", "yes")[value] if isinstance(value, bool) else value
+        facts.append((key.replace("_", " "), figure(text, 6) if isinstance(text, float) else escaped_markdown(text)))
     return [*facts, ("environment", _environment(entry.result))]
 
 
@@ -269,11 +260,11 @@ def _format_pairs(result: Json, symbol: str) -> str:
     if len(pairs) < 2:
         return ""
     ranked = sorted(pairs, key=lambda score: number(score.get("expected")) or 0.0, reverse=True)
-    shown = [
-        f"{escaped_markdown(s['why'])} ({symbol} {figure(s['expected'])}{', confirmed' if s['confirmed'] else ''})" for s in ranked[:5]
-    ]
+    confirmed = [", confirmed" if score["confirmed"] else "" for score in ranked]
+    shown = [f"{escaped_markdown(s['why'])} ({symbol} {figure(s['expected'])}{c})" for s, c in zip(ranked[:5], confirmed, strict=False)]
     more = [f"and {len(pairs) - 5} more"] if len(pairs) > 5 else []
     return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
 
 
+_PLAIN: tuple[Card, Mapping[str, str]] = (_plain_facts, {})
 _CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {"black box": (_black_box_facts, {}), **CARDS}

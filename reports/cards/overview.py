@@ -39,9 +39,8 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         first = "No verdict was reached: nothing is known of these promises."
     else:
         first = f"No violation found in {len(entries)} {_plural(len(entries), 'audit')}."
-    words = [
-        f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
-    ]
+    unusual = (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
+    words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in unusual]
     lines = [first, "Verdicts: " + ", ".join(words) + "."]
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
@@ -132,11 +131,7 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
         Column(
             "certified / limit", lambda e: f"{share:.1%}" if (share := _share(e.result)) is not None else "-", lambda e: _share(e.result)
         ),
-        Column(
-            "detectable",
-            lambda e: figure(e.result.get("detectable")) if _lower_bound(e.result) is not None else "-",
-            lambda e: _detectable(e),
-        ),
+        Column("detectable", lambda e: figure(e.result.get("detectable")) if _lower_bound(e.result) is not None else "-", _detectable),
         Column("low bits", lambda e: verdict(bits["verdict"]) if (bits := e.result.get("bit_level")) else "-"),
         Column("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
     ]
@@ -190,11 +185,8 @@ def legend(entries: Sequence[Entry]) -> str:
     """Return the legend of the table's columns; an empty text without black-box audits."""
     if not any(entry.result.get("kind") == "black box" for entry in entries):
         return ""
-    exact = (
-        "*enclosure*: the exact parameter of the pair, from the output density. "
-        if any(_format_enclosure(e.result) for e in entries)
-        else ""
-    )
+    enclosed = any(_format_enclosure(entry.result) for entry in entries)
+    exact = "*enclosure*: the exact parameter of the pair, from the output density. " if enclosed else ""
     return (
         f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. *limit*: the median of what the best "
         "possible test certifies with as many trials, where the law is known; half of such tests pass it. *detectable*: a violation this "

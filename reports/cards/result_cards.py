@@ -94,12 +94,9 @@ def _canary_facts(entry: Entry) -> Facts:
         ("guesses", f"{count(result.get('right'))} of {count(result.get('guesses'))} right ({right / guesses:.1%}); {chosen}"),
         ("theorem", escaped_markdown(result.get("method", ""))),
         ("would have been found", f"epsilon = {figure(result.get('detectable'))} {at}, with probability 0.9, isolated canaries"),
-        (
-            "budget",
-            f"{count(result.get('canaries'))} canaries, {count(result.get('included'))} included; runs: {count(result.get('runs'))}",
-        ),
     ]
-    return [*facts, *run_facts(result)]
+    budget = f"{count(result.get('canaries'))} canaries, {count(result.get('included'))} included; runs: {count(result.get('runs'))}"
+    return [*facts, ("budget", budget), *run_facts(result)]
 
 
 def _format_finding(finding: Json) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.witness_reader import relation_rule
-from dpwitness.mechanisms.core.json_reader import Json, listing, number, one_of, printable, read_bytes, record, refuse, text
+from dpwitness.mechanisms.core.json_reader import Json, anything, listing, number, one_of, printable, read_bytes, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import parse_claim
 from dpwitness.reports.comparison.intervals import BITS, VALUE, intervals
@@ -83,10 +83,8 @@ class Accepted:
         if today > self.expires:
             return f"was accepted until {self.expires} and counts again: {self.reason}"
         found = intervals(result).get(BITS if rule == "BITS" else VALUE)
-        bound_applies = self.bound is not None and (
-            rule != "BITS" or self.rule == "BITS"
-        )  # in an entry without a rule, the bound is for values
-        if self.bound is not None and bound_applies and found is not None and found.exceeds_bound(self.bound):
+        for_values = rule != "BITS" or self.rule == "BITS"  # in an entry without a rule, the bound is for values
+        if self.bound is not None and for_values and found is not None and found.exceeds_bound(self.bound):
             return f"was accepted at {found.symbol} > {figure(self.bound)} and has grown beyond its error to {found}: {self.reason}"
         return ""
 
@@ -134,8 +132,7 @@ def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
 
 def _entry_list(found: Json) -> list[Any]:
     _require_known_fields(found, ("accepted",), "")
-    entries: list[Any] = listing(lambda value, _: value)(found.get("accepted", []), "accepted")
-    return entries
+    return list(listing(anything)(found.get("accepted", []), "accepted"))
 
 
 def _parse_entry(entry: Any, path: str) -> Accepted:

@@ -41,10 +41,8 @@ class NumberChange:
     remark: str = ""  # "another event" if the events differ
 
     def to_json(self) -> Json:
-        ends = {
-            side: {"shown": it.shown, "low": it.low, "high": it.high, "parameter": it.symbol}
-            for side, it in (("old", self.old), ("new", self.new))
-        }
+        sides = (("old", self.old), ("new", self.new))
+        ends = {side: {"shown": it.shown, "low": it.low, "high": it.high, "parameter": it.symbol} for side, it in sides}
         found: Json = strict({"what": self.what, **ends, "change": self.change, "remark": self.remark})
         return found
 
@@ -90,9 +88,8 @@ class Row:
 
         A trace with accepted findings does not count.
         """
-        return (
-            self.new in _WITHOUT_VERDICT and self.old not in _WITHOUT_VERDICT and "TRACE" not in (self.accepted or {"rules": []})["rules"]
-        )
+        accepted_rules = (self.accepted or {"rules": []})["rules"]
+        return self.new in _WITHOUT_VERDICT and self.old not in _WITHOUT_VERDICT and "TRACE" not in accepted_rules
 
     def _changes(self) -> Iterator[str]:
         if any(not violation.accepted for violation in self.violations):
@@ -194,9 +191,8 @@ def compare(old: str | Path | Mapping[str, Any], new: str | Path | Mapping[str, 
     """
     (before, old_name), (after, name) = _load_document(old, "old"), _load_document(new, "new")
     pairs = _match_rows(before["results"], after["results"])
-    rows = sorted(
-        (_row(*pair) for pair in pairs), key=lambda row: CHANGES.index(row.changes[0])
-    )  # stable: ties keep the order of the new report
+    # Stable: ties keep the order of the new report.
+    rows = sorted((_row(*pair) for pair in pairs), key=lambda row: CHANGES.index(row.changes[0]))
     changes = {row.changes[0] for row in rows}
     found = Verdict.VIOLATED if "new violation" in changes else Verdict.INCONCLUSIVE if "no verdict" in changes else Verdict.NOT_REFUTED
     return Comparison(f"{old_name} -> {name}", found, tuple(rows), old_name, name)
@@ -262,23 +258,10 @@ def _bits(result: Json | None) -> str | None:
 
 def _compare_numbers(old: Json, new: Json) -> Iterator[NumberChange]:
     before, now = intervals(old), intervals(new)
-    for what, new_interval in now.items():
-        if what not in before:
-            continue
-        old_interval = before[what]
-        change, elsewhere = (
-            ("rose", "higher")
-            if new_interval.above(old_interval)
-            else ("fell", "lower")
-            if old_interval.above(new_interval)
-            else ("same", "")
-        )
-        if change != "same" and new_interval.elsewhere(old_interval):
-            change = f"{elsewhere} elsewhere"
-        yield NumberChange(
-            what,
-            old_interval,
-            new_interval,
-            change,
-            "another event" if change != "same" and old_interval.event != new_interval.event else "",
-        )
+    for what in (name for name in now if name in before):
+        older, newer = before[what], now[what]
+        change = "rose" if newer.above(older) else "fell" if older.above(newer) else "same"
+        remark = "another event" if change != "same" and older.event != newer.event else ""
+        if change != "same" and newer.elsewhere(older):
+            change = "higher elsewhere" if change == "rose" else "lower elsewhere"
+        yield NumberChange(what, older, newer, change, remark)

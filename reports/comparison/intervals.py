@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, clopper_pearson_lower, parameter_from_rates
+from dpwitness.auditors.statistics.certificate import Tally, clopper_pearson_lower, frequency_error, parameter_from_rates
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.reports.phrasing.facts import claim_of
@@ -39,6 +39,11 @@ from dpwitness.reports.phrasing.wording import figure, number
 ENDS = 4  # endpoints of two intervals; their error probabilities add up to 1 - confidence
 LOOKS = 8  # interim looks at the counts of an event; an audit may stop at any of them
 _ROUNDING = 1e-7  # relative tolerance for deterministic numbers, whose rounding differs between machines
+
+
+def _clopper_pearson(successes: float, trials: float, error: float) -> tuple[Any, Any]:
+    """Return exact confidence limits of a share, each wrong with probability at most `error`."""
+    return clopper_pearson_lower(successes, trials, error), 1.0 - clopper_pearson_lower(trials - successes, trials, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +62,9 @@ class Guesses:
         c, guesses_made = self.correct if correct is None else correct, self.correct + self.wrong
         if guesses_made == 0:
             return 0.0, math.inf
-        gamma = 0.0 if self.claim.is_pure else self.error * SHARE_FOR_FREQUENCY
-        theta = (
-            clopper_pearson_lower(c, guesses_made, self.error - gamma),
-            1.0 - clopper_pearson_lower(guesses_made - c, guesses_made, self.error - gamma),
-        )
-        n, one = self.rounds, np.ones(())
-        share = (
-            (one, one)
-            if gamma == 0
-            else (clopper_pearson_lower(guesses_made, n, gamma), 1.0 - clopper_pearson_lower(n - guesses_made, n, gamma))
-        )
+        gamma = float(frequency_error(self.claim, self.error))
+        theta = _clopper_pearson(c, guesses_made, self.error - gamma)
+        share = _clopper_pearson(guesses_made, self.rounds, gamma) if gamma else (np.ones(()), np.ones(()))
         low, high = (float(parameter_from_rates(self.claim, s, t, self.directions)) for s, t in zip(share, theta, strict=True))
         return low, high
 

@@ -16,10 +16,7 @@ HEADER = ("change", "audit", "claim", "old", "new", "numbers [what the run shows
 
 
 def terminal(comparison: Comparison, *, explain: bool = False) -> str:
-    """Return a comparison as text for a terminal: the headline, and a table of the changed rows, worst first.
-
-    With `explain`, the text includes the criterion.
-    """
+    """Return a comparison as text for a terminal: the headline, and a table of the changed rows, worst first."""
     rows = [HEADER, *(_cells(row) for row in changed(comparison))]
     lines = [comparison.headline(), f"old: {comparison.old}", f"new: {comparison.new}"]
     if len(rows) > 1:
@@ -35,11 +32,8 @@ def markdown(comparison: Comparison) -> str:
     lines += [f"Old: {code(comparison.old)}. New: {code(comparison.new)}.", "", f"What to do: {_what_to_do(comparison)}.", ""]
     lines += ["## What changed", ""]
     formatters = (escaped_markdown, code, code, escaped_markdown, escaped_markdown, escaped_markdown)
-    lines += (
-        table(HEADER, [[formatter(text) for formatter, text in zip(formatters, _cells(row), strict=True)] for row in rows])
-        if rows
-        else ["Nothing."]
-    )
+    cells = [[formatter(text) for formatter, text in zip(formatters, _cells(row), strict=True)] for row in rows]
+    lines += table(HEADER, cells) if rows else ["Nothing."]
     same = len(comparison.rows) - len(rows)
     if same:
         lines += ["", f"The same within their error: {same}."]
@@ -93,7 +87,7 @@ def _what_to_do(comparison: Comparison) -> str:
     """Return the advice that follows from the counts of changes."""
     found, steps = comparison.counts, []
     if found["new violation"]:
-        steps.append("release nothing under a claim that is newly violated: replay its witness, which lies beside the new report")
+        steps.append("release nothing under a claim that is newly violated: replay its witness, which is in the folder of the new report")
     if found["no verdict"]:
         steps.append("run again what ended without a verdict")
     if found["rose"]:

@@ -64,16 +64,8 @@ def render(
     contains the hashes of the style and the script.
     """
     style, script = "\n".join(map(_template_source, styles)), _template_source("script.js")
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"style-src '{_csp_hash(style)}'",
-            f"script-src '{_csp_hash(script)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
+    hashes = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
+    policy = f"default-src 'none'; {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
     frame = {"style": Markup(style), "script": Markup(script), "policy": policy, "pages": pages, "here": here}
     return _environment().get_template(template).render(**frame, **values)
 

@@ -43,9 +43,8 @@ def page(title: str, text: str, *, pages: Sequence[tuple[str, str]] = (), here: 
     tokens = reader.parse(text)
     _rewrite_tokens(tokens, pictures, {}, {file.removesuffix(".html") + ".md": file for file, _ in pages})
     body = reader.renderer.render(tokens, reader.options, {})
-    body = body.replace("<table", '<div class="wide" role="region" aria-label="Table" tabindex="0"><table').replace(
-        "</table>", "</table></div>"
-    )
+    body = body.replace("<table", '<div class="wide" role="region" aria-label="Table" tabindex="0"><table')
+    body = body.replace("</table>", "</table></div>")
     return render("page.html", title=title, body=Markup(body), pages=pages, here=here)
 
 
@@ -57,9 +56,8 @@ def _rewrite_tokens(tokens: list[Token], pictures: Pictures, taken: dict[str, in
         elif token.type == "table_open":
             token.attrSet("class", "sortable")
         elif token.type in ("html_block", "html_inline"):
-            if (
-                token.type == "html_inline" and i + 1 < len(tokens) and tokens[i + 1].content == "</a>"
-            ):  # the parser splits an anchor into two tokens
+            # The parser splits an anchor into two tokens.
+            if token.type == "html_inline" and i + 1 < len(tokens) and tokens[i + 1].content == "</a>":
                 token.content, tokens[i + 1].content = f"{token.content}</a>", ""
             _escape_html(token)
         elif token.type == "link_open":

@@ -9,7 +9,7 @@ import sys
 from dpwitness.auditors.results.verdicts import Result, strict
 from dpwitness.mechanisms.core.atomic_files import json_text
 from dpwitness.reports.cards import cards
-from dpwitness.reports.formats.html import card
+from dpwitness.reports.formats.html_format import card
 from dpwitness.reports.formats.html_frame import fragment
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.wording import slugs

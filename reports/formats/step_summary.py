@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.cards.overview import SEVERITY
 from dpwitness.reports.formats.suppressions import excused
 from dpwitness.reports.phrasing.summary import count_verdicts, violated_in_bits
 from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, figure, line, number, table, verdict
@@ -14,10 +15,6 @@ from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, f
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _BYTES = 1_000_000  # GitHub drops a summary of more than 2**20 bytes completely
 _ROWS = 100
-
-_ORDER = [
-    v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.SUPPORTED, Verdict.CERTIFIED)
-]
 
 
 def step_summary(document: Json) -> str:
@@ -70,11 +67,8 @@ def _answer_sentence(results: list[Json]) -> str:
 
 
 def _rank(result: Json) -> tuple[bool, int, bool]:
-    """Return the sort key of a result: results that need action first, then by severity.
-
-    A violation by low bits ranks directly after the violations by values.
-    """
-    order = _ORDER.index(result["verdict"])
+    """Return the sort key of a result: results that need action first, then by severity."""
+    order = SEVERITY.index(result["verdict"])
     bits = violated_in_bits(result) and order > 0
     return (bool(excused(result)), 0 if bits else order, bits)
 

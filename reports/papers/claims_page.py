@@ -15,7 +15,7 @@ from dpwitness.auditors.results.verdicts import environment
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number, slugs, table
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number, slugs, table, verdict
 
 Finding = Mapping[str, Any]
 
@@ -36,6 +36,10 @@ _LEGEND = (
     "reached. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
     "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
 )
+_SCOPE_PHRASES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
+_GRADE_PHRASES = {
+    "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
+}  # fmt: skip
 _EVIDENCE_LEGEND = (
     "Each row says for which values it was checked and what that rests on. Whole domain: settled for all values that the row names; box: "
     "for the share of them that the row gives; point: for these values only. Proved: by balls, z3 or computer algebra; statistical: at a "
@@ -83,7 +87,7 @@ def _paper_section(prefix: str, paper: Mapping[str, Any], findings: Sequence[Fin
         rows = [f for f in findings if f["verdict"] in verdicts]
         if rows:
             lines += [f"### {heading}", "", *table(_COLUMNS, [_table_row(f, findings)[:5] for f in rows]), ""]
-    advice = [text for id, verdict, text in paper["advice"] if id in by_id and by_id[id]["verdict"] == verdict]
+    advice = [text for id, needed, text in paper["advice"] if id in by_id and by_id[id]["verdict"] == needed]
     if advice:
         lines += ["### For whoever uses these algorithms", "", *(f"- {text}" for text in advice), ""]
     lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _has_plot(findings) else []
@@ -101,7 +105,7 @@ def checks_page(findings: Sequence[Finding]) -> str:
 def _table_row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     repairs = [f for f in findings if f.get("repairs") == found["id"]]
     repair_links = "; ".join(
-        f"[{code(f['id'])}]({_link(f['id'])}) {_verdict_words(f['verdict'])}: {escaped_markdown(f['statement'])}" for f in repairs
+        f"[{code(f['id'])}]({_link(f['id'])}) {verdict(f['verdict']).lower()}: {escaped_markdown(f['statement'])}" for f in repairs
     )
     file = found.get("witness_file")
     return (
@@ -145,14 +149,6 @@ def scope_summary(findings: Sequence[Finding]) -> str:
     return f"{'; '.join(phrases)}." if phrases else "None is settled."
 
 
-_SCOPE_PHRASES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
-
-
-_GRADE_PHRASES = {
-    "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
-}  # fmt: skip
-
-
 def ranges(found: Finding) -> str:
     """Describe the parameter values for which a claim was checked."""
     box = ", ".join(
@@ -191,8 +187,8 @@ def _card(found: Finding) -> list[str]:
         ("witness", f"[{found['witness_file']}]({found['witness_file']})" if found.get("witness_file") else ""),
     ]
     lines = [
-        f'<a id="{_anchor(found)}"></a>',
-        f"#### {code(found['id'])}: {_verdict_words(found['verdict'])}",
+        f'<a id="{_slug(found["id"])}"></a>',
+        f"#### {code(found['id'])}: {verdict(found['verdict']).lower()}",
         "",
         escaped_markdown(found["headline"]),
         "",
@@ -214,7 +210,7 @@ def write(findings: Sequence[Finding], folder: Path | str) -> Path:
     check_writable(path / "papers")
     published = []
     for found in findings:
-        file = f"papers/witness-{_anchor(found)}.json" if found.get("witness") else None
+        file = f"papers/witness-{_slug(found['id'])}.json" if found.get("witness") else None
         published.append({key: value for key, value in found.items() if key not in ("witness", "environment")} | {"witness_file": file})
         if file:
             write_json(path / file, found["witness"])
@@ -255,17 +251,9 @@ def _prefix(found: Finding) -> str:
     return str(found["id"]).partition("-")[0]
 
 
-def _anchor(found: Finding) -> str:
-    return _slug(found["id"])
-
-
 def _link(id: Any) -> str:
     return f"{CHECKS}#{_slug(id)}"
 
 
 def _slug(id: Any) -> str:
     return slugs([str(id)])[0]
-
-
-def _verdict_words(verdict: Any) -> str:
-    return str(verdict).replace("_", " ").lower()

@@ -9,6 +9,7 @@ from typing import Any
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.relations import describe_relation
+from dpwitness.mechanisms.privacy.claim import NOTIONS
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number
 
 QUESTION = "Does this implementation keep the privacy promise it makes?"
@@ -22,18 +23,6 @@ _UNITS = {
     "linf": "whatever moves each answer by at most 1",
     "stated": "whatever tells the two datasets apart, as stated: it was not checked",
 }
-_NOTIONS = {
-    "pure": "pure differential privacy",
-    "approx": "approximate differential privacy",
-    "zcdp": "zero-concentrated differential privacy",
-    "rdp": "Rényi differential privacy",
-    "gdp": "Gaussian differential privacy",
-    "fdp": "f-differential privacy: a whole trade-off curve",
-    "dpsgd": "the privacy of DP-SGD, as dp-accounting computes it",
-    "metric": "metric privacy",
-    "percoordinate": "pure differential privacy with a budget for each coordinate",
-    "group": "differential privacy of groups",
-}
 _EVIDENCE = {
     "statistical": "statistical: counts of runs and exact limits, at the confidence of each card",
     "proved": "proved: ball arithmetic or algebra",
@@ -45,13 +34,11 @@ _MAX_SHOWN = 6
 
 
 def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
-    """Return the facts of the header card as (label, markdown).
-
-    The facts are the unit of privacy, neighboring relation, notion, parameters, trust model and evidence.
-    """
+    """Return the facts of the header card as (label, markdown)."""
     relations = [str(r["relation"]) for r in results if r.get("relation")]
     claims = [str(r["claim"]) for r in results if r.get("claim") and r.get("kind") != "utility"]
-    notions = [_NOTIONS.get(claim.partition(":")[0], "a bound on what a function does") for claim in claims]
+    classes = [NOTIONS.get(claim.partition(":")[0]) for claim in claims]
+    notions = [found.notion if found else "a bound on what a function does" for found in classes]
     bits = sum(r.get("bit_level") is not None for r in results)
     adversary = "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
     level = (

@@ -237,10 +237,7 @@ def _format_entry(value: Any) -> str:
 
 
 def differences(first: Any, second: Any) -> str:
-    """Describe the first differences of two long arrays of the same shape; an empty text for other values.
-
-    The truncated form of long arrays may not show the difference.
-    """
+    """Describe the first differences of two long arrays of the same shape; an empty text for other values."""
     arrays = [v["value"] if isinstance(v, dict) and v.get("$type") == "array" else v for v in (first, second)]
     shapes = [v.get("shape") if isinstance(v, dict) else None for v in (first, second)]
     if (

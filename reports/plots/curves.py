@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -75,10 +75,7 @@ def _claimed_profile(claim: Claim, epsilon: FloatArray) -> FloatArray:
 
 
 def draw_profile(axes: Axes, result: Json) -> None:
-    """Draw the privacy profile delta(epsilon) of the claim and the certified profile.
-
-    A certified profile above the claim's profile is a violation.
-    """
+    """Draw the privacy profile delta(epsilon) of the claim and the certified profile."""
     claim, proof = claim_of(result), _certified_bound(result)
     exact = _curves(result, "profile", "epsilons", "delta_lower", "delta_upper")
     end = _last_epsilon(claim, proof, exact)
@@ -94,9 +91,8 @@ def draw_profile(axes: Axes, result: Json) -> None:
         axes.plot(epsilon, _clipped(certified, floor), color=RED, linewidth=1.7, label="certified: at least")
         if claimed is not None and (beyond := certified > claimed).any():
             low, high = _clipped(claimed, floor), _clipped(certified, floor)
-            axes.fill_between(
-                epsilon, low, high, where=beyond.tolist(), facecolor="none", edgecolor=RED, hatch="////", label="violated here"
-            )
+            style: Any = {"facecolor": "none", "edgecolor": RED, "hatch": "////", "label": "violated here"}
+            axes.fill_between(epsilon, low, high, where=beyond.tolist(), **style)
         if claim is not None and 0 < proof.epsilon < math.inf and claim.bounds_epsilon:
             label = f"epsilon > {proof.epsilon:.4g} at delta = {claim.delta_budget:g}"
             at = max(claim.delta_budget, floor)
@@ -141,20 +137,14 @@ def _clipped(curve: FloatArray, floor: float) -> FloatArray:
 
 
 def draw_tradeoff(axes: Axes, result: Json) -> None:
-    """Draw the claim's trade-off curve (true-positive over false-positive rate) and the certified point.
-
-    A certified point above the claim's curve is a violation.
-    """
+    """Draw the claim's trade-off curve (true-positive over false-positive rate) and the certified point."""
     claim, proof = claim_of(result), _certified_bound(result)
     exact = _curves(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper")
-    use_log_axes = (
-        proof is not None and 0 < min(proof.point.fpr, proof.point.observed_fpr or 1.0) < _RARE
-    )  # linear axes would hide the point in a corner
-    grid = (
-        np.geomspace(1e-9, 1.0, _POINTS)
-        if use_log_axes
-        else np.concatenate([np.geomspace(1e-6, 1e-2, 40), np.linspace(1e-2, 1.0, 100)[1:]])
-    )
+    # Linear axes would hide a rare point in a corner.
+    use_log_axes = proof is not None and 0 < min(proof.point.fpr, proof.point.observed_fpr or 1.0) < _RARE
+    grid = np.concatenate([np.geomspace(1e-6, 1e-2, 40), np.linspace(1e-2, 1.0, 100)[1:]])
+    if use_log_axes:
+        grid = np.geomspace(1e-9, 1.0, _POINTS)
     axes.plot(grid, grid, color=GREY, linestyle=":", linewidth=1.2, label="pure chance")
     if claim is not None:
         axes.plot(grid, claim.tradeoff(grid), color=INK, linestyle="--", linewidth=1.5, label=f"claimed: {claim}")

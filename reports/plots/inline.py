@@ -68,11 +68,11 @@ def _markup(node: ElementTree.Element, ids: dict[str, str]) -> str:
 
 def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for key, value in node.attrib.items():
-        key = key.rpartition("}")[2]
+    for name, value in node.attrib.items():
+        key = name.rpartition("}")[2]
         if key == "style":
             pairs = (part.split(":", 1) for part in value.split(";") if ":" in part)
-            found |= {name.strip(): _theme_color(style_value.strip()) for name, style_value in pairs}
+            found |= {style.strip(): _theme_color(style_value.strip()) for style, style_value in pairs}
         elif key == "id":
             found |= {"id": ids[value]} if value in ids else {}
         elif key not in ("space", "version", "gid"):

@@ -53,9 +53,8 @@ def draw_looks(axes: Axes, result: Json) -> None:
     low, high = steps[0, 0], steps[-1, 0]
     top, least = max([*levels, *steps[:, 1]]) or 1.0, min([*levels, *steps[:, 1]])
     y_range = top - least
-    y_limits = (
-        (least - 0.3 * y_range, top + 0.4 * y_range) if least > 0.6 * top else (0.0, 1.2 * top)
-    )  # an axis from zero would hide the growth of a large bound
+    # An axis from zero would hide the growth of a large bound.
+    y_limits = (least - 0.3 * y_range, top + 0.4 * y_range) if least > 0.6 * top else (0.0, 1.2 * top)
     axes.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=y_limits)
     ticks = ticks_between(low, high) or [low, high]
     axes.set_xticks(ticks, [f"{v:g}" for v in ticks])

@@ -107,7 +107,7 @@ def problem_data(problem: str, seed: int) -> m.LabelledVectors:
 
     Raises
     ------
-    MissingDependency
+    MissingOptionalDependency
         If the package with the records is not installed.
     """
     if problem.startswith("margin"):
@@ -127,7 +127,7 @@ def _unstandardized(problem: str) -> m.LabelledVectors:
         x = np.array([[float(value) for name, value in row.items() if name != "type"] for row in rows])
         y = pima().y
     else:
-        y = breast_cancer().y  # raises MissingDependency, which names the package to install
+        y = breast_cancer().y  # raises MissingOptionalDependency, which names the package to install
         from sklearn.datasets import load_breast_cancer
 
         x = np.asarray(load_breast_cancer(return_X_y=True)[0])
@@ -192,15 +192,11 @@ CURVE_DIMENSION, CURVE_GAMMA = 10, 1e-3
 
 
 def curve_point(method: str, records: int, seed: int, *, datasets: int = 30, restarts: int = 200) -> float:
-    """Return the mean test error on D_10(0.001) after training on `records` records (section 3.1, figure 1).
-
-    lambda = gamma^2 and epsilon = 0.2.
-
-    The test error is exact: D_d(gamma) has 2^d equally likely points.
-    """
+    """Return the mean test error on D_10(0.001) after training on `records` records (section 3.1, figure 1), with lambda = gamma^2."""
     signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * CURVE_DIMENSION)).reshape(CURVE_DIMENSION, -1).T
     scale = np.full(CURVE_DIMENSION, math.sqrt((1 - CURVE_GAMMA**2) / (CURVE_DIMENSION - 1)))
     scale[0] = CURVE_GAMMA
+    # The test error is exact: D_d(gamma) has 2^d equally likely points.
     points = signs * scale * signs[:, :1]
     errors = []
     for i in range(datasets):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
+from dpwitness.reports.phrasing.wording import table
 from dpwitness.reports.reproductions.accuracy import CONSTANTS, POINTS
 from dpwitness.reports.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 
@@ -29,25 +30,21 @@ def _summary(numbers: Json) -> list[str]:
     curve, cover = numbers["curve"], numbers["transfer"]
     low = cover["epsilons"].index(0.1)
     lines = [
-        "- CM08, figure 2: with the printed noise the methods come in the paper's order on every problem, and both private ones "
-        "do better on "
-        "the simulations than the paper says. With Gamma noise they do far worse there.",
+        "- CM08, figure 2: with the printed noise the methods come in the paper's order on every problem, and both private ones do "
+        "better on the simulations than the paper says. With Gamma noise they do far worse there.",
         f"- CM08, figure 1: not reproduced. At n = {curve['records'][-1]} Algorithm 2 as printed errs at "
-        f"{curve['error']['A2 std'][-1]:.2f}, "
-        f"and no solver gets below {curve['floor A2 std'][-1]:.2f} in the mean; the paper finds it similar to standard "
-        f"regression ({curve['error']['LR'][-1]:.2f} here).",
+        f"{curve['error']['A2 std'][-1]:.2f}, and no solver gets below {curve['floor A2 std'][-1]:.2f} in the mean; the paper finds it "
+        f"similar to standard regression ({curve['error']['LR'][-1]:.2f} here).",
         "- JT14, figure 1 (c): reproduced. Gaussian noise does not feel the padding, Gamma noise does.",
-        f"- JT13, figure 2 (a): not reproduced. At epsilon = 0.1 the accuracy is {cover['accuracy']['4'][low]:.2f} with noise "
-        f"that keeps the "
-        f"promise and {cover['accuracy']['1'][low]:.2f} with c = 1, against {cover['baseline']:.2f} without noise; the paper "
-        f"finds them alike.",
+        f"- JT13, figure 2 (a): not reproduced. At epsilon = 0.1 the accuracy is {cover['accuracy']['4'][low]:.2f} with noise that keeps "
+        f"the promise and {cover['accuracy']['1'][low]:.2f} with c = 1, against {cover['baseline']:.2f} without noise; the paper finds "
+        "them alike.",
     ]
     return ["\n".join(lines)]
 
 
 def _figure_2(numbers: Json) -> list[str]:
     head = ("problem", "method", "paper", "ours, 10 restarts", "500 restarts", "epsilon kept (promised 0.2)")
-    header = "| " + " | ".join(head) + " |\n" + "| --- " * len(head) + "|"
     rows = []
     for problem, cells in numbers["figure_2"].items():
         for method, found in cells.items():
@@ -57,17 +54,16 @@ def _figure_2(numbers: Json) -> list[str]:
                 printed = f"{mean:.4f} ± {deviation:.4f}"
             kept_epsilon = "none" if found["epsilon"] is None else f"{found['epsilon']:.4g}"
             ours = f"{found['mean']:.4f} ± {found['deviation']:.4f}"
-            rows.append(f"| {problem} | {method} | {printed} | {ours} | {found['long_run']:.4f} | {kept_epsilon} |")
+            rows.append((problem, method, printed, ours, f"{found['long_run']:.4f}", kept_epsilon))
     absent = [f"{problem} is missing here: {why}." for problem, why in numbers["missing"].items()]
     return [
         "## CM08, figure 2: test error at epsilon = 0.2",
         "![Test errors](logistic-errors.svg)",
-        "\n".join([header, *rows]),
+        "\n".join(table(head, rows)),
         "\n".join(f"- `{name}`: {text}" for name, text in METHODS.items()),
         *absent,
-        "Mean and standard deviation (of a sample) over five folds, in each of which the error is averaged over restarts. The "
-        "paper prints one "
-        "row for each algorithm, which stands beside each of our readings of its noise; it says Laplace, so `std` is the "
+        "Mean and standard deviation (of a sample) over five folds, in each of which the error is averaged over restarts. The paper "
+        "prints one row for each algorithm, which stands beside each of our readings of its noise; it says Laplace, so `std` is the "
         "reading to the letter.",
         _true_epsilon_text(),
         "### Where the numbers differ, and why",
@@ -83,61 +79,54 @@ def _true_epsilon_text() -> str:
         assert truth is not None
         found.append(f"{truth.parameter:.3g} ({problem}, n = {n})")
     return (
-        "**What these runs promise and what they keep.** The printed noise keeps no epsilon at all in more than one dimension: "
-        "its density is "
-        "unbounded at the minimiser (claims CM-05, CM-06). With Gamma noise Algorithm 1 keeps 0.2; Algorithm 2 keeps U = max over s of "
-        "epsilon (1 + s)/2 + log(1 + s (1 - s)/(n lambda)), which is 0.2 only from n lambda = 10 on. At the n of the paper's "
+        "**What these runs promise and what they keep.** The printed noise keeps no epsilon at all in more than one dimension: its "
+        "density is unbounded at the minimiser (claims CM-05, CM-06). With Gamma noise Algorithm 1 keeps 0.2; Algorithm 2 keeps U = max "
+        "over s of epsilon (1 + s)/2 + log(1 + s (1 - s)/(n lambda)), which is 0.2 only from n lambda = 10 on. At the n of the paper's "
         "own table: " + ", ".join(found) + ". `A2 corrected` keeps 0.2; the column shows the exact supremum, which is smaller."
     )
 
 
 def _differences(numbers: Json) -> list[str]:
     """Return one list item per difference from the paper, with the numbers that support the explanation."""
-    table = numbers["figure_2"]
-    items = [
-        "- **Simulations, printed noise: our errors are smaller.** Both problems and both algorithms agree with the paper if "
-        "the direction of "
-        "the noise was a vector of normal variables that was never scaled to norm 1 (`unscaled`), which makes it about sqrt(20) "
-        "= 4.5 times "
-        "as long: "
+    cells = numbers["figure_2"]
+    return [
+        "- **Simulations, printed noise: our errors are smaller.** Both problems and both algorithms agree with the paper if the "
+        "direction of the noise was a vector of normal variables that was never scaled to norm 1 (`unscaled`), which makes it about "
+        "sqrt(20) = 4.5 times as long: "
         + "; ".join(
-            f"{problem}: {algorithm} {table[problem][f'{algorithm} unscaled']['long_run']:.3f} (paper "
+            f"{problem}: {algorithm} {cells[problem][f'{algorithm} unscaled']['long_run']:.3f} (paper "
             f"{FIGURE_2[problem][_COLUMN[algorithm]][0]:.3f} ± {FIGURE_2[problem][_COLUMN[algorithm]][1]:.3f})"
             for problem in ("margin 0.1", "margin 0.05")
             for algorithm in ("A1", "A2")
         )
         + ". This is an inference from the numbers; the paper says that the direction is uniform on the sphere.",
-        "- **Pima: 532 rows and 7 columns here, 768 rows and 8 columns there** (section 6 also says 786), where missing values "
-        "are zeros. "
-        "Training sets have 425 records, not 600.",
-        "- **No intercept.** The paper's regression, like ours, goes through the origin, so that the scaling of the columns "
-        "decides how well "
-        "standard regression does. The paper does not say how it scaled; columns left as they are come closer to its errors of "
+        "- **Pima: 532 rows and 7 columns here, 768 rows and 8 columns there** (section 6 also says 786), where missing values are "
+        "zeros. Training sets have 425 records, not 600.",
+        "- **No intercept.** The paper's regression, like ours, goes through the origin, so that the scaling of the columns decides how "
+        "well standard regression does. The paper does not say how it scaled; columns left as they are come closer to its errors of "
         "standard regression "
-        "than standardized ones: " + _scaling(table),
-        "- **UCI data, `unscaled`**: " + _unscaled_uci(table),
+        "than standardized ones: " + _scaling(cells),
+        "- **UCI data, `unscaled`**: " + _unscaled_uci(cells),
         "- **Deviations** are over five folds of one shuffle, five numbers, and so rough themselves.",
     ]
-    return items
 
 
-def _scaling(table: Json) -> str:
+def _scaling(cells: Json) -> str:
     found = [
-        f"{problem} {table[problem]['LR']['mean']:.3f} standardized, {table[problem + ', unstandardized']['LR']['mean']:.3f} as "
-        f"they are "
+        f"{problem} {cells[problem]['LR']['mean']:.3f} standardized, {cells[problem + ', unstandardized']['LR']['mean']:.3f} as they are "
         f"(paper {FIGURE_2[problem][2][0]:.3f} ± {FIGURE_2[problem][2][1]:.3f})"
         for problem in ("Pima", "breast cancer")
-        if problem in table
+        if problem in cells
     ]
     return "; ".join(found) + "."
 
 
-def _unscaled_uci(table: Json) -> str:
+def _unscaled_uci(cells: Json) -> str:
     found = []
     for problem in ("Pima", "breast cancer"):
-        if problem not in table:
+        if problem not in cells:
             continue
-        raw = table[problem + ", unstandardized"]
+        raw = cells[problem + ", unstandardized"]
         mean, deviation = FIGURE_2[problem][1]
         found.append(
             f"{problem}, Algorithm 2, columns as they are: {raw['A2 std']['long_run']:.3f} scaled to the letter, "
@@ -148,87 +137,68 @@ def _unscaled_uci(table: Json) -> str:
 
 def _curve(numbers: Json) -> list[str]:
     curve = numbers["curve"]
-    header = "| n | " + " | ".join(curve["error"]) + " | floor, A2 std |\n" + "| --- " * (len(curve["error"]) + 2) + "|"
     columns = [*curve["error"].values(), curve["floor A2 std"]]
-    rows = [f"| {n} | " + " | ".join(f"{column[i]:.3f}" for column in columns) + " |" for i, n in enumerate(curve["records"])]
+    rows = [[str(n), *(f"{column[i]:.3f}" for column in columns)] for i, n in enumerate(curve["records"])]
     return [
         "## CM08, section 3.1 and figure 1: learning curve on D_10(0.001)",
         "![Learning curve](logistic-learning-curve.svg)",
-        "\n".join([header, *rows]),
+        "\n".join(table(["n", *curve["error"], "floor, A2 std"], rows)),
         "Test error, computed over all 1,024 points of the distribution; lambda = gamma^2 = 1e-6, epsilon = 0.2, 30 data sets, "
         "200 restarts each.",
         "The paper's claim that Algorithm 1 stays high while standard regression learns comes out. Its figure 1 (b) and (c), "
         'where "Algorithm 2 '
         'and logistic regression have similar error rates", (c) on an axis that ends at 0.05, cannot come from Algorithm 2 as '
-        "printed: the data pull w_1 by at most gamma = 0.001, the "
-        "noise by b_1/n, with |b| around 7; where b_1 > n gamma the released w_1 is negative and the error at least 1/2. Half "
-        "the probability "
-        "of that, by simulation, is the floor in the last column, whatever the solver.",
+        "printed: the data pull w_1 by at most gamma = 0.001, the noise by b_1/n, with |b| around 7; where b_1 > n gamma the released "
+        "w_1 is negative and the error at least 1/2. Half the probability of that, by simulation, is the floor in the last column, "
+        "whatever the solver.",
     ]
 
 
 def _dimension(numbers: Json) -> list[str]:
     found = numbers["dimension"]
-    header = (
-        "| method | "
-        + " | ".join(f"p = {p}" for p in found["dimensions"])
-        + " | epsilon kept (promised 5) |\n"
-        + "| --- " * (len(found["dimensions"]) + 2)
-        + "|"
-    )
-    rows = [
-        f"| {method} | "
-        + " | ".join(f"{mean:.3f} ± {error:.3f}" for mean, error in zip(values, found["standard_error"][method], strict=True))
-        + f" | {'open' if found['epsilon'][method] is None else format(found['epsilon'][method], '.3g')} |"
-        for method, values in found["accuracy"].items()
-    ]
+    head = ["method", *(f"p = {p}" for p in found["dimensions"]), "epsilon kept (promised 5)"]
+    rows = []
+    for method, values in found["accuracy"].items():
+        kept_epsilon = "open" if found["epsilon"][method] is None else f"{found['epsilon'][method]:.3g}"
+        cells = (f"{mean:.3f} ± {error:.3f}" for mean, error in zip(values, found["standard_error"][method], strict=True))
+        rows.append([method, *cells, kept_epsilon])
     return [
         "## JT14, figure 1 (c): accuracy against the dimension",
         "![Accuracy against padded dimension](dimension-independence.svg)",
-        "\n".join([header, *rows]),
-        f"Mean and standard error over 20 runs; {found['baseline']:.3f} without noise; delta = 0.001 for the Gaussian methods. "
-        f"As in the paper: "
-        "objective perturbation beats output perturbation, Gaussian noise is flat in p, Gamma noise is not.",
-        "Not Cod-RNA (60,000 x 8) but a stand-in: 4,200 training records on 150 distinct vectors of 8 features, logistic "
-        "labels. The paper's "
-        "support vector machine is replaced by logistic regression, which objective perturbation can differentiate. Its lambda "
-        "= 0.001 is read "
-        "as the weight beside the mean loss; in the notation of its equation (3) it would be 4,200 times smaller, and output "
-        "perturbation "
-        "would return noise. Output-Gauss keeps more than it promises (claim JT-03); for Objective-Gauss and this loss no closed "
-        "form is known, and for Huber loss its promise fails (JT-07).",
+        "\n".join(table(head, rows)),
+        f"Mean and standard error over 20 runs; {found['baseline']:.3f} without noise; delta = 0.001 for the Gaussian methods. As in the "
+        "paper: objective perturbation beats output perturbation, Gaussian noise is flat in p, Gamma noise is not.",
+        "Not Cod-RNA (60,000 x 8) but a stand-in: 4,200 training records on 150 distinct vectors of 8 features, logistic labels. The "
+        "paper's support vector machine is replaced by logistic regression, which objective perturbation can differentiate. Its lambda = "
+        "0.001 is read as the weight beside the mean loss; in the notation of its equation (3) it would be 4,200 times smaller, and "
+        "output perturbation would return noise. Output-Gauss keeps more than it promises (claim JT-03); for Objective-Gauss and this "
+        "loss no closed form is known, and for Huber loss its promise fails (JT-07).",
     ]
 
 
 def _transfer(numbers: Json) -> list[str]:
     found = numbers["transfer"]
-    header = "| c | " + " | ".join(f"eps = {e:g}" for e in found["epsilons"]) + " |\n" + "| --- " * (len(found["epsilons"]) + 1) + "|"
-    rows = [f"| {c} | " + " | ".join(f"{value:.3f}" for value in values) + " |" for c, values in found["accuracy"].items()]
+    rows = [[str(c), *(f"{value:.3f}" for value in values)] for c, values in found["accuracy"].items()]
     least = found["accuracy"][f"{min(CONSTANTS):g}"]
     matching_epsilon = next((e for e, value in zip(found["epsilons"], least, strict=True) if value > found["baseline"] - 0.01), None)
-    constant_text = (
-        ""
-        if matching_epsilon is None
-        else (
-            f" Only c/epsilon matters: to come within one point of the baseline at epsilon = 0.1 takes c = "
-            f"{min(CONSTANTS) * 0.1 / matching_epsilon:.2g}, "
-            "where for ten or more equal test points 1.7 to 2.0 is the least that keeps the promise at that epsilon and delta "
-            "(claim JK-10). The "
-            f"points here are spread out: together they feel at most {found['spread']:.2f} times the change of w* that equal ones "
-            f"would, so that "
-            "the least c may be smaller by about that factor, not by thirty."
+    constant_text = ""
+    if matching_epsilon is not None:
+        constant_text = (
+            " Only c/epsilon matters: to come within one point of the baseline at epsilon = 0.1 takes c = "
+            f"{min(CONSTANTS) * 0.1 / matching_epsilon:.2g}, where for ten or more equal test points 1.7 to 2.0 is the least that keeps "
+            "the promise at that epsilon and delta (claim JK-10). The points here are spread out: together they feel at most "
+            f"{found['spread']:.2f} times the change of w* that equal ones would, so that the least c may be smaller by about that factor, "
+            "not by thirty."
         )
-    )
     return [
         "## JT13, figure 2 (a): TDDL, accuracy against epsilon",
         "![TDDL accuracy](transfer-accuracy.svg)",
-        "\n".join([header, *rows]),
+        "\n".join(table(["c", *(f"eps = {e:g}" for e in found["epsilons"])], rows)),
         f'Mean over 20 runs; {found["baseline"]:.3f} without noise (paper, on CoverType: 0.723). The paper: "for epsilon >= 0.1, our '
         'method performed similarly to the baseline method".',
-        f"Not CoverType but a stand-in with 10 features and 500,000 records; kernel (<x, z> + 1)^3 and penalty 0.001 as "
-        f"printed, logistic loss in "
-        f"place of hinge (both 1-Lipschitz, so the noise is the same), T = {POINTS} public points, delta = 1e-6, constraint |w| "
-        f"<= 4. The paper "
-        "states neither T nor delta nor the constant c of its noise; c = 4 keeps the promise up to epsilon = 5, c = 1 does not "
+        "Not CoverType but a stand-in with 10 features and 500,000 records; kernel (<x, z> + 1)^3 and penalty 0.001 as printed, logistic "
+        f"loss in place of hinge (both 1-Lipschitz, so the noise is the same), T = {POINTS} public points, delta = 1e-6, constraint |w| <= "
+        "4. The paper states neither T nor delta nor the constant c of its noise; c = 4 keeps the promise up to epsilon = 5, c = 1 does "
+        "not "
         "from T = 10 on." + constant_text,
     ]

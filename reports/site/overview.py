@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from dpwitness.reports.formats.html_frame import block, render
+from dpwitness.reports.phrasing.scope import QUESTION
 from dpwitness.reports.site.sections import SECTIONS, SIGNS, SectionCharts
 
 _SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it
-_QUESTION = "Does this implementation keep the privacy promise it makes?"
 _LEAD = (
     "Published results of dpwitness: four papers, libraries of others, and its own errors. Every page names the command that computes it."
 )
@@ -51,7 +51,7 @@ def overview(there: Sequence[tuple[str, str, str]], texts: Mapping[str, str], pa
         for old, new in html_links.items():
             opening = opening.replace(old, new)
         sections.append(Section(name, label, about, block(opening), drawn))
-    values = {"question": _QUESTION, "lead": _LEAD, "sections": sections, "signs": {name: sign for name, (sign, _) in SIGNS.items()}}
+    values = {"question": QUESTION, "lead": _LEAD, "sections": sections, "signs": {name: sign for name, (sign, _) in SIGNS.items()}}
     return render("overview.html", pages=pages, here="index.html", styles=("style.css", "overview.css"), **values)
 
 

@@ -69,12 +69,8 @@ def zoo(texts: Mapping[str, str]) -> SectionCharts | None:
         if parts[broken]
     ]
     keys = [("violated", "certified, violates the claim"), ("kept", "certified, not refuted"), ("truth", "the true value")]
-    return SectionCharts(
-        charts,
-        keys,
-        "Lower bound over the claim (dashed line: the claim itself), logarithmic.",
-        (str(len(rows)), "mechanisms of known privacy"),
-    )
+    caption = "Lower bound over the claim (dashed line: the claim itself), logarithmic."
+    return SectionCharts(charts, keys, caption, (str(len(rows)), "mechanisms of known privacy"))
 
 
 def papers(texts: Mapping[str, str]) -> SectionCharts | None:
@@ -90,29 +86,22 @@ def papers(texts: Mapping[str, str]) -> SectionCharts | None:
             name = text(row["claim"])
             if (verdict := verdicts.get(name)) not in SIGNS:
                 continue
-            sign = SIGNS[verdict][0]
-            cell = Cell(
-                link(row["claim"]).replace(".md#", ".html#"), verdict, sign, f"{name} {verdict.replace('-', ' ')}: {text(row['says'])}"
-            )
-            groups.setdefault(text(table.section), []).append(cell)
+            place, title = link(row["claim"]).replace(".md#", ".html#"), f"{name} {verdict.replace('-', ' ')}: {text(row['says'])}"
+            groups.setdefault(text(table.section), []).append(Cell(place, verdict, SIGNS[verdict][0], title))
     if not groups:
         return None
-    order = list(SIGNS)
     names = [cell.name for cells in groups.values() for cell in cells]
-    figures = [
-        Cells(f"{title}: {len(cells)}", tuple(sorted(cells, key=lambda cell: order.index(cell.name)))) for title, cells in groups.items()
-    ]
+    ranked = {title: sorted(cells, key=lambda cell: [*SIGNS].index(cell.name)) for title, cells in groups.items()}
+    figures = [Cells(f"{title}: {len(cells)}", tuple(cells)) for title, cells in ranked.items()]
     keys = [(name, f"{meaning}: {names.count(name)}") for name, (_, meaning) in SIGNS.items() if name in names]
-    return SectionCharts(
-        figures, keys, "One square for each claim. Each opens the check behind the verdict.", (str(len(names)), "claims of papers, checked")
-    )
+    caption = "One square for each claim. Each opens the check behind the verdict."
+    return SectionCharts(figures, keys, caption, (str(len(names)), "claims of papers, checked"))
 
 
 def libraries(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of third-party libraries: certified / claimed, with a row per violation and a row per release for other calls."""
-    found = [
-        (text(table.section), row) for table in tables(texts["third-party"]) if table.has("target", "claim", "values") for row in table.rows
-    ]
+    read = [table for table in tables(texts["third-party"]) if table.has("target", "claim", "values")]
+    found = [(text(table.section), row) for table in read for row in table.rows]
     if not found:
         return None
     axis = LogAxis(0.01, 20.0)
@@ -130,18 +119,15 @@ def libraries(texts: Mapping[str, str]) -> SectionCharts | None:
         for release, marks in others.items()
         if marks
     )
-    sides = [
-        Strips(f"{len(broken)} violated rows", tuple(s for _, s in sorted(broken, key=lambda p: -p[0])), axis.ticks(), axis.place(1.0))
-    ]
-    sides.append(Strips(f"{len(found) - len(broken)} other rows, by release", rest, axis.ticks(), axis.place(1.0)))
+    worst_first = tuple(strip for _, strip in sorted(broken, key=lambda pair: -pair[0]))
+    named = {f"{len(broken)} violated rows": worst_first, f"{len(found) - len(broken)} other rows, by release": rest}
+    sides = [Strips(title, strips, axis.ticks(), axis.place(1.0)) for title, strips in named.items() if strips]
     keys = [("violated", "violated by the values"), ("bits", "violated by float bits only"), ("kept", "no violation found")]
     caption = (
         "Lower bound over the claim (dashed line: the claim itself), logarithmic. Smaller bounds than 0.01 are drawn at the left edge. "
         "On the left each row names its multiple of the claim, on the right the number of its marks."
     )
-    return SectionCharts(
-        [side for side in sides if side.rows], keys, caption, (str(len(found)), f"calls of {len(others)} library releases")
-    )
+    return SectionCharts(sides, keys, caption, (str(len(found)), f"calls of {len(others)} library releases"))
 
 
 def figures(texts: Mapping[str, str]) -> SectionCharts | None:
@@ -153,36 +139,21 @@ def figures(texts: Mapping[str, str]) -> SectionCharts | None:
         return None
     height, top = 240, 0.6
     shapes = {"std": "other", "scale": "other", "gamma": "kept", "LR": "truth-dot"}
-    marks = [
-        Mark(
-            across(0, 1) + (p / top - 0.5) * 88.0,
-            down(o, top, height),
-            shapes[last],
-            f"{row['problem']}, {text(row['method'])}: paper {p:g}, here {o:g}",
-        )
-        for row, p, o in pairs
-        if (last := text(row["method"]).split()[-1]) in shapes
-    ]
+    marks = []
+    for row, paper, here in pairs:
+        method = text(row["method"])
+        if method.split()[-1] in shapes:
+            x, y = across(0, 1) + (paper / top - 0.5) * 88.0, down(here, top, height)
+            marks.append(Mark(x, y, shapes[method.split()[-1]], f"{row['problem']}, {method}: paper {paper:g}, here {here:g}"))
     levels = tuple((down(level, top, height), f"{level:g}") for level in (0.0, 0.2, 0.4, 0.6))
     ticks = tuple((across(0, 1) + (level / top - 0.5) * 88.0, f"{level:g}") for level in (0.0, 0.2, 0.4, 0.6))
-    left, right = ticks[0][0], ticks[-1][0]
-    plot = Plot(
-        "Test error here (upwards) against the paper's (to the right)",
-        height,
-        tuple(marks),
-        levels,
-        ticks=ticks,
-        diagonal=(left, levels[0][0], right, levels[-1][0]),
-    )
+    diagonal = (ticks[0][0], levels[0][0], ticks[-1][0], levels[-1][0])
+    title = "Test error here (upwards) against the paper's (to the right)"
+    plot = Plot(title, height, tuple(marks), levels, ticks=ticks, diagonal=diagonal)
     keys = [("other", "noise as printed"), ("kept", "noise that keeps the promise"), ("truth-dot", "without noise")]
     caption = f"{len(marks)} test errors of {len({row['problem'] for row, _, _ in pairs})} problems. On the diagonal both agree."
-    return SectionCharts(
-        [plot],
-        keys,
-        caption,
-        (str(len({t.section for t in tables(texts["reproductions"]) if t.section})), "published figures, computed again"),
-        broad=False,
-    )
+    count = len({table.section for table in tables(texts["reproductions"]) if table.section})
+    return SectionCharts([plot], keys, caption, (str(count), "published figures, computed again"), broad=False)
 
 
 def power(texts: Mapping[str, str]) -> SectionCharts | None:
@@ -275,9 +246,8 @@ def _rate_plot(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Pl
         marks.append(Mark(x, down(rate, top, height), shape, f"{text(row['case'])}: {row['counted']}"))
     bottom, stated_at = down(0.0, top, height), down(level, top, height)
     levels = ((bottom, "0" if bottom - stated_at > 12 else ""), (stated_at, f"{level:g}"))
-    return Plot(
-        f"{title}, {stated}: {len(rows)} row{'s' * (len(rows) != 1)}", height, tuple(marks), levels, down(level, top, height), tuple(bars)
-    )
+    full_title = f"{title}, {stated}: {len(rows)} row{'s' * (len(rows) != 1)}"
+    return Plot(full_title, height, tuple(marks), levels, stated_at, tuple(bars))
 
 
 SECTIONS: Mapping[str, Callable[[Mapping[str, str]], SectionCharts | None]] = {

@@ -11,9 +11,9 @@ from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_json, wr
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.formats.html import html
-from dpwitness.reports.formats.markdown import markdown
+from dpwitness.reports.formats.html_format import html
 from dpwitness.reports.formats.markdown_page import page
+from dpwitness.reports.formats.md_format import markdown
 from dpwitness.reports.phrasing.summary import family
 from dpwitness.reports.plots.album import Album
 from dpwitness.reports.site.overview import overview

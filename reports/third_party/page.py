@@ -23,9 +23,8 @@ Found = Json
 def numbers(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) -> Found:
     """Return the content of the page as JSON: settings, a row for each result, and the environments that are not installed."""
     parts = slugs(str(result["name"]) for result in results)
-    rows = [
-        _row_json(result, f"witness-{part}.json" if result.get("witness") else None) for result, part in zip(results, parts, strict=True)
-    ]
+    files = [f"witness-{part}.json" if result.get("witness") else None for result, part in zip(results, parts, strict=True)]
+    rows = list(map(_row_json, results, files))
     first = results[0] if results else {}
     settings = {key: first.get(key) for key in ("seed", "confidence", "environment")}
     return {"settings": settings, "rows": rows, "missing": dict(missing), "witnesses": ""}
@@ -34,16 +33,8 @@ def numbers(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) ->
 def _row_json(result: Mapping[str, Any], witness: str | None) -> Found:
     level = result.get("bit_level") or {}
     copied_keys = (
-        "name",
-        "claim",
-        "relation",
-        "verdict",
-        "parameter",
-        "parameter_lower",
-        "epsilon_lower",
-        "trials",
-        "right",
-        "description",
+        *("name", "claim", "relation", "verdict", "parameter", "parameter_lower"),
+        *("epsilon_lower", "trials", "right", "description"),
     )
     pair = result.get("pair") if result.get("verdict") == "VIOLATED" else level.get("pair") or result.get("pair")
     return {
@@ -81,12 +72,9 @@ def _agreement_sentence(right: int, wrong: int) -> str:
     """Return a sentence on the verdicts whose truth is known."""
     if not right + wrong:
         return "The true privacy of no target is known from analysis."
+    agree = f"{_plural(right, 'verdict')} agree{'s' * (right == 1)}, {wrong} do{'es' * (wrong == 1)} not"
     known = f"The true privacy of {_plural(right + wrong, 'target')} is known from analysis"
-    return (
-        f"{known}: all verdicts agree with it."
-        if not wrong
-        else f"{known}: {_plural(right, 'verdict')} agree{'s' * (right == 1)}, {wrong} do{'es' * (wrong == 1)} not."
-    )
+    return f"{known}: {agree if wrong else 'all verdicts agree with it'}."
 
 
 def _introduction_paragraphs(found: Found, by_library: Mapping[str, Sequence[Found]]) -> list[str]:
@@ -113,25 +101,11 @@ def _introduction_paragraphs(found: Found, by_library: Mapping[str, Sequence[Fou
 
 
 def _library_section(library: str, group: Sequence[Found], witnesses: str) -> list[str]:
-    header = [
-        "target",
-        "claim",
-        "relation",
-        "values",
-        "certified",
-        "limit",
-        "bits",
-        "certified in bits",
-        "runs",
-        "CPU",
-        "gray box",
-        "witness",
-    ]
-    lines = table(header, [_table_row(row, witnesses) for row in group])
+    header = ["target", "claim", "relation", "values", "certified", "limit", "bits", "certified in bits", "runs", "CPU"]
+    lines = table([*header, "gray box", "witness"], [_table_row(row, witnesses) for row in group])
     causes = [_cause_paragraph(row) for row in group if row["verdict"] == "VIOLATED" or row["bit_verdict"] == "VIOLATED"]
-    where = (
-        f"Python {group[0]['python']}, NumPy {group[0]['numpy']}." if group[0]["python"] else "A program, driven over its standard input."
-    )
+    first = group[0]
+    where = f"Python {first['python']}, NumPy {first['numpy']}." if first["python"] else "A program, driven over its standard input."
     return [f"## {library}", where, "\n".join(lines), *causes, *_trace_list(group)]
 
 
@@ -162,11 +136,14 @@ def _format_trace(row: Found) -> str:
         return "-"
     if found["verdict"] == "ERROR":
         return "no trace"
-    kinds = list(dict.fromkeys(f["kind"] for f in found["findings"]))
-    confirmed = (
-        f", {row['parameter']} > {figure(found['certified'])}" if found["verdict"] == "VIOLATED" else ", not confirmed" if kinds else ""
-    )
-    return f"{', '.join(kinds) or 'nothing'} in {found['runs']} runs{confirmed}"
+    confirmed = ", not confirmed" if found["findings"] else ""
+    if found["verdict"] == "VIOLATED":
+        confirmed = f", {row['parameter']} > {figure(found['certified'])}"
+    return f"{_kinds(found)} in {found['runs']} runs{confirmed}"
+
+
+def _kinds(trace: Found) -> str:
+    return ", ".join(dict.fromkeys(f["kind"] for f in trace["findings"])) or "nothing"
 
 
 def _trace_list(group: Sequence[Found]) -> list[str]:
@@ -176,15 +153,12 @@ def _trace_list(group: Sequence[Found]) -> list[str]:
         found = row.get("gray_box") or {"findings": []}
         for finding in found["findings"]:
             where = f" at {code(finding['where'])}" if finding["where"] else ""
-            confirmed = (
-                f"certified {row['parameter']} > {figure(found['certified'])}"
-                if found["verdict"] == "VIOLATED"
-                else (
-                    f"not confirmed by an audit of {count(found['audit_runs'])} runs"
-                    if found["audit_runs"]
-                    else "no matter for an audit of outputs"
-                )
-            )
+            if found["verdict"] == "VIOLATED":
+                confirmed = f"certified {row['parameter']} > {figure(found['certified'])}"
+            elif found["audit_runs"]:
+                confirmed = f"not confirmed by an audit of {count(found['audit_runs'])} runs"
+            else:
+                confirmed = "no matter for an audit of outputs"
             lines.append(
                 f"- {code(row['target'])}, {finding['kind']}: {escaped_markdown(finding['told'])}{where}; "
                 f"pair: {escaped_markdown(found['pair'])}; {confirmed}."
@@ -201,12 +175,9 @@ def _trace_comparison(rows: Sequence[Found]) -> list[str]:
     lines = []
     for row in known_violations:
         found = row["gray_box"]
-        kinds = ", ".join(dict.fromkeys(f["kind"] for f in found["findings"])) or "nothing"
-        certified = f"{row['parameter']} > {figure(row['parameter_lower'])}"
-        name = f"{row['key']} {code(row['target'])}"
-        lines.append(
-            [name, kinds, str(found["runs"]), f"{found['cpu_seconds']:.2g} s", certified, count(row["trials"]), f"{row['cpu_seconds']:g} s"]
-        )
+        trace_cells = [_kinds(found), str(found["runs"]), f"{found['cpu_seconds']:.2g} s"]
+        audit_cells = [f"{row['parameter']} > {figure(row['parameter_lower'])}", count(row["trials"]), f"{row['cpu_seconds']:g} s"]
+        lines.append([f"{row['key']} {code(row['target'])}", *trace_cells, *audit_cells])
     return [
         "## Known violations, by a trace and by runs",
         "A *trace* records the noise of one run and plays it back on the neighbour (`dpwitness trace`). It looks inside: a few runs "

@@ -251,9 +251,9 @@ class Housed:
 
 @pytest.mark.parametrize("domain", ["Records", 3, {"kind": "Records"}, Records])
 def test_what_is_no_domain_is_refused(domain):
-    with pytest.raises(InvalidArgument, match="audit: domain must be one of Records, Rows"):
+    with pytest.raises(InvalidArgument, match="audit: domain must be one of Answers, Costs"):
         run(ignores_rng, pair=None, domain=domain)
-    with pytest.raises(InvalidArgument, match="certify: domain must be one of Records, Rows"):
+    with pytest.raises(InvalidArgument, match="certify: domain must be one of Answers, Costs"):
         certify(Housed(domain), claim="pure:1")
 
 

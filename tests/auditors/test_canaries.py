@@ -10,8 +10,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries import bounds, guess_counts, recursion, steinke
-from dpwitness.auditors.canaries.curves import curve_lines, epsilon_at, gaussian_with
+from dpwitness.auditors.canaries import bounds, guess_counts, recursion
 from dpwitness.auditors.canaries.files import read_score_file
 from dpwitness.auditors.canaries.guesses import ordered
 from dpwitness.cli import main
@@ -60,10 +59,10 @@ def test_counting_is_attained_by_a_mechanism_that_keeps_the_claim(size, epsilon,
 
 def test_the_published_bound_is_exceeded_near_one_only():
     """The mechanism of the test above exceeds Steinke et al.'s formula by 8e-8 at 0.986; below one half ours is the smaller everywhere."""
-    assert worst_law(2, 2.0, 1e-6, 1)[1:].sum() > steinke.chance(1, 2, 2.0, 1e-6, 2) + 7e-8
+    assert worst_law(2, 2.0, 1e-6, 1)[1:].sum() > guess_counts.steinke_chance(1, 2, 2.0, 1e-6, 2) + 7e-8
     for r, m, delta, epsilon in itertools.product((5, 20, 100, 1000), (1, 10), (1e-6, 1e-3), (0.0, 1.0, 4.0)):
         for v in {max(1, round(share * r)) for share in (0.5, 0.8, 0.95, 1.0)}:
-            published = steinke.chance(v, r, epsilon, delta, m * r)
+            published = guess_counts.steinke_chance(v, r, epsilon, delta, m * r)
             assert published > 0.5 or float(guess_counts.chance(v, r, epsilon, delta, m * r)) <= published * (1 + 1e-9) + 1e-300
 
 
@@ -104,7 +103,7 @@ def test_the_recursion_holds_for_a_gaussian_on_three_bins():
     for guesses in (2, 4):
         law = enumerated(likelihood, 4, guesses)
         for v in range(1, guesses + 1):
-            assert not recursion.refutes(v, guesses, 4, *curve_lines(dpw.GDP(mu)), law[v:].sum() * (1 - 1e-9))
+            assert not recursion.refutes(v, guesses, 4, *dpw.GDP(mu).tangents(), law[v:].sum() * (1 - 1e-9))
 
 
 def test_one_guess_is_the_lemma_itself():
@@ -113,8 +112,8 @@ def test_one_guess_is_the_lemma_itself():
 
     for mu in (0.5, 1.0, 2.0):
         edge = float(ndtr(mu / 2))  # P(right) of the best guess
-        assert recursion.refutes(1, 1, 1, *curve_lines(dpw.GDP(mu)), edge * 1.001)
-        assert not recursion.refutes(1, 1, 1, *curve_lines(dpw.GDP(mu)), edge * 0.999)
+        assert recursion.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 1.001)
+        assert not recursion.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 0.999)
 
 
 def test_bounds_are_monotone():
@@ -180,7 +179,7 @@ def leaking_response(rng, coins, epsilon, delta):
 
 LAWS = {
     "gaussian": (lambda rng, coins: gaussian(rng, coins, 1.0), dpw.GDP(1.0)),
-    "gaussian, approximate": (lambda rng, coins: gaussian(rng, coins, gaussian_with(2.0, 1e-2).mu), dpw.ApproxDP(2.0, 1e-2)),
+    "gaussian, approximate": (lambda rng, coins: gaussian(rng, coins, dpw.GDP.with_epsilon(2.0, 1e-2).mu), dpw.ApproxDP(2.0, 1e-2)),
     "response": (lambda rng, coins: leaking_response(rng, coins, 1.0, 1e-2), dpw.ApproxDP(1.0, 1e-2)),
     "heavy": (lambda rng, coins: heavy(rng, coins, 1.0), dpw.PureDP(1.0)),
 }
@@ -264,7 +263,7 @@ def test_what_would_have_been_found_is_found():
     """40 audits at the detectable epsilon, which are to be VIOLATED with probability 0.9: fewer than 26 by chance below 1e-6 of that."""
     claim = dpw.ApproxDP(1.0, 1e-5)
     told = dpw.audit_canaries(*normal_scores(0, 4000, 0.1), claim).detectable
-    mu = gaussian_with(told, 1e-5).mu
+    mu = dpw.GDP.with_epsilon(told, 1e-5).mu
     found = [dpw.audit_canaries(*normal_scores([seed, 8], 4000, mu), claim).verdict for seed in range(40)]
     assert sum(verdict is dpw.Verdict.VIOLATED for verdict in found) >= 26
 
@@ -275,37 +274,39 @@ def test_what_would_have_been_found_is_found():
 )
 def test_limits(epsilon, canaries, counted, curve):
     claim = f"approx:{epsilon},1e-5"
-    assert dpw.canary_limit(claim, canaries).epsilon == pytest.approx(counted, abs=0.03)
-    assert dpw.canary_limit(claim, canaries, method="curve").epsilon == pytest.approx(curve, abs=0.06)
-    assert dpw.canary_limit(claim, canaries, runs=10).epsilon > counted
+    assert dpw.canaries.canary_limit(claim, canaries).epsilon == pytest.approx(counted, abs=0.03)
+    assert dpw.canaries.canary_limit(claim, canaries, method="curve").epsilon == pytest.approx(curve, abs=0.06)
+    assert dpw.canaries.canary_limit(claim, canaries, runs=10).epsilon > counted
 
 
 def test_the_limit_of_a_training_is_that_of_the_gaussian_with_its_epsilon():
-    assert dpw.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(dpw.canary_limit("gdp:1", 1000).epsilon, rel=0.01)
+    assert dpw.canaries.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(
+        dpw.canaries.canary_limit("gdp:1", 1000).epsilon, rel=0.01
+    )
     with pytest.raises(InvalidArgument, match="claim must be pure, approx, gdp or a curve"):
-        dpw.canary_limit("zcdp:1", 1000)
+        dpw.canaries.canary_limit("zcdp:1", 1000)
 
 
 def test_the_limit_of_a_pure_claim_is_that_of_randomized_response():
     """All coins are guessed; half of the audits with as many fixed guesses stay below."""
-    limit, rng = dpw.canary_limit("pure:1", 2000), np.random.default_rng(4)
+    limit, rng = dpw.canaries.canary_limit("pure:1", 2000), np.random.default_rng(4)
     assert limit.guesses == 2000 and 0.8 < limit.epsilon < 0.95 and 1 < limit.detectable < 1.5
     right = rng.binomial(2000, 1 / (1 + math.exp(-1.0)), 200)
     below = np.sum(bounds.epsilons_refuted(right, np.full(200, 2000), 0.0, 2000, 0.05, guess_counts.chance) <= limit.epsilon)
     assert abs(below - 100) < 5 * math.sqrt(50)
     with pytest.raises(InvalidArgument, match="method must be 'best' for a claim without delta"):
-        dpw.canary_limit("pure:1", 1000, method="curve")
+        dpw.canaries.canary_limit("pure:1", 1000, method="curve")
 
 
 def test_curves():
-    assert epsilon_at(DPSGD(1.0, 1.0, 1), 1e-5) == pytest.approx(epsilon_at(dpw.GDP(1.0), 1e-5), rel=1e-3)
-    epsilons, deltas = curve_lines(DPSGD(1.0, 1.0, 1))
+    assert DPSGD(1.0, 1.0, 1).epsilon_at(1e-5) == pytest.approx(dpw.GDP(1.0).epsilon_at(1e-5), rel=1e-3)
+    epsilons, deltas = DPSGD(1.0, 1.0, 1).tangents()
     assert np.all(deltas >= dpw.GDP(1.0).delta(epsilons) - 1e-9) and np.max(deltas - dpw.GDP(1.0).delta(epsilons)) < 2e-3
-    curve = dpw.TradeoffCurve([0, 1 / (1 + math.e), 1], [1, 1 / (1 + math.e), 0])
-    assert curve_lines(curve)[0] == pytest.approx([1.0, -1.0]) and curve_lines(curve)[1] == pytest.approx([0.0, 1 - 1 / math.e])
+    curve = dpw.claims.TradeoffCurve([0, 1 / (1 + math.e), 1], [1, 1 / (1 + math.e), 0])
+    assert curve.tangents()[0] == pytest.approx([1.0, -1.0]) and curve.tangents()[1] == pytest.approx([0.0, 1 - 1 / math.e])
     q = np.linspace(0, 1, 50)
     for each in (curve, curve.with_parameter(1.7), DPSGD(0.1, 1.5, 10)):
-        epsilons, deltas = curve_lines(each)
+        epsilons, deltas = each.tangents()
         assert np.minimum(1, (np.exp(epsilons) * q[:, None] + deltas).min(axis=1)) == pytest.approx(each.tradeoff(q), abs=1e-9)
 
 
@@ -337,8 +338,8 @@ def test_bad_input_is_told_in_one_line(case):
 
 
 def test_a_curve_that_is_not_concave_is_refused():
-    bent = dpw.TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])
-    for ask in (lambda: dpw.audit_canaries(np.arange(40.0) + 0.5, np.arange(40.0), bent), lambda: dpw.canary_limit(bent, 1000)):
+    bent = dpw.claims.TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])
+    for ask in (lambda: dpw.audit_canaries(np.arange(40.0) + 0.5, np.arange(40.0), bent), lambda: dpw.canaries.canary_limit(bent, 1000)):
         with pytest.raises(
             InvalidArgument, match="claim must be a concave curve, got fdp:3 points: 1 of its points lie above the concave hull"
         ):
@@ -412,7 +413,7 @@ def test_names_and_groups_of_a_file_are_used(tmp_path):
 def test_few_canaries_are_held_against_steep_and_weak_curves():
     """Of few canaries the smallest number of guesses is one or two; weak claims are held against more guesses."""
     half = 1 / (1 + math.exp(3.0))
-    found = dpw.audit_canaries(*normal_scores(1, 37, 1.0), dpw.TradeoffCurve([0, half, 1], [1, half, 0]))
+    found = dpw.audit_canaries(*normal_scores(1, 37, 1.0), dpw.claims.TradeoffCurve([0, half, 1], [1, half, 0]))
     assert found.verdict is dpw.Verdict.NOT_REFUTED and found.detectable > 1
     assert bounds.schedule(1000, 440, 0.05, 0.268)[0][0] > bounds.schedule(1000, 440, 0.05, 0.5)[0][0] == 228
 
@@ -422,8 +423,8 @@ def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_
     for text, plain in (("group:2,gdp:0.5", dpw.GDP(1.0)), ("metric:2", dpw.PureDP(2.0)), ("percoordinate:1,2", dpw.PureDP(2.0))):
         found = dpw.audit_canaries(*sides, text)
         assert found.claim == plain and any(f"{text} is {plain}" in note for note in found.notes)
-    assert dpw.canary_limit("group:2,gdp:0.5", 400) == dpw.canary_limit("gdp:1", 400)
-    bare = dpw.audit_canaries(*sides, dpw.TradeoffCurve([0, 0.9, 1], [0.5, 0, 0]))
+    assert dpw.canaries.canary_limit("group:2,gdp:0.5", 400) == dpw.canaries.canary_limit("gdp:1", 400)
+    bare = dpw.audit_canaries(*sides, dpw.claims.TradeoffCurve([0, 0.9, 1], [0.5, 0, 0]))
     assert bare.parameter_lower > 0 == bare.epsilon_lower
     with pytest.raises(InvalidArgument, match="ids_in must be one name per canary, got"):
         dpw.audit_canaries(*sides, "pure:1", ids_in=[[1]] * sides[0].size, ids_out=range(sides[1].size))
@@ -432,7 +433,7 @@ def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_
 def test_what_is_detectable_by_randomized_response_is_found():
     """Binary scores: nearly all canaries that may be guessed are. If each audit finds with 0.9, this fails at most once in 1e6."""
     size, found = 400, 0
-    epsilon = dpw.canary_limit("pure:1", size).detectable
+    epsilon = dpw.canaries.canary_limit("pure:1", size).detectable
     for seed in range(50):
         rng = np.random.default_rng(seed)
         coins = rng.random(size) < 0.5

@@ -137,17 +137,17 @@ def test_shuffled_batches_are_found_in_one_epoch(shuffled):
 def test_nothing_is_said_of_the_training_by_composition():
     broken = step(delta=1e-2, noise=NOISE / 3)
     found = dpw.audit(broken, pair=broken.worst_pair(), trials=10_000, bits=False)
-    implied = dpw.implied_training(found, broken, 1000)
+    implied = dpw.canaries.implied_training(found, broken, 1000)
     assert implied.verdict is found.verdict is dpw.Verdict.VIOLATED
     assert NOISE / 3 < implied.noise_multiplier < NOISE and implied.implied > implied.claimed
     assert "the training's claim has lost its proof" in implied.headline() and "VIOLATED" not in implied.headline().partition(";")[2]
     right = step(delta=1e-2)
-    kept = dpw.implied_training(dpw.audit(right, pair=right.worst_pair(), trials=5_000, bits=False), right, 1000)
+    kept = dpw.canaries.implied_training(dpw.audit(right, pair=right.worst_pair(), trials=5_000, bits=False), right, 1000)
     assert kept.implied == kept.claimed and "assumed here" in str(kept) and kept.to_json()["implied"] == kept.claimed
     with pytest.raises(dpw.InvalidArgument, match="result must be about the claim of the step"):
-        dpw.implied_training(found, step(), 10)
+        dpw.canaries.implied_training(found, step(), 10)
     with pytest.raises(dpw.InvalidArgument, match="step must be one step, got 2 steps"):
-        dpw.implied_training(found, replace(broken, steps=2), 10)
+        dpw.canaries.implied_training(found, replace(broken, steps=2), 10)
 
 
 def test_the_noise_of_an_epsilon_is_its_inverse():
@@ -156,7 +156,7 @@ def test_the_noise_of_an_epsilon_is_its_inverse():
 
 @pytest.mark.parametrize("kind", ["dirac", "orthogonal"])
 def test_gradient_canaries_are_orthogonal_and_scored_along_themselves(kind):
-    canaries = dpw.GradientCanaries(30, 50, 4.0, kind)
+    canaries = dpw.canaries.GradientCanaries(30, 50, 4.0, kind)
     rows = canaries.rows(np.ones(30, dtype=bool))
     assert rows @ rows.T == pytest.approx(16 * np.eye(30), abs=1e-9)
     chosen = np.array([3, 7, 11])
@@ -168,24 +168,24 @@ def test_gradient_canaries_are_orthogonal_and_scored_along_themselves(kind):
 
 def test_canaries_of_a_private_sum_are_what_the_limit_says():
     """A sum of clipped Dirac gradients at epsilon 4: within the limit of what canaries can certify, and not half of it."""
-    rng, canaries = np.random.default_rng(5), dpw.GradientCanaries(2000, 2000, 3.0)
+    rng, canaries = np.random.default_rng(5), dpw.canaries.GradientCanaries(2000, 2000, 3.0)
     included = rng.random(2000) < 0.5
     total = clipped(canaries.rows(included)).sum(axis=0) + rng.normal(size=2000) / dpw.GDP(0.9249).mu
     scores = canaries.scores(total)
     found = dpw.audit_canaries(scores[included], scores[~included], "gdp:0.9249")
-    limit = dpw.canary_limit("gdp:0.9249", 2000).epsilon
+    limit = dpw.canaries.canary_limit("gdp:0.9249", 2000).epsilon
     assert found.verdict is dpw.Verdict.NOT_REFUTED and 0.5 * limit < found.epsilon_lower < 1.5 * limit
 
 
 def test_records_are_what_they_are_called():
     rng = np.random.default_rng(0)
     table, labels = rng.normal(size=(40, 3)), rng.integers(0, 3, 40)
-    x, y = dpw.canary_records(table, labels, 60)
+    x, y = dpw.canaries.canary_records(table, labels, 60)
     places = [int(np.flatnonzero((table == row).all(axis=1))[0]) for row in x]
     assert (labels[places] != y).all() and len(set(places[:40])) == 40
-    x, y = dpw.canary_records(table, labels, 60, kind="blank")
+    x, y = dpw.canaries.canary_records(table, labels, 60, kind="blank")
     assert not x.any() and set(y) == {0, 1, 2}
-    x, y = dpw.canary_records(table, labels, 60, kind="extreme")
+    x, y = dpw.canaries.canary_records(table, labels, 60, kind="extreme")
     assert ((x < table.min(axis=0)) | (x > table.max(axis=0))).all() and len(np.unique(x, axis=0)) == 8
 
 
@@ -194,26 +194,28 @@ def test_scores_are_margins_and_losses():
 
     rng = np.random.default_rng(0)
     odds, labels = rng.normal(size=(20, 4)), rng.integers(0, 4, 20)
-    assert dpw.prediction_scores(odds, labels, "loss") == pytest.approx(log_softmax(odds, axis=1)[np.arange(20), labels])
+    assert dpw.canaries.prediction_scores(odds, labels, "loss") == pytest.approx(log_softmax(odds, axis=1)[np.arange(20), labels])
     two = np.stack([np.zeros(20), odds[:, 0]], axis=1)  # a binary model, both ways
     signs = 2 * (labels % 2) - 1
     for kind in ("margin", "loss"):
-        assert dpw.prediction_scores(odds[:, 0], signs, kind) == pytest.approx(dpw.prediction_scores(two, labels % 2, kind))
-    assert dpw.prediction_scores(odds[:, 0], signs, "loss") == pytest.approx(log_expit(signs * odds[:, 0]))
+        assert dpw.canaries.prediction_scores(odds[:, 0], signs, kind) == pytest.approx(
+            dpw.canaries.prediction_scores(two, labels % 2, kind)
+        )
+    assert dpw.canaries.prediction_scores(odds[:, 0], signs, "loss") == pytest.approx(log_expit(signs * odds[:, 0]))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: dpw.GradientCanaries(9, 8), "GradientCanaries: count must be at most dimension, 8, got 9"),
-        (lambda: dpw.GradientCanaries(2, 8, -1.0), "GradientCanaries: norm must be positive and finite, got -1.0"),
-        (lambda: dpw.GradientCanaries(2, 8).scores(np.ones(7)), "update must have as many entries as gradients, 8, got 7"),
-        (lambda: dpw.canary_records(np.ones((3, 2)), [1, 1, 1], 2), "labels must be of at least two kinds, all are 1"),
-        (lambda: dpw.canary_records(np.ones((3, 2)), [1, 0], 2), r"labels must have one entry per record, 3, got shape \(2,\)"),
-        (lambda: dpw.canary_records(np.ones((3, 2)), [1, 0, 1], 2, kind="odd"), "kind must be"),
-        (lambda: dpw.prediction_scores([1.0], [0]), "labels must be -1 or 1 for one number per canary, got 0"),
-        (lambda: dpw.prediction_scores([[1.0, 2.0]], [2]), "labels must be 0 to 1, of at least two classes, got 2"),
-        (lambda: dpw.prediction_scores([[1.0, 2.0]], [0, 1]), "labels must have one entry per row of predictions"),
+        (lambda: dpw.canaries.GradientCanaries(9, 8), "GradientCanaries: count must be at most dimension, 8, got 9"),
+        (lambda: dpw.canaries.GradientCanaries(2, 8, -1.0), "GradientCanaries: norm must be positive and finite, got -1.0"),
+        (lambda: dpw.canaries.GradientCanaries(2, 8).scores(np.ones(7)), "update must have as many entries as gradients, 8, got 7"),
+        (lambda: dpw.canaries.canary_records(np.ones((3, 2)), [1, 1, 1], 2), "labels must be of at least two kinds, all are 1"),
+        (lambda: dpw.canaries.canary_records(np.ones((3, 2)), [1, 0], 2), r"labels must have one entry per record, 3, got shape \(2,\)"),
+        (lambda: dpw.canaries.canary_records(np.ones((3, 2)), [1, 0, 1], 2, kind="odd"), "kind must be"),
+        (lambda: dpw.canaries.prediction_scores([1.0], [0]), "labels must be -1 or 1 for one number per canary, got 0"),
+        (lambda: dpw.canaries.prediction_scores([[1.0, 2.0]], [2]), "labels must be 0 to 1, of at least two classes, got 2"),
+        (lambda: dpw.canaries.prediction_scores([[1.0, 2.0]], [0, 1]), "labels must have one entry per row of predictions"),
         (lambda: GradientSteps(noise_multiplier=0.0), "GradientSteps: noise_multiplier must be positive and finite, got 0.0"),
         (lambda: GradientSteps(noise_multiplier=1.0, sampling_probability=1.5), r"sampling_probability must lie in \(0, 1\], got 1.5"),
         (

@@ -252,7 +252,7 @@ class Mine:
     fill = staticmethod(fill_shifted)
 
     def draws(self, dataset):
-        return dpw.Draws(self.fill, (float(dataset[0]),), 2)
+        return dpw.wrap.Draws(self.fill, (float(dataset[0]),), 2)
 
     def sample(self, dataset, size, rng):
         return self.draws(dataset).sample(size, rng)
@@ -287,7 +287,7 @@ class Refuses(Mine):
 
 class Unlike(Mine):
     def draws(self, dataset):
-        return dpw.Draws(fill_shifted, (float(dataset[0]) + 1e-9,), 2)
+        return dpw.wrap.Draws(fill_shifted, (float(dataset[0]) + 1e-9,), 2)
 
     def sample(self, dataset, size, rng):
         return Mine().sample(dataset, size, rng)
@@ -323,7 +323,7 @@ def test_only_what_samples_by_its_draws_is_counted():
 )
 def test_draws_are_checked(arguments, message):
     with pytest.raises(dpw.InvalidArgument, match=f"Draws: {message}"):
-        dpw.Draws(*arguments)
+        dpw.wrap.Draws(*arguments)
 
 
 # -- in a stage ------------------------------------------------------------------------------------------------------------------

@@ -140,10 +140,10 @@ def test_the_same_seed_finds_the_same():
     [
         (
             "anything",
-            "domain must be one of Records, Rows, Table, Events, Texts, Graph, Answers, Counts, LabelledBall, Costs or a Relation",
+            "domain must be one of Answers, Costs, Counts, Events, Graph, LabelledBall, Records, Rows, Table, Texts or a Relation",
         ),
-        (None, "LabelledBall, Costs or a Relation, got None"),
-        (Records, "LabelledBall, Costs or a Relation, got <class"),
+        (None, "Table, Texts or a Relation, got None"),
+        (Records, "Table, Texts or a Relation, got <class"),
     ],
 )
 def test_what_is_no_domain_is_refused(domain, message):

@@ -146,7 +146,7 @@ def test_results_say_what_they_are():
         ((np.mean, 0.0, Records(2)), "claimed_bound must be positive and finite, got 0.0"),
         ((np.mean, 1.0, Records(2), 3), "norm must be 1, 2, inf or a distance function, got 3"),
         (("mean", 1.0, Records(2)), "function must be callable, got 'mean'"),
-        ((np.mean, 1.0, "Records"), "domain must be one of Records"),
+        ((np.mean, 1.0, "Records"), "domain must be one of Answers"),
         ((lambda d: "text", 1.0, Records(2)), "function must give a vector of numbers, got str"),
         ((lambda d: math.nan, 1.0, Records(2)), "function must give finite values, got a difference of nan"),
         ((lambda d: (1.0, -1.0), 1.0, Records(2)), "function must give a finite error radius, at least 0, got -1.0"),

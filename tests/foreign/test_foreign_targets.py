@@ -301,3 +301,13 @@ def test_speed_of_workers():
 
     table = bench("foreign")
     assert all(row.met for row in table.rows), format_table(table)
+
+
+def test_a_target_file_can_import_the_wrappers_where_dpwitness_is_not_installed(foreign, tmp_path):
+    path = tmp_path / "wrapped.py"
+    path.write_text(
+        "import dpwitness as dpw\nfrom dpwitness.wrap import fresh\n\n\n"
+        "class Count:\n    def __call__(self, dataset):\n        return len(dataset)\n\n\n"
+        "new = fresh(Count, claim='pure:1')\nold = dpw.one_run(len, claim='pure:1')\nassert dpw.wrap.fresh is fresh\n"
+    )
+    assert [list(draw(Target(str(path), name, foreign), 2)) for name in ("new", "old")] == [[1, 1], [1, 1]]

@@ -19,7 +19,7 @@ SPENT = {"kind": "Table", "columns": {"spent": (0.0, 9.0)}, "frame": "dict"}
 def query(engine, text, **more):
     if engine == "duckdb":
         pytest.importorskip("duckdb")
-    return dpw.Query(f"{engine}:///:memory:", text, **more)
+    return dpw.wrap.Query(f"{engine}:///:memory:", text, **more)
 
 
 def run(found, dataset=None, size=1):
@@ -103,13 +103,13 @@ def test_what_cannot_be_run(engine):
     with pytest.raises(MechanismFailed):
         run(query(engine, "SELECT 1; SELECT 2"))
     with pytest.raises(MechanismFailed, match=r"the database missing.db cannot be read"):
-        run(dpw.Query(f"{engine}:///missing.db", "SELECT 1"))
+        run(dpw.wrap.Query(f"{engine}:///missing.db", "SELECT 1"))
     for bad, told in (
         (("oracle:///x", "SELECT 1"), "dsn must be sqlite:///FILE or duckdb:///FILE"),
         (("sqlite:///:memory:", " "), "must be a SELECT"),
     ):
         with pytest.raises(dpw.InvalidArgument, match=told):
-            dpw.Query(*bad)
+            dpw.wrap.Query(*bad)
 
 
 def test_the_command_line_says_what_is_wrong_in_a_line(capsys):
@@ -147,4 +147,4 @@ def test_a_promise_that_is_an_object_reaches_the_command_line():
         kwargs = {"dsn": "sqlite:///:memory:", "query": "SELECT 1", "claim": claim, "domain": SPENT}
         found = Isolated("dpwitness.mechanisms.foreign.sql", "Query", None, kwargs)
         assert str(found.claim) == claim and not found.seeded
-        assert found.domain.held == dpw.Table(SPENT["columns"], frame="dict").held
+        assert found.domain.held == dpw.domains.Table(SPENT["columns"], frame="dict").held

@@ -32,10 +32,16 @@ def test_junk_in_pairs_ends_in_one_line():
     ("call", "message"),
     [
         (lambda: dpw.parse_claim(1), "parse_claim: claim must be a text like 'pure:1', got 1"),
-        (lambda: dpw.limit(Laplace(1.0), "pair", "pure:1", 1000, 0.9), "limit: pair must be a Pair, got 'pair'"),
-        (lambda: dpw.limit(Laplace(1.0), PAIR, 3, 1000, 0.9), "limit: claim must be a privacy notion or a text like 'pure:1', got 3"),
-        (lambda: dpw.search(Laplace(1.0), Records(1), "pure"), "claim must have the form pure:EPSILON, got 'pure'"),
-        (lambda: dpw.search(Laplace(1.0), Records(1), "pure:1", seed="x"), "search: seed must be a whole number, at least 0, got 'x'"),
+        (lambda: dpw.results.limit(Laplace(1.0), "pair", "pure:1", 1000, 0.9), "limit: pair must be a Pair, got 'pair'"),
+        (
+            lambda: dpw.results.limit(Laplace(1.0), PAIR, 3, 1000, 0.9),
+            "limit: claim must be a privacy notion or a text like 'pure:1', got 3",
+        ),
+        (lambda: dpw.domains.search(Laplace(1.0), Records(1), "pure"), "claim must have the form pure:EPSILON, got 'pure'"),
+        (
+            lambda: dpw.domains.search(Laplace(1.0), Records(1), "pure:1", seed="x"),
+            "search: seed must be a whole number, at least 0, got 'x'",
+        ),
         (lambda: dpw.audit(Laplace(1.0), pair=PAIR, executor=4), "executor must be a concurrent.futures.Executor, got 4"),
         (lambda: dpw.audit(Laplace(1.0), pair=PAIR, progress=len), "progress must be callable with 2 arguments"),
         (lambda: dpw.audit(Laplace(1.0), pair=PAIR, near="here"), "audit: near must be an array of finite numbers, got 'here'"),
@@ -58,9 +64,9 @@ def test_the_sentence_names_argument_rule_and_value(call, message):
 
 
 def test_claims_as_texts():
-    as_text = dpw.limit(Laplace(1.0), PAIR, claim="pure:1", trials=20_000, confidence=0.95)
-    assert as_text == dpw.limit(Laplace(1.0), PAIR, claim=dpw.PureDP(1.0), trials=20_000, confidence=0.95) > 0.9
-    assert dpw.search(Laplace(1.0), Records(1), "pure:1", evaluations=20)[0][1] == pytest.approx(1.0)
+    as_text = dpw.results.limit(Laplace(1.0), PAIR, claim="pure:1", trials=20_000, confidence=0.95)
+    assert as_text == dpw.results.limit(Laplace(1.0), PAIR, claim=dpw.PureDP(1.0), trials=20_000, confidence=0.95) > 0.9
+    assert dpw.domains.search(Laplace(1.0), Records(1), "pure:1", evaluations=20)[0][1] == pytest.approx(1.0)
 
 
 def test_errors_are_one_printable_line_whatever_they_show():

@@ -67,6 +67,7 @@ ROOMS = [
     "dpwitness.reports",
     "dpwitness.executors",
     "dpwitness",
+    "dpwitness.option_values",
     "dpwitness.suites",
     "dpwitness.commands",
     "dpwitness.benchmarks",

@@ -13,7 +13,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.protocols.mechanism import Truth
 from dpwitness.mechanisms.textbook.zoo import zoo
-from dpwitness.name_filter import matches
+from dpwitness.option_values.name_filter import matches
 from dpwitness.reports import write_report
 from dpwitness.suites import Case, Suite, compare, run_case, suite
 

@@ -10,7 +10,6 @@ from dpwitness.cli import main
 from dpwitness.mechanisms.core import atomic_files
 from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_text
 from dpwitness.reports import write_report
-from dpwitness.reports.audit import report as report_module
 
 RESULT = {
     "kind": "black box",
@@ -100,7 +99,7 @@ def test_a_full_disk_keeps_the_verdict_and_the_old_report(tmp_path, monkeypatch,
     folder = tmp_path / "out"
     written(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    monkeypatch.setitem(report_module._WRITERS, "html", full)
+    monkeypatch.setattr("dpwitness.reports.formats.html_format.write_text", full)
     audit = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--d0", "[0]", "--d1", "[1]", "--trials", "1000"]
     assert main([*audit, "--report", str(folder)]) == 2
     out, err = capsys.readouterr()

@@ -12,10 +12,10 @@ from markdown_it import MarkdownIt
 from dpwitness.console import summary
 from dpwitness.exit_codes import Stream
 from dpwitness.reports.audit.document import build_document, entries_of
-from dpwitness.reports.formats.html import html
-from dpwitness.reports.formats.junit import junit
-from dpwitness.reports.formats.markdown import markdown
-from dpwitness.reports.formats.sarif import sarif
+from dpwitness.reports.formats.html_format import html
+from dpwitness.reports.formats.junit_format import junit
+from dpwitness.reports.formats.md_format import markdown
+from dpwitness.reports.formats.sarif_format import sarif
 from dpwitness.reports.formats.step_summary import step_summary
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.reports.plots.album import Album

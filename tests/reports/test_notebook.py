@@ -162,7 +162,7 @@ def _clock():
 def test_the_bar_is_updated_in_its_place(shell):
     shell.user_ns["clock"] = _clock()
     ran = shell.run_cell(
-        f"{IMPORTS}\nwith dpw.progress_bar() as bar:\n    bar._clock, bar._drawn_at = clock, -1.0\n"
+        f"{IMPORTS}\nwith dpw.console.progress_bar() as bar:\n    bar._clock, bar._drawn_at = clock, -1.0\n"
         "    found = dpw.audit(m.Laplace(epsilon=1.0), trials=200_000, bits=False, progress=bar)"
     )
     assert ran.success and isinstance(shell.user_ns["bar"], Cell)

@@ -18,7 +18,7 @@ from dpwitness.mechanisms.core import atomic_files
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, entries_of, read_document
 from dpwitness.reports.audit.report import write_report
-from dpwitness.reports.formats.html import PICTURES, html
+from dpwitness.reports.formats.html_format import PICTURES, html
 from dpwitness.reports.formats.html_frame import inline
 from dpwitness.reports.formats.markdown_page import page
 from dpwitness.reports.phrasing.pair_diff import differing
@@ -217,7 +217,8 @@ def test_a_disk_that_fills_up_leaves_the_old_report_whole(tmp_path, monkeypatch,
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, text)
 
-    monkeypatch.setattr("dpwitness.reports.audit.report.write_text", full)
+    monkeypatch.setattr("dpwitness.reports.formats.html_format.write_text", full)
+    monkeypatch.setattr("dpwitness.reports.formats.md_format.write_text", full)
     with pytest.raises(OSError, match="No space left"):
         write_report(found[1:2], tmp_path, title="new")
     assert len(written) > 1 and before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}

@@ -26,8 +26,8 @@ from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, read_document, result_json
-from dpwitness.reports.formats.junit import junit
-from dpwitness.reports.formats.sarif import MOST, sarif
+from dpwitness.reports.formats.junit_format import junit
+from dpwitness.reports.formats.sarif_format import MOST, sarif
 from dpwitness.reports.formats.step_summary import append_summary, step_summary
 from dpwitness.reports.phrasing.fingerprint import RULES
 

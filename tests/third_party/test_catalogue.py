@@ -9,7 +9,10 @@ from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Answers, Counts, Records, Rows
+from dpwitness.mechanisms.domains.answers import Answers
+from dpwitness.mechanisms.domains.counts import Counts
+from dpwitness.mechanisms.domains.records import Records
+from dpwitness.mechanisms.domains.rows import Rows
 
 DOMAINS = [
     Answers(1),

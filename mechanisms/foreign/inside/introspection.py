@@ -124,7 +124,7 @@ _ATTRIBUTES: Dict[str, Any] = {  # noqa: UP006
 
 
 def attributes_of(found: Any) -> Dict[str, Any]:  # noqa: UP006
-    """Return the attributes of a target beside its claim and domain. Raise Unfit if a value breaks the rule of its attribute."""
+    """Return the attributes of a target other than its claim and domain. Raise Unfit if a value breaks the rule of its attribute."""
     values = {}
     for key, (rule, read, default) in _ATTRIBUTES.items():
         value = getattr(found, key, None)

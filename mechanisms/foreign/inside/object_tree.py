@@ -229,7 +229,7 @@ def _parts_of_subclass(value: Any) -> Parts:
 
 
 def exception_parts(value: BaseException, text: str) -> Parts:
-    """Return the parts of an exception beside its text."""
+    """Return the parts of an exception other than its text."""
     found = {name: getattr(value, name, None) for name in ("name", "path")} if isinstance(value, ImportError) else {}
     inner = {name: part for name, part in found.items() if part is not None}
     if value.args and not (len(value.args) == 1 and type(value.args[0]) is str and value.args[0] == text):

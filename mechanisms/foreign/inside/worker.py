@@ -1,6 +1,6 @@
 """Worker process of a target: runs a target file's functions in an interpreter with NumPy and the library under test.
 
-Uses only the standard library, NumPy (Python 3.8 or later) and the modules beside this file;
+Uses only the standard library, NumPy (Python 3.8 or later) and the modules next to this file;
 `process` starts this file as a script. The worker answers each request with one message, and ends
 when its standard input ends. Protocol, version 1:
 
@@ -61,7 +61,7 @@ else:
 
 
 def _load_package(name: str, folder: str) -> Any:
-    """Load the folder beside `foreign` as the package `name`."""
+    """Load the folder next to `foreign` as the package `name`."""
     folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), folder)
     spec: Any = importlib.util.spec_from_file_location(name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -86,9 +86,10 @@ def _forms_module() -> Any:
 
 
 def _provide_dpwitness() -> None:
-    """Make the folder `objects` importable as dpwitness in an interpreter without dpwitness, so that a target file may import it."""
+    """Make the folder `objects` importable as dpwitness and dpwitness.wrap in an interpreter without dpwitness, for target files."""
     if importlib.util.find_spec("dpwitness") is None:
-        _load_package("dpwitness", "objects")
+        found = _load_package("dpwitness", "objects")
+        found.wrap = sys.modules["dpwitness.wrap"] = found
 
 
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
@@ -191,13 +192,12 @@ class Worker:
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
-            if not hasattr(claim, "kind"):
+            if not hasattr(claim, "spelled"):
                 where = f"{os.path.basename(self.place)}:{name}"
                 raise Wrong(
                     f"{where}: claim must be text like 'pure:1', or a function that returns such text, got {introspection.shown(claim)}"
                 )
-            numbers = claim.numbers if claim.kind in ("approx", "rdp") else claim.numbers[:1]  # the others' delta is 0
-            claim = getattr(claim, "spelled", None) or f"{claim.kind}:{','.join(repr(float(v)) for v in numbers)}"
+            claim = claim.spelled
         description["notes"] = description["notes"] + unread
         return dict(
             description,

@@ -117,6 +117,8 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         (("suite", "zoo", "-k", "nosuchcase"), "-k must match a case"),
         (("bench", "nosuchbench"), "bench must be one of"),
         (("list", "shoes"), "invalid choice: 'shoes'"),
+        (("list", "zoo", "run.db"), "zoo takes no FILE, got run.db"),
+        (("list", "stores"), "stores needs one FILE or more"),
     ],
 )
 def test_user_errors_are_one_line_and_exit_code_2(shell, monkeypatch, capsys, arguments, message):
@@ -132,12 +134,30 @@ def test_user_errors_are_one_line_and_exit_code_2(shell, monkeypatch, capsys, ar
     assert err.count("\n") == 1 and err.startswith("dpwitness") and message in err
 
 
-def test_without_a_command_five_are_listed_first(capsys):
-    from dpwitness.cli import main
+def test_without_a_command_eight_are_listed_and_more_lists_the_others(capsys):
+    from dpwitness.cli import COMMANDS, main
 
     assert main([]) == 2
-    first = capsys.readouterr().out.split("more commands:")[0]
-    assert [line.split()[0] for line in first.splitlines() if re.match(r"  \w", line)] == ["init", "audit", "replay", "report", "check"]
+    first = capsys.readouterr().out
+    assert main(["more"]) == 0
+    names = [re.findall(r"^  (\w+)", text, re.MULTILINE) for text in (first, capsys.readouterr().out)]
+    assert names[0] == ["init", "audit", "check", "trace", "canaries", "replay", "report", "plan"]
+    assert names[0] + names[1] == list(COMMANDS)
+
+
+def test_list_prints_what_the_older_commands_print(tmp_path, capsys):
+    from dpwitness.auditors.storing.store import open_store
+    from dpwitness.cli import main
+
+    file = str(tmp_path / "run.db")
+    with open_store(file):
+        pass
+    pairs = [(["targets"], ["targets", "list"]), (["claims"], ["claims", "list"]), (["stores", file], ["store", "ls", file])]
+    for new, old in pairs:
+        assert main(["list", *new, "--json"]) == 0
+        found = capsys.readouterr().out
+        assert main([*old, "--json"]) == 0 and capsys.readouterr().out == found
+    assert main(["list", "stores", file, file]) == 0 and capsys.readouterr().out.count(f"{file}: 0 audits") == 2
 
 
 def test_quiet_prints_the_verdict_and_verbose_every_line(monkeypatch, shell, capsys):
@@ -181,7 +201,7 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
     (shell.folder / "typo.py").write_text("def f(dataset, size, rng:\n    pass\n")
     torn = shell.dpwitness("audit", "torn.py:f", "--claim", "pure:1", *PAIR)
     assert torn.returncode == 2
-    assert "rate = 1 / 0" in torn.stderr and "dpwitness/argument_values.py" not in torn.stderr and "importlib" not in torn.stderr
+    assert "rate = 1 / 0" in torn.stderr and "dpwitness/option_values" not in torn.stderr and "importlib" not in torn.stderr
     assert torn.stderr.splitlines()[-1].endswith("torn.py could not be loaded: ZeroDivisionError: division by zero")
     typo = shell.dpwitness("audit", "typo.py:f", "--claim", "pure:1", *PAIR)
     assert typo.returncode == 2

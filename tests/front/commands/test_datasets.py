@@ -11,7 +11,7 @@ import dpwitness as dpw
 import numpy as np
 
 def lists(most):
-    return dpw.Relation(lambda a, b: abs(len(a) - len(b)) <= 3, lambda rng: ([], [0.0] * most), title="near")
+    return dpw.domains.Relation(lambda a, b: abs(len(a) - len(b)) <= 3, lambda rng: ([], [0.0] * most), title="near")
 
 near, far = lists(3), lists(4)
 
@@ -36,13 +36,13 @@ def test_a_query_is_audited_and_replayed(tmp_path, monkeypatch, capsys):
     [
         (["--dsn", "sqlite:///:memory:"], "--dsn needs a --query"),
         (["mine.py:size", "--query", "SELECT 1"], "--query is for databases: give --dsn"),
-        (["mine.py:size", "--domain", '{"kind": "Tabel"}'], "domain kind must be one of Records, Rows, Table"),
+        (["mine.py:size", "--domain", '{"kind": "Tabel"}'], "domain kind must be one of Answers, Costs, Counts"),
         (["mine.py:size", "--domain", '{"kind": "Table", "columns": {"x": [0, 1]}, "usr": 1}'], "has the keys columns, size, user"),
         (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"], "takes unit=... and k=..."),
         (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a file that pandas can read"),
-        (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"], "must be a dpwitness.Relation"),
+        (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"], "must be a dpwitness.domains.Relation"),
         (["mine.py:size", "--relation", "mine.py:near"], "to generate pairs with this relation, give --domain mine.py:near"),
-        (["mine.py:size", "--domain", "mine.py:size"], "must be a domain or a dpwitness.Relation, got an object of type function"),
+        (["mine.py:size", "--domain", "mine.py:size"], "must be a domain or a dpwitness.domains.Relation, got an object of type function"),
         (["mine.py:size", "--domain", "mine.py:far"], "the check of own:near rejects a pair that its own generate made (drawn 0)"),
         (
             ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "stated", "--domain", TABLE.replace("dict", "pandas")],

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpwitness.argument_values import dataset, pair_of
 from dpwitness.mechanisms import InvalidArgument
+from dpwitness.option_values.datasets import dataset, pair_of
 
 
 @pytest.mark.parametrize("d0", ["null", "0", "true", "{}", '"1"', '["1"]', "[true]", "[[1]]", "[]"])

@@ -69,7 +69,7 @@ def alone(target):
 @pytest.fixture(scope="module")
 def cluster():
     pytest.importorskip("distributed")
-    with dpw.executor("dask-local:2") as executor:
+    with dpw.executors.executor("dask-local:2") as executor:
         yield executor
 
 
@@ -151,7 +151,7 @@ NO_SPECS += [
 @pytest.mark.parametrize("text", NO_SPECS)
 def test_what_is_no_spec_is_told_the_forms(text):
     with pytest.raises(dpw.InvalidArgument, match="executor must be") as told:
-        dpw.executor(text)
+        dpw.executors.executor(text)
     assert FORMS in str(told.value)
 
 
@@ -179,13 +179,13 @@ def test_options_that_do_not_fit(options, told, capsys):
 def test_an_extra_that_is_missing_is_named(spec, extra, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("distributed", "loky", "mpi4py") else True)
     with pytest.raises(dpw.InvalidArgument) as told:
-        dpw.executor(spec)
+        dpw.executors.executor(spec)
     assert str(told.value).startswith(f"--executor {spec} needs the extra dpwitness[{extra}]")
 
 
 @pytest.mark.parametrize("spec", ["threads:2", "processes:2", pytest.param("loky:2", marks=needs("loky"))])
 def test_counts_are_those_of_a_serial_audit(spec, serial):
-    with dpw.executor(spec) as executor:
+    with dpw.executors.executor(spec) as executor:
         found = dpw.audit(Laplace(1.0), pair=NEAR, trials=20_000, seed=3, executor=executor)
         assert executor._max_workers == 2
     assert counted(found) == counted(serial)
@@ -195,7 +195,7 @@ def test_counts_are_those_of_a_serial_audit(spec, serial):
 def test_a_large_pair_is_read_once_by_each_process(spec, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
-    with dpw.executor(spec) as executor:
+    with dpw.executors.executor(spec) as executor:
         found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
         hits, misses, *_ = executor.submit(
             eval, "tuple(__import__('dpwitness.auditors.running.pair_files').auditors.running.pair_files.read.cache_info())"
@@ -213,7 +213,7 @@ def test_a_large_pair_is_read_once_by_each_process(spec, tmp_path, monkeypatch):
 def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monkeypatch):
     token = uuid.uuid4().hex
     monkeypatch.setenv("DPWITNESS_TEST", token)
-    with dpw.executor(spec) as executor:
+    with dpw.executors.executor(spec) as executor:
         found = dpw.audit(target, pair=NEAR, trials=1_000, seed=3, bits=False, executor=executor)
         assert sum("foreign/inside/worker.py" in told(pid, "cmdline") for pid in carrying(token)) >= 2
     assert counted(found) == counted(alone)
@@ -300,14 +300,14 @@ def test_a_module_that_the_workers_lack(address, tmp_path, monkeypatch, serial):
     from faraway import f
 
     asked = {"claim": "pure:1", "pair": NEAR, "trials": 2_000, "seed": 3, "bits": False}
-    with dpw.executor(address) as executor, pytest.raises(dpw.InvalidArgument, match=r"no module 'faraway'.*--ship FILE"):
+    with dpw.executors.executor(address) as executor, pytest.raises(dpw.InvalidArgument, match=r"no module 'faraway'.*--ship FILE"):
         dpw.audit(f, **asked, executor=executor)
-    with dpw.executor(address, ship=[tmp_path / "faraway.py"]) as executor:
+    with dpw.executors.executor(address, ship=[tmp_path / "faraway.py"]) as executor:
         assert counted(dpw.audit(f, **asked, executor=executor)) == counted(dpw.audit(f, **asked))
 
 
 def test_tasks_of_who_leaves_are_cancelled(address):
-    with dpw.executor(address) as executor:
+    with dpw.executors.executor(address) as executor:
         future = executor.submit(time.sleep, 0.5)
     with pytest.raises(CancelledError) as told:
         future.result(timeout=10)
@@ -319,7 +319,10 @@ def test_workers_of_another_version_are_named(address, monkeypatch):
 
     here, numpy = module.builds()
     monkeypatch.setattr(module, "builds", lambda: ("0.0.9", numpy))
-    with pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9"), dpw.executor(address):
+    with (
+        pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9"),
+        dpw.executors.executor(address),
+    ):
         pass
 
 
@@ -340,7 +343,10 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
         taken.bind(("127.0.0.1", 0))
         spec = f"dask://127.0.0.1:{taken.getsockname()[1]}"
         started = time.monotonic()
-        with pytest.raises(dpw.InvalidArgument, match=f"--executor {spec}: no scheduler answered within 0.5 s"), dpw.executor(spec):
+        with (
+            pytest.raises(dpw.InvalidArgument, match=f"--executor {spec}: no scheduler answered within 0.5 s"),
+            dpw.executors.executor(spec),
+        ):
             pass
     assert time.monotonic() - started < 5
 
@@ -380,7 +386,7 @@ def test_mpi_counts_are_those_of_a_serial_audit(shell, serial):
     script = (
         "import dpwitness as dpw, numpy as np\nfrom dpwitness.mechanisms import Laplace\n"
         "if __name__ == '__main__':\n"
-        "    with dpw.executor('mpi') as executor:\n"
+        "    with dpw.executors.executor('mpi') as executor:\n"
         "        pair = dpw.Pair(np.array([0.0]), np.array([1.0]))\n"
         "        print(executor._max_workers, dpw.audit(Laplace(1.0), pair=pair, trials=20_000, seed=3, executor=executor).tally)\n"
     )

@@ -23,17 +23,17 @@ def test_frames_that_cannot_be_held_are_refused(frame, text):
 
 def test_whole_numbers_that_floats_cannot_tell_apart_are_refused():
     with pytest.raises(dpw.InvalidArgument, match="column a: whole-number low and high must lie between"):
-        dpw.Table({"a": (0, 10**30)})
-    assert dpw.Table({"a": (-(2**53), 2**53)}).columns
+        dpw.domains.Table({"a": (0, 10**30)})
+    assert dpw.domains.Table({"a": (-(2**53), 2**53)}).columns
 
 
 def test_a_relation_of_ones_own_is_asked_both_ways():
     with pytest.raises(dpw.InvalidArgument, match="the check of own:less must be symmetric"):
-        dpw.Pair(1, 2, relation=dpw.Relation(lambda a, b: a < b, title="less"))
+        dpw.Pair(1, 2, relation=dpw.domains.Relation(lambda a, b: a < b, title="less"))
 
 
 @pytest.mark.parametrize("answer", [False, "too far", np.False_])
 def test_truth_values_of_numpy_are_truth_values(answer):
-    assert dpw.Pair(1, 2, relation=dpw.Relation(lambda a, b: np.abs(np.float64(a - b)) <= 1, title="near")).relation == "own:near"
+    assert dpw.Pair(1, 2, relation=dpw.domains.Relation(lambda a, b: np.abs(np.float64(a - b)) <= 1, title="near")).relation == "own:near"
     with pytest.raises(dpw.InvalidArgument, match=r"not a neighbor of D0 under own:near: (its check returned False|too far)$"):
-        dpw.Pair(1, 2, relation=dpw.Relation(lambda a, b: answer, title="near"))
+        dpw.Pair(1, 2, relation=dpw.domains.Relation(lambda a, b: answer, title="near"))

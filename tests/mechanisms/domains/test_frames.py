@@ -332,10 +332,10 @@ def test_a_frame_that_was_fixed_anew_is_another():
 def test_nothing_is_imported_and_what_is_missing_names_its_extra():
     script = (
         "import sys, dpwitness as dpw\n"
-        "dpw.Pair([1], [2]); dpw.Table\n"
+        "dpw.Pair([1], [2]); dpw.domains.Table\n"
         "assert not {'pandas', 'polars', 'pyarrow', 'networkx'} & set(sys.modules)\n"
         "for name in ('pandas', 'networkx'): sys.modules[name] = None\n"
-        "for build in (lambda: list(dpw.Table({'x': (0, 1)}).catalogue()), lambda: dpw.Graph(3)):\n"
+        "for build in (lambda: list(dpw.domains.Table({'x': (0, 1)}).catalogue()), lambda: dpw.domains.Graph(3)):\n"
         "    try: build()\n"
         "    except dpw.InvalidArgument as error: print(error)\n"
     )

@@ -74,9 +74,9 @@ async def hanging(dataset, rng):
     await asyncio.Event().wait()
 
 
-right = dpw.from_estimator(Mean, "mean_", claim="pure:1")
-wrong = dpw.from_estimator(Half, "mean_", claim="pure:1")
-counter = dpw.fresh(Counter, "release", claim="pure:1")
+right = dpw.wrap.from_estimator(Mean, "mean_", claim="pure:1")
+wrong = dpw.wrap.from_estimator(Half, "mean_", claim="pure:1")
+counter = dpw.wrap.fresh(Counter, "release", claim="pure:1")
 waited = dpw.one_run(slow, claim="pure:1")
 
 
@@ -118,7 +118,7 @@ def test_found_again_by_name():
     module = sys.modules[right.__module__]
     assert right.__qualname__ == "right" and module.right is right
     assert describe_target(right)["target"].endswith(":right")
-    local = dpw.from_estimator(Mean, "mean_", label=None, claim="pure:1")
+    local = dpw.wrap.from_estimator(Mean, "mean_", label=None, claim="pure:1")
     assert not hasattr(local, "__qualname__") and describe_target(local) is None and local.__name__ == "Mean"
     again = pickle.loads(pickle.dumps(local))
     assert again(np.zeros(4), 2, RNG(1)) == local(np.zeros(4), 2, RNG(1)) and again.claim == "pure:1"
@@ -133,9 +133,9 @@ def test_outputs_and_data_of_estimators():
             seen.append((X.tolist(), None if y is None else y.tolist()))
             return Mean.fit(self, X)
 
-    assert dpw.from_estimator(Sees, "predict", at=[[0.0], [1.0]], label=-1)(rows, 3, RNG(1)).shape == (3, 2)
-    dpw.from_estimator(Sees, lambda it: it.mean_)((rows, np.array([1, 2])), 1, RNG(1))
-    dpw.from_estimator(Sees, "mean_")({"x": rows, "y": np.array([1, 2]), "multiplicity": [1, 2]}, 1, RNG(1))
+    assert dpw.wrap.from_estimator(Sees, "predict", at=[[0.0], [1.0]], label=-1)(rows, 3, RNG(1)).shape == (3, 2)
+    dpw.wrap.from_estimator(Sees, lambda it: it.mean_)((rows, np.array([1, 2])), 1, RNG(1))
+    dpw.wrap.from_estimator(Sees, "mean_")({"x": rows, "y": np.array([1, 2]), "multiplicity": [1, 2]}, 1, RNG(1))
     assert seen[0] == ([[0.0], [1.0]], [7.0, 9.0]) and seen[-2][1] == [1, 2] and seen[-1][1] == [1, 2, 2]
 
 
@@ -150,18 +150,18 @@ ONE = Counter(RNG(1))
 @pytest.mark.parametrize(
     ("mechanism", "text"),
     [
-        (dpw.fresh(lambda: ONE, "release"), "must return a new object each time, <lambda> returned the same object twice"),
-        (dpw.fresh(lambda: None), "returned None"),
-        (dpw.fresh(Counter, "relase"), "method must be one of Counter, got 'relase'"),
-        (dpw.fresh(Counter), "an object of Counter cannot be called"),
-        (dpw.from_estimator(Mean, "meen_"), "Mean has no 'meen_'; it has learned mean_"),
-        (dpw.from_estimator(Mean, "predict"), "'predict' of Mean is a method: give the public points to call it on"),
-        (dpw.from_estimator(Other, "mean_"), "fit must return the estimator itself"),
-        (dpw.from_estimator(dict, "mean_"), "must make an object with fit"),
-        (dpw.from_estimator(Mean, "mean_", label=4), "label must be a column"),
+        (dpw.wrap.fresh(lambda: ONE, "release"), "must return a new object each time, <lambda> returned the same object twice"),
+        (dpw.wrap.fresh(lambda: None), "returned None"),
+        (dpw.wrap.fresh(Counter, "relase"), "method must be one of Counter, got 'relase'"),
+        (dpw.wrap.fresh(Counter), "an object of Counter cannot be called"),
+        (dpw.wrap.from_estimator(Mean, "meen_"), "Mean has no 'meen_'; it has learned mean_"),
+        (dpw.wrap.from_estimator(Mean, "predict"), "'predict' of Mean is a method: give the public points to call it on"),
+        (dpw.wrap.from_estimator(Other, "mean_"), "fit must return the estimator itself"),
+        (dpw.wrap.from_estimator(dict, "mean_"), "must make an object with fit"),
+        (dpw.wrap.from_estimator(Mean, "mean_", label=4), "label must be a column"),
         (dpw.one_run(endless), "endless yields more than 10,000 values in one run"),
         (dpw.one_run(hanging, time_limit=0.05), "a coroutine of hanging took longer than time_limit = 0.05 s"),
-        (dpw.interactive(Counter, [1]), "a session must have start"),
+        (dpw.wrap.interactive(Counter, [1]), "a session must have start"),
     ],
     ids=range(12),
 )
@@ -173,7 +173,7 @@ def test_bad_objects_end_in_error_and_are_named(mechanism, text):
 def test_objects_that_go_round_are_found():
     pool = [Counter(RNG(i)) for i in range(3)]
     turn = iter(range(100))
-    mechanism = dpw.fresh(lambda: pool[next(turn) % 3], "release")
+    mechanism = dpw.wrap.fresh(lambda: pool[next(turn) % 3], "release")
     with pytest.raises(MechanismFailed, match="same object twice"):
         mechanism(np.zeros(4), 4, RNG(1))
 
@@ -182,16 +182,16 @@ def test_objects_that_go_round_are_found():
     ("make", "text"),
     [
         (lambda: dpw.one_run(3), "function must be callable, got 3"),
-        (lambda: dpw.fresh("x"), "factory must be callable"),
+        (lambda: dpw.wrap.fresh("x"), "factory must be callable"),
         (lambda: dpw.one_run(slow, time_limit=0), "time_limit must be positive"),
         (lambda: dpw.one_run(slow, clam="pure:1"), "'clam' is not an option; a mechanism may declare claim, domain"),
-        (lambda: dpw.from_estimator(Mean, 3), "output must be callable"),
-        (lambda: dpw.interactive(Counter), "an adversary must be given, or queries"),
-        (lambda: dpw.interactive(Counter, queries=[]), "queries must be a non-empty list"),
-        (lambda: dpw.interactive(Counter, queries={"low": [1], "high": [0]}), "queries must be"),
-        (lambda: dpw.interactive(Counter, {"stages": []}), "adversary must have the keys stages, rounds"),
-        (lambda: dpw.Adversary([[1]], rounds=0), "rounds must be a whole number"),
-        (lambda: dpw.Adversary([], rounds=1), "stages must be a non-empty list"),
+        (lambda: dpw.wrap.from_estimator(Mean, 3), "output must be callable"),
+        (lambda: dpw.wrap.interactive(Counter), "an adversary must be given, or queries"),
+        (lambda: dpw.wrap.interactive(Counter, queries=[]), "queries must be a non-empty list"),
+        (lambda: dpw.wrap.interactive(Counter, queries={"low": [1], "high": [0]}), "queries must be"),
+        (lambda: dpw.wrap.interactive(Counter, {"stages": []}), "adversary must have the keys stages, rounds"),
+        (lambda: dpw.wrap.Adversary([[1]], rounds=0), "rounds must be a whole number"),
+        (lambda: dpw.wrap.Adversary([], rounds=1), "stages must be a non-empty list"),
     ],
 )
 def test_bad_arguments_are_refused(make, text):
@@ -210,7 +210,7 @@ def test_what_an_estimator_warns_of_is_told_once():
             warnings.warn("bounds were not given", UserWarning, stacklevel=2)
             return Mean.fit(self, X)
 
-    result = audited(dpw.from_estimator(Warns, "mean_"), 2000)
+    result = audited(dpw.wrap.from_estimator(Warns, "mean_"), 2000)
     assert [note for note in result.notes if "warns" in note] == ["the mechanism warns: UserWarning: bounds were not given"]
 
 

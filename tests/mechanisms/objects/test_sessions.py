@@ -73,8 +73,8 @@ class Answers(Spent):
     after = True
 
 
-sparse = dpw.interactive(Sparse, queries=[0, 1], rounds=16, claim="pure:1")
-forgets = dpw.interactive(Forgets, queries=[0, 1], rounds=16, claim="pure:1")
+sparse = dpw.wrap.interactive(Sparse, queries=[0, 1], rounds=16, claim="pure:1")
+forgets = dpw.wrap.interactive(Forgets, queries=[0, 1], rounds=16, claim="pure:1")
 REPEAT = {"stages": [[0] * 6 + [1] * 10], "rounds": 16, "usual": ""}
 
 
@@ -97,26 +97,26 @@ def test_a_transcript_is_what_was_asked_in_order():
                 raise ValueError("refused")
             return query, self.data
 
-    answers = dpw.interactive(Echo, ["a", "no", "b"])("d", 2, RNG(1))
+    answers = dpw.wrap.interactive(Echo, ["a", "no", "b"])("d", 2, RNG(1))
     assert [str(answer) for answer in answers[0]] == ["('a', 'd')", "refused", "('b', 'd')"] and len(answers) == 2
-    asks = dpw.interactive(Echo, lambda seen: None if len(seen) == 2 else f"q{len(seen)}")
+    asks = dpw.wrap.interactive(Echo, lambda seen: None if len(seen) == 2 else f"q{len(seen)}")
     assert asks("d", 1, RNG(1)) == [[("q0", "d"), ("q1", "d")]]
 
 
 def test_an_adversary_goes_on_where_an_answer_is_unusual():
-    adversary = dpw.Adversary([["a", "b"], ["c"], ["d"]], rounds=6, usual="False")
+    adversary = dpw.wrap.Adversary([["a", "b"], ["c"], ["d"]], rounds=6, usual="False")
     answers, asked = [], []
     for answer in (False, False, False, True, True, True):
         asked.append(adversary(answers))
         answers.append(answer)
     assert asked == ["a", "b", "a", "b", "c", "d"] and adversary(answers) is None
-    assert adversary == dpw.Adversary(**adversary.told())
+    assert adversary == dpw.wrap.Adversary(**adversary.told())
 
 
 def test_right_sessions_are_not_refuted():
     assert audited(sparse.against(REPEAT)).verdict is Verdict.NOT_REFUTED
     pair = dpw.Pair(np.array([0.0]), np.array([1.0]))
-    result = audited(dpw.interactive(Spent, [0, 0, 0, 0]), pair)
+    result = audited(dpw.wrap.interactive(Spent, [0, 0, 0, 0]), pair)
     assert result.verdict is Verdict.NOT_REFUTED and result.epsilon_lower > 0.4
 
 
@@ -126,14 +126,14 @@ def test_a_threshold_that_is_not_drawn_again_is_found():
 
 
 def test_answers_after_the_budget_is_spent_are_found():
-    result = audited(dpw.interactive(Answers, [0] * 6), dpw.Pair(np.array([0.0]), np.array([1.0])))
+    result = audited(dpw.wrap.interactive(Answers, [0] * 6), dpw.Pair(np.array([0.0]), np.array([1.0])))
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.2
 
 
 def test_a_witness_holds_the_adversary_and_is_replayed(monkeypatch):
     module = types.ModuleType("sessions_of_a_test")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    module.forgets = dpw.interactive(Forgets, queries=[0, 1], rounds=16, claim="pure:1")
+    module.forgets = dpw.wrap.interactive(Forgets, queries=[0, 1], rounds=16, claim="pure:1")
     module.forgets.__module__ = module.__name__
     asked = module.forgets.against(REPEAT)
     assert describe_target(asked) == {"target": "sessions_of_a_test:forgets", "kwargs": {"adversary": REPEAT}}
@@ -145,31 +145,31 @@ def test_a_witness_holds_the_adversary_and_is_replayed(monkeypatch):
 
 def test_a_search_finds_an_adversary_that_certifies():
     """Alone, either query tells little: the two have to be asked in turn."""
-    found = dpw.find_adversary(forgets, DOWN, "pure:1", evaluations=8, seconds=600, seed=2)
+    found = dpw.wrap.find_adversary(forgets, DOWN, "pure:1", evaluations=8, seconds=600, seed=2)
     assert found.tried == 8 and "search of 8" in found.describe()
     result = audited(found.mechanism, found.pair, trials=12_000)
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.2
-    first, again = (dpw.find_adversary(forgets, DOWN, "pure:1", rounds=4, evaluations=5, seconds=600, seed=3) for _ in range(2))
+    first, again = (dpw.wrap.find_adversary(forgets, DOWN, "pure:1", rounds=4, evaluations=5, seconds=600, seed=3) for _ in range(2))
     assert first.adversary == again.adversary and first.expected == again.expected
 
 
 def test_an_adversary_that_never_ends_is_stopped():
     with pytest.raises(RuntimeError, match="must return None at the end"):
-        dpw.interactive(Sparse, lambda answers: 0)([0.0, 1.0], 1, RNG(1))
+        dpw.wrap.interactive(Sparse, lambda answers: 0)([0.0, 1.0], 1, RNG(1))
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         ((np.mean, DOWN, "pure:1"), "mechanism must be interactive"),
-        ((dpw.interactive(Sparse, [0]), DOWN, "pure:1"), "queries must be given"),
+        ((dpw.wrap.interactive(Sparse, [0]), DOWN, "pure:1"), "queries must be given"),
         ((sparse, None, "pure:1"), "pair must be given, or a domain"),
         ((sparse, [3], "pure:1"), "pair must be a Pair"),
     ],
 )
 def test_searches_that_cannot_be_made_are_refused(arguments, text):
     with pytest.raises(dpw.InvalidArgument, match=text):
-        dpw.find_adversary(*arguments)
+        dpw.wrap.find_adversary(*arguments)
 
 
 def prediction(updates, rounds, norm, records, loss=None):
@@ -194,7 +194,7 @@ def test_the_session_follows_the_algorithm():
     bound = math.sqrt(4 * 200 * math.sqrt(2 * spread) * math.log(4 / delta) / (400 * epsilon))
     it = m.PrivateInteractivePrediction(learner, epsilon, delta, 0.99, bound * (1 - 1e-9), test_points=points)
     data, runs = it.worst_pair(150).d0, 4000
-    found = dpw.interactive(lambda: PredictionSession(it), list(points))(data, runs, RNG(1))
+    found = dpw.wrap.interactive(lambda: PredictionSession(it), list(points))(data, runs, RNG(1))
     rows = np.array([[math.nan if answer is None else answer[1] for answer in run] for run in found])
     told = np.array([[math.nan if answer is None else float(answer[0]) for answer in run] for run in found])
     assert np.array_equal(it.tops(rows), told, equal_nan=True)
@@ -206,8 +206,8 @@ def test_the_session_follows_the_algorithm():
 
 def test_the_papers_algorithm_is_refuted_at_test_points_that_the_tool_finds():
     it, pair = few_updates()
-    answers = dpw.interactive(lambda: PredictionSession(it), queries={"ball": 1.0, "dimension": 2}, rounds=3)
-    found = dpw.find_adversary(answers, pair, "approx:1,1e-6", evaluations=5, seconds=600)
+    answers = dpw.wrap.interactive(lambda: PredictionSession(it), queries={"ball": 1.0, "dimension": 2}, rounds=3)
+    found = dpw.wrap.find_adversary(answers, pair, "approx:1,1e-6", evaluations=5, seconds=600)
     assert all(np.linalg.norm(query) <= 1 for stage in found.adversary.stages for query in stage)
     result = audited(found.mechanism, pair, claim="approx:1,1e-6")
     assert result.verdict is Verdict.VIOLATED and 1.2 < result.epsilon_lower < it.answer_loss

@@ -208,3 +208,11 @@ def test_without_the_accountant_the_line_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
     with pytest.raises(InvalidArgument, match="pip install dp-accounting"):
         DPSGD(0.013, 1.0, 10).lines()
+
+
+def test_a_curve_whose_delta_stays_large_has_no_gaussian_curve():
+    q = 0.95 * HALF
+    curve = TradeoffCurve([0, q, 0.95, 1], [0.95, q, 0, 0])
+    assert curve.epsilon_at(0.1) < 1 and curve.epsilon_at(1e-4) == math.inf
+    with pytest.raises(InvalidArgument, match=r"implies no epsilon at delta = 0\.0001"):
+        GDP.implied_by(curve, 1e-4)

@@ -18,7 +18,7 @@ warnings.simplefilter("error", PrivacyLeakWarning)
 
 _LABELLED = {"kind": "Rows", "labels": (0, 1)}
 
-linear_regression_object = dpw.from_estimator(
+linear_regression_object = dpw.wrap.from_estimator(
     functools.partial(models.LinearRegression, epsilon=1.0, fit_intercept=False, bounds_X=(0.1, 1), bounds_y=(0, 1)),
     "coef_",
     label=-1,
@@ -33,7 +33,7 @@ def _moments(model):
     return np.concatenate([model.theta_.ravel(), model.var_.ravel(), model.class_count_])
 
 
-gaussian_nb_object = dpw.from_estimator(
+gaussian_nb_object = dpw.wrap.from_estimator(
     functools.partial(models.GaussianNB, epsilon=1.0, bounds=(100, 101)),
     _moments,
     label=-1,
@@ -42,7 +42,7 @@ gaussian_nb_object = dpw.from_estimator(
     cause="The sum over a class gets noise for a change by the width of the bounds, where a label that is turned over moves it by it.",
 )
 
-decision_tree_object = dpw.from_estimator(
+decision_tree_object = dpw.wrap.from_estimator(
     functools.partial(models.DecisionTreeClassifier, max_depth=1, epsilon=1.0, bounds=(0, 1), classes=[0, 1]),
     "predict",
     at=[[0.0], [1.0]],
@@ -52,7 +52,7 @@ decision_tree_object = dpw.from_estimator(
     expected_findings={"CALLS": "an empty leaf draws its label uniformly, which is permute-and-flip without votes"},
 )
 
-standard_scaler_object = dpw.from_estimator(
+standard_scaler_object = dpw.wrap.from_estimator(
     functools.partial(models.StandardScaler, epsilon=1.0, bounds=(0, 1)),
     "mean_",
     claim="pure:1",
@@ -75,7 +75,7 @@ class _Budget:
         return float(tools.sum(self.data, bounds=(0, 1), **common))
 
 
-budget = dpw.interactive(
+budget = dpw.wrap.interactive(
     _Budget,
     expected_findings={"SOURCE": "entries in the accountant are played back, so that nothing is spent in the second run"},
     queries=["mean", "sum"],

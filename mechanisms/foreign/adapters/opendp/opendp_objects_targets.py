@@ -73,6 +73,6 @@ class _Metered(_Queries):
 _ASKED = {"queries": [2.0, 4.0], "rounds": 5, "claim": "pure:1", "domain": _DOMAIN, "seeded": False}
 
 # All of the budget and no more: a refusal takes the library a tenth of a second
-adaptive_composition = dpw.interactive(_Composed, [4.0, 4.0, 2.0], **_ASKED)
-privacy_filter = dpw.interactive(_Filtered, [4.0, 2.0, 4.0], **_ASKED)
-odometer = dpw.interactive(_Metered, [2.0, 4.0, 2.0, 4.0], **_ASKED)
+adaptive_composition = dpw.wrap.interactive(_Composed, [4.0, 4.0, 2.0], **_ASKED)
+privacy_filter = dpw.wrap.interactive(_Filtered, [4.0, 2.0, 4.0], **_ASKED)
+odometer = dpw.wrap.interactive(_Metered, [2.0, 4.0, 2.0, 4.0], **_ASKED)

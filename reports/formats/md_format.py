@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.cards.cards import card
 from dpwitness.reports.cards.overview import answer, columns, family_confidence, legend, sort_worst_first, what_to_do
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.scope import claim_facts, untested
-from dpwitness.reports.phrasing.summary import Family
+from dpwitness.reports.phrasing.summary import Family, family
 from dpwitness.reports.phrasing.wording import escaped_markdown, plain, table
+from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
+
+SUFFIX = ".md"
 
 
 def markdown(
@@ -55,12 +62,25 @@ def markdown(
         lines += card(entry)
     lines += ["## Run", ""]
     if command:
-        command_lines = (
-            [escaped_markdown(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
-        )
-        lines += [*command_lines, ""]
+        fenced = ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
+        lines += [*([escaped_markdown(command)] if "<" in command else fenced), ""]
     lines += table(("", ""), [(escaped_markdown(name), escaped_markdown(value)) for name, value in environment.items()])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
+    """Write the markdown of a document, with its plots beside it."""
+    entries_with_plots, overview = [], album.overview(document["results"])
+    for entry in entries:
+        kinds = album.kinds(entry)[:PLOTS_AS_FILES]
+        for kind in kinds:
+            write_text(file.with_name(f"{kind}-{entry.slug}.svg"), album.svg(entry, kind))
+        entries_with_plots.append(replace(entry, plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds)))
+    if overview is not None:
+        write_text(file.with_name("summary.svg"), overview)
+    head = {"title": document["title"], "command": document["command"], "environment": document["environment"]}
+    text = markdown(entries_with_plots, **head, together=family(document["results"]), overview="summary.svg" if overview else None)
+    write_text(file, text)
 
 
 def _rows(entries: Sequence[Entry]) -> list[list[str]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import math
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.trust import permissions_for
-from dpwitness.mechanisms.core.atomic_files import json_text
+from dpwitness.mechanisms.core.atomic_files import json_text, write_text
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.cards.cards import card_facts, table_below_facts, what_to_do
 from dpwitness.reports.cards.overview import SEVERITY, Column, answer, columns, family_confidence, legend, sort_worst_first
@@ -26,6 +28,7 @@ from dpwitness.reports.plots.album import Album, text_of
 from dpwitness.reports.plots.inline import inline_svg
 from dpwitness.reports.plots.registry import PLOTS
 
+SUFFIX = ".html"
 PICTURES = 110  # pictures per page: about .6 MB and 4 s
 WITNESSES = 300_000  # bytes of embedded witnesses; further witnesses are linked
 _LONGEST = 2_000  # characters of an untrusted text
@@ -84,6 +87,11 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
     )
 
 
+def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
+    """Write the HTML page of a document."""
+    write_text(file, html(document, entries, album))
+
+
 def _one_line(text: Any) -> str:
     """Return an untrusted text as one line without invisible characters, truncated if it is long."""
     return line(text, _LONGEST)
@@ -100,11 +108,8 @@ def _choose_pictures(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[s
     second = [(slug, kind) for slug in violated for kind in available[slug]]
     third = [(slug, kind) for kind in PLOTS for slug, kinds in available.items() if kind in kinds]
     every = list(dict.fromkeys([*first, *second, *third]))
-    left_out_count = len(every) - PICTURES
-    texts = (
-        f"{left_out_count} pictures are left out for want of room; dpwitness.plot draws each from its result." if left_out_count > 0 else ""
-    )
-    return set(every[:PICTURES]), texts
+    left_out = f"{len(every) - PICTURES} pictures are left out for want of room; dpwitness.plot draws each from its result."
+    return set(every[:PICTURES]), left_out if len(every) > PICTURES else ""
 
 
 def _search_words(entry: Entry) -> str:
@@ -125,7 +130,7 @@ def _row(entry: Entry, shown: Sequence[Column]) -> Json:
 
 def _sort_key(value: Any) -> str:
     if isinstance(value, float):  # infinite values sort last or first
-        return f"{max(min(value, 1e300), -1e300):.9g}" if value == value else ""
+        return f"{max(min(value, 1e300), -1e300):.9g}" if not math.isnan(value) else ""
     return "" if value is None else _one_line(value)
 
 
@@ -168,11 +173,11 @@ def _witness_json(entry: Entry, room: list[int]) -> Json | None:
     room[0] -= len(content) if inside else 0
     words = [part for word in permissions_for(witness.get("target"), witness.get("scores") or ()) for part in ("--allow", word)]
     command = shlex.join(["dpwitness", "replay", entry.witness_file, *words])
+    if not witness.get("target") and witness.get("kind") != "canaries":
+        command = f'dpwitness.replay("{entry.witness_file}", mechanism=...)'
     return {
         "file": entry.witness_file,
         "href": f"data:application/json;base64,{content}" if inside else entry.witness_file,
         "how": again(entry.result),
-        "replay": command
-        if witness.get("target") or witness.get("kind") == "canaries"
-        else f'dpwitness.replay("{entry.witness_file}", mechanism=...)',
+        "replay": command,
     }

@@ -7,16 +7,21 @@ invocation, and ``executionSuccessful`` is false.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from dpwitness.auditors.results.trace_result import FINDINGS
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.formats.suppressions import excuse
+from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.fingerprint import RULES, fingerprint, rules_of
 from dpwitness.reports.phrasing.wording import line, slugs
+from dpwitness.reports.plots.album import Album
 
+SUFFIX = ".sarif"
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _NIST = "https://doi.org/10.6028/NIST.SP.800-226"  # guidelines for evaluating claims of differential privacy
 _LINKS = {  # references of the rules that do not follow from the guidelines
@@ -108,6 +113,11 @@ def sarif(document: Json) -> Json:
         "results": found,
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
+    """Write the SARIF log of a document."""
+    write_json(file, sarif(document))
 
 
 def _rule(rule: str) -> Json:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
 
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.formats.suppressions import excused
+from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.summary import violated_in_bits
 from dpwitness.reports.phrasing.wording import line, number
+from dpwitness.reports.plots.album import Album
+
+SUFFIX = ".junit.xml"
 
 
 def junit(document: Json) -> str:
@@ -30,6 +37,11 @@ def junit(document: Json) -> str:
     suite.extend(cases)
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
+
+
+def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
+    """Write the JUnit XML of a document."""
+    write_text(file, junit(document))
 
 
 def _case(result: Json) -> ET.Element:

@@ -1,0 +1,17 @@
+"""Canaries of private training: their design, their scores, and the best bound that they can give."""
+
+from dpwitness.auditors.canaries.audit import audit_canaries
+from dpwitness.auditors.canaries.design import GradientCanaries, canary_records, prediction_scores
+from dpwitness.auditors.canaries.ideal_limit import CanaryLimit, canary_limit
+from dpwitness.auditors.canaries.training_bound import ImpliedTraining, implied_training
+
+__all__ = [
+    "CanaryLimit",
+    "GradientCanaries",
+    "ImpliedTraining",
+    "audit_canaries",
+    "canary_limit",
+    "canary_records",
+    "implied_training",
+    "prediction_scores",
+]

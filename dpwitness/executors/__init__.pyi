@@ -1,0 +1,1 @@
+from .factory import executor as executor

@@ -1,0 +1,155 @@
+"""Datasets, pairs, domains and claims of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library
+from dpwitness.mechanisms.core.json_codec import from_jsonable
+from dpwitness.mechanisms.core.json_reader import Json, object_without_duplicates
+from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.worker_pool import build_domain
+from dpwitness.mechanisms.privacy import MetricDP, parse_claim, promised
+from dpwitness.option_values.user_code import load_object
+
+
+def _parse_json(name: str, text: str) -> Any:
+    """Parse the JSON text of an option. Raise InvalidArgument if it is not valid JSON or not UTF-8."""
+
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is not a valid JSON number")
+
+    try:
+        value = json.loads(text, parse_constant=refuse, object_pairs_hook=object_without_duplicates)
+        text.encode()
+        json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name} must be text that can be encoded as UTF-8, got {shortened(text)}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{name} must be JSON, got {shortened(text)}: {error}") from None
+
+
+def shortened(text: str) -> str:
+    """Return the representation of a text, cut after 100 characters."""
+    return repr(text if len(text) <= 100 else text[:100] + "...")
+
+
+def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
+    """Parse a dataset from JSON text, or read a Parquet or CSV file into a pandas frame.
+
+    Lists of numbers become float64 arrays if `arrays` is true. Tagged values are decoded to their types. Other values are unchanged.
+
+    Examples
+    --------
+    >>> dataset("d0", "[[1, 2], [3, 4]]").shape
+    (2, 2)
+    >>> dataset("d0", '["a", "b"]')
+    ['a', 'b']
+    """
+    if text.endswith((".parquet", ".csv")):
+        return _read_frame(name, text)
+    value = _parse_json(f"--{name}", text)
+    try:
+        found = from_jsonable(value)
+    except Exception as error:  # tagged values name arbitrary types and fields
+        raise InvalidArgument(f"--{name} must be a dataset, got {shortened(text)}: {said(error)}") from None
+    if arrays and isinstance(value, list) and _is_numeric(value):
+        try:
+            return np.array(found, dtype=np.float64)
+        except (ValueError, OverflowError):  # ragged list, or integers beyond the range of float64
+            return found
+    return found
+
+
+def _read_frame(name: str, file: str) -> Any:
+    try:
+        pandas = library("pandas")
+        return (pandas.read_parquet if file.endswith(".parquet") else pandas.read_csv)(file)
+    except UnsupportedData as error:
+        raise InvalidArgument(f"--{name}: {error}") from None
+    except Exception as error:  # pandas raises many types for malformed files
+        raise InvalidArgument(f"--{name} must be a file that pandas can read, got {shortened(file)}: {said(error)}") from None
+
+
+def _is_numeric(value: Any) -> bool:
+    """Return whether a JSON value consists of numbers that are floats, tagged NaN or infinity, and lists of such numbers."""
+    if isinstance(value, list):
+        return all(map(_is_numeric, value))
+    if isinstance(value, dict):
+        return value.get("$type") == "float"
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+
+
+def keywords(text: str | None, option: str = "--kwargs") -> Json:
+    """Parse the JSON object of an option; an absent option is an empty object."""
+    if text is None:
+        return {}
+    value = _parse_json(option, text)
+    if not isinstance(value, dict):
+        raise InvalidArgument(f"{option} must be a JSON object, got {text!r}")
+    return value
+
+
+def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any) -> Pair | None:
+    """Return the pair of `--d0` and `--d1`, or None if pairs come from the mechanism's domain."""
+    if d0 is None and d1 is None:
+        if relation is not None:
+            more = f"; to generate pairs with this relation, give --domain {relation}" if ".py:" in relation else ""
+            raise InvalidArgument(f"--relation needs --d0 and --d1: otherwise the relation is that of the mechanism's domain{more}")
+        return None
+    if d0 is None or d1 is None:
+        raise InvalidArgument("--d0 and --d1 must be given together")
+    own_relation = str(getattr(getattr(mechanism, "domain", None), "relation", "replace-one"))
+    found = [dataset("d0", d0), dataset("d1", d1)]
+    if {type(data) for data in found} == {list, np.ndarray}:  # for example one list is ragged: both stay lists
+        found = [dataset(name, text, arrays=False) for name, text in (("d0", d0), ("d1", d1))]
+    if {type(data) for data in found} == {int, float}:
+        found = [float(data) for data in found]
+    if all(isinstance(data, np.ndarray) for data in found):
+        for i, other in ((0, found[1]), (1, found[0])):
+            if found[i].shape == (0,) and other.ndim > 1:  # JSON cannot express an empty table with columns
+                found[i] = found[i].reshape(0, *other.shape[1:])
+    return Pair(found[0], found[1], relation_from_option(relation or own_relation))
+
+
+def relation_from_option(text: str) -> Any:
+    """Return the relation of ``--relation``: a built-in name unchanged, or the user's object at FILE.py:NAME.
+
+    A user-defined relation runs its check in this process.
+    """
+    if ".py:" not in text:
+        return text
+    found = load_object("--relation", text)
+    if not callable(getattr(found, "check", None)):
+        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.domains.Relation, got an object of type {type(found).__name__}")
+    return found
+
+
+def domain_of(text: str | None) -> Any:
+    """Return the domain of ``--domain``: a JSON declaration, or an object at FILE.py:NAME (a domain or a user-defined relation)."""
+    if text is None or ".py:" not in text or text.lstrip().startswith("{"):
+        return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
+    found = load_object("--domain", text)
+    if not isinstance(found, Domain):
+        raise InvalidArgument(
+            f"--domain: {text!r} must be a domain or a dpwitness.domains.Relation, got an object of type {type(found).__name__}"
+        )
+    return found
+
+
+def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
+    """Return the claim of the command line, combined with the metric of ``--distance``."""
+    if args.distance is None:
+        return args.claim
+    claim = promised(mechanism, args.claim, "--distance")
+    if not isinstance(claim, MetricDP):
+        raise InvalidArgument(f"--distance is for claims metric:EPSILON, got {claim}")
+    return parse_claim(f"metric:{claim.epsilon!r},{args.distance}")

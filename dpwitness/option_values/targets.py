@@ -1,0 +1,215 @@
+"""Mechanisms of the command line (a target, a program, a query), and the executor that runs them."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shlex
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from dpwitness.auditors.targets.loading import QUERY, describe_target, relative
+from dpwitness.console import announce
+from dpwitness.executors.factory import executor
+from dpwitness.executors.file_upload import defining_files
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.environments import adapter_file
+from dpwitness.mechanisms.foreign.target import Isolated, Target
+from dpwitness.mechanisms.objects.recognition import recognize, split_form
+from dpwitness.option_values.datasets import dataset, keywords, shortened
+from dpwitness.option_values.user_code import check_signature, load_object, printed_traceback
+
+
+def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
+    """Return the mechanism of the command line, its name and its location (as `load` returns them).
+
+    The mechanism comes from the target, ``--command`` or ``--dsn``.
+    """
+    if getattr(args, "dsn", None) is not None:
+        return _load_query(args)
+    for option in ("query", "table", "setup"):
+        if getattr(args, option, None) is not None:
+            raise InvalidArgument(f"--{option} is for databases: give --dsn")
+    if args.program is not None:
+        return _load_program(args, options)
+    if args.cwd or args.text or args.text_runs:
+        raise InvalidArgument("--cwd, --text and --text-runs are for programs: give --command")
+    if args.target is None:
+        raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program with --command")
+    example = None if None in (getattr(args, "d0", None), getattr(args, "d1", None)) else dataset("d0", args.d0)
+    more: dict[str, Any] = {"dataset": example, "form": getattr(args, "form", None), **options}
+    return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more)
+
+
+def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
+    """Return a database query that runs in worker processes of this interpreter."""
+    _refuse_combination("--dsn", {"a target": args.target, "--command": args.program, "--python": args.python, "--kwargs": args.kwargs})
+    if args.query is None:
+        raise InvalidArgument("--dsn needs a --query")
+    kwargs = {"dsn": args.dsn, "query": args.query}
+    kwargs |= {key: getattr(args, key) for key in ("table", "setup") if getattr(args, key) is not None}
+    if args.domain is not None:
+        kwargs["domain"] = keywords(args.domain, "--domain")
+    place, _, name = QUERY.partition(":")
+    found = Isolated(place, name, None, kwargs, args.time_limit, args.memory)
+    with printed_traceback():
+        found.describe()
+    return found, "query", {"target": QUERY, "kwargs": kwargs}
+
+
+def _refuse_combination(option: str, others: dict[str, Any]) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise InvalidArgument(f"{option} cannot be combined with {name}")
+
+
+def _load_program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:
+    """Return the program of ``--command`` as a target."""
+    excluded = {"a target": args.target, "--python": args.python, "--kwargs": getattr(args, "kwargs", None)}
+    _refuse_combination("--command", excluded | {"--in-process": options.get("in_process") or None})
+    if args.text_runs and not args.text:
+        raise InvalidArgument("--text-runs needs --text")
+    command = words("--command", args.program)
+    text = (args.text_runs or "batch") if args.text else ""
+    found = Target(command=command, cwd=args.cwd, text=text, time_limit=args.time_limit, memory_limit=args.memory)
+    found.describe()
+    return found, found.__name__, describe_target(found) or {}
+
+
+def words(name: str, text: str) -> list[str]:
+    """Split a command line into words as a shell does. Raise InvalidArgument if this fails."""
+    try:
+        found = shlex.split(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{name} must be a command line that a shell can split into words, got {shortened(text)}: {error}") from None
+    if not found or not found[0]:
+        raise InvalidArgument(f"{name} must name a program, got {text!r}")
+    return found
+
+
+def load(
+    target: str,
+    kwargs: Json,
+    python: str | None = None,
+    time_limit: float = 300.0,
+    memory: float = 0.0,
+    *,
+    in_process: bool = False,
+    density: bool = False,
+    dataset: Any = None,
+    form: str | None = None,
+) -> tuple[Any, str, Json]:
+    """Return a mechanism, its display name, and its location for the witness file.
+
+    The mechanism runs in worker processes: of this interpreter, of `python` if given, or of the environment of an adapter.
+    Mechanisms of dpwitness run in this process; so do all mechanisms if `in_process`, and those with an output density if `density`.
+    """
+    place, _, name = target.rpartition(":")
+    if place == "zoo" and python is None:
+        return _load_zoo_mechanism(name, kwargs)
+    if not place or not name:
+        raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
+    if form is not None:
+        name = f"{split_form(name)[0]} as {form}"
+    in_other_interpreter = python is not None or adapter_file(place) is not None
+    is_own = place.partition(".")[0] == "dpwitness"
+    in_this_process = in_process or is_own
+    if in_this_process and memory:
+        raise InvalidArgument(f"--memory limits worker processes, but {target} runs in this process")
+    if in_process and in_other_interpreter:
+        raise InvalidArgument("--in-process cannot be combined with --python or with the target of an adapter")
+    if in_this_process and not in_other_interpreter:
+        if " as " not in name and not is_own:
+            name = _with_form(name, *recognize(load_object("", f"{place}:{name}", build=False), name, kwargs, dataset))
+        return _load_in_process(place, name, kwargs, time_limit)
+    if " as " not in name and adapter_file(place) is None:
+        with printed_traceback():
+            recognized = (Target if in_other_interpreter else Isolated)(place, name, python, kwargs, time_limit, memory).recognize(dataset)
+        name = _with_form(recognized["name"] if recognized["form"] else name, recognized["form"], recognized["told"])
+    if in_other_interpreter:
+        return _load_target(place, name, kwargs, python, time_limit, memory)
+    found = Isolated(place, name, None, kwargs, time_limit, memory)
+    with printed_traceback():
+        found.describe()
+    if found.plain:
+        return _load_target(place, name, kwargs, None, time_limit, memory)
+    if density and found.density and not memory:
+        found.close()
+        return _load_in_process(place, name, kwargs, time_limit)
+    return found, _display_name(name), {"target": _recorded(place, name)} | ({"kwargs": kwargs} if kwargs else {})
+
+
+def _with_form(name: str, form: str, notice: str) -> str:
+    """Announce how a target is run and append the form to its name, if a form was recognized."""
+    if form:
+        announce(notice)
+    return f"{name} as {form}" if form else name
+
+
+def _recorded(place: str, name: str) -> str:
+    """Return the location for the witness; a path relative to the witness keeps working when its folder moves."""
+    return f"{relative(place) if place.endswith('.py') else place}:{name}"
+
+
+def _display_name(name: str) -> str:
+    """Return the last part of a dotted name, without its form."""
+    return split_form(name)[0].rpartition(".")[2]
+
+
+def _load_zoo_mechanism(name: str, kwargs: Json) -> tuple[Any, str, Json]:
+    from dpwitness.mechanisms.textbook.zoo import zoo
+
+    known = zoo()
+    if name not in known:
+        close_matches = difflib.get_close_matches(name, known, 1)
+        raise InvalidArgument(
+            f"zoo has no {name!r}{f'; did you mean zoo:{close_matches[0]}?' if close_matches else ''} (see dpwitness list zoo)"
+        )
+    if kwargs:
+        raise InvalidArgument(f"zoo:{name} has fixed parameters: leave out --kwargs")
+    return known[name], name, describe_target(known[name]) or {"target": f"zoo:{name}"}
+
+
+def _load_in_process(place: str, name: str, kwargs: Json, time_limit: float) -> tuple[Any, str, Json]:
+    """Load a mechanism into this process; an object in the style of target files runs in worker processes instead."""
+    target = _recorded(place, name)
+    mechanism = load_object("", target, kwargs)
+    check_signature(mechanism, name)
+    if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(getattr(mechanism, "claim", None), str):
+        return _load_target(place, name, kwargs, None, time_limit, 0.0)
+    return mechanism, _display_name(name), {"target": target} | ({"kwargs": kwargs} if kwargs else {})
+
+
+def _load_target(place: str, name: str, kwargs: Json, python: str | None, time_limit: float, memory: float) -> tuple[Any, str, Json]:
+    """Return a target that runs in worker processes of `python`."""
+    found = Target(place, name, python, kwargs, time_limit, memory)
+    with printed_traceback():
+        found.describe()
+    return found, _display_name(name), describe_target(found) or {}
+
+
+@contextmanager
+def workers(args: Any, mechanism: Any = None, scores: Sequence[Any] = ()) -> Iterator[Executor | None]:
+    """Yield the executor of ``--executor`` or ``--workers K``, or None for a single worker.
+
+    With ``--workers``, reference mechanisms and targets run in threads, and other code in processes.
+    A Dask cluster gets the files of the mechanism, of the `scores` and of ``--ship``.
+    The exit does not wait for running tasks, because a worker that hangs already has its verdict.
+    """
+    spec, ship = args.executor, args.ship
+    if spec is None and args.workers > 1:
+        # Kernels of reference mechanisms release the GIL, and targets run in other processes: threads suffice for both.
+        in_threads = getattr(type(mechanism), "__module__", "").startswith("dpwitness.mechanisms")
+        spec = f"{'threads' if in_threads else 'processes'}:{args.workers}"
+    if spec is not None and spec.startswith("dask://"):
+        ship = [*defining_files([mechanism, *(score.function for score in scores)]), *ship]
+    elif ship:
+        raise InvalidArgument(f"--ship is for --executor dask://HOST:PORT, got {spec or 'no executor'}")
+    with ExitStack() as stack:
+        found = None if spec is None else stack.enter_context(executor(spec, ship=ship))
+        if isinstance(mechanism, Target):
+            stack.callback(mechanism.close)
+        yield found
