@@ -1,7 +1,5 @@
 """Each check of special data fails on a target that has the fault; the commands say what they find."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Targets: verdicts, reproducibility, crashes, limits, bad files, and processes that end."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Programs in any language: the protocol, what breaks it, the shims, text mode, limits, crashes, commands, and replays."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -56,9 +54,6 @@ def program(tmp_path):
         return Target(command=[*PYTHON, str(file)], **options)
 
     return make
-
-
-# -- the protocol
 
 
 def first_fault(target, limit):
@@ -204,9 +199,6 @@ def test_what_a_batch_raises_is_an_output_of_single_runs(program):
     assert only_one.verdict is Verdict.VIOLATED
 
 
-# -- limits, crashes, processes
-
-
 @pytest.mark.parametrize(
     ("put_in", "options", "said"),
     [
@@ -297,9 +289,6 @@ def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
     assert str(Target(command=["~/mine"]).claim) == "pure:1"
 
 
-# -- executors
-
-
 @pytest.mark.parametrize("spec", ["processes:2", "loky:2"])
 def test_programs_on_other_processes_give_the_counts_of_this_one(program, spec):
     if spec.startswith("loky"):
@@ -357,8 +346,6 @@ def test_a_program_cannot_be_traced(program):
         trace(program(), NEAR, "pure:1")
 
 
-# -- text mode
-
 NORMAL = "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = int(os.environ['DPWITNESS_SIZE']); "
 
 
@@ -388,8 +375,6 @@ def test_a_program_that_is_started_for_each_batch_is_priced_by_batches():
     slow = text(NORMAL + "import time; time.sleep(0.002 * n); print(*[g.random() for _ in range(n)], sep=chr(10))")
     assert timed(slow, claim=parse_claim("pure:1"), pair=NEAR).run > 0.002
 
-
-# -- the shims
 
 JAVA = "public final class Words { public static void main(String[] a) { Dpwitness.Rng r = new Dpwitness.Rng(new long[] {1, 2, 3, 4}); "
 WORDS = {  # print words of the generator in each language
@@ -488,8 +473,6 @@ def test_the_vectors_are_those_of_numpy():
         assert [f"{word:016x}" for word in drawn.tolist()] == vector["words"]
         assert [(word >> 11) * 2.0**-53 for word in drawn.tolist()] == vector["uniform"]
 
-
-# -- the command line
 
 WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
 

@@ -1,7 +1,5 @@
 """Tests of printed text: results fit on one screen, infinities are words, and skipped checks do not count as passed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Randomness alignments: proofs, wrong scales and shifts that z3 refutes, and exact losses of the broken variants."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from fractions import Fraction

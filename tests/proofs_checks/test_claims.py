@@ -1,7 +1,5 @@
 """Claims settled by certificate: verdicts against closed forms, mutations that turn them, and bad input."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -25,9 +23,6 @@ def loss_over_epsilon(epsilon: float, n_lambda: float) -> float:
     """Brute force over s, in floats: independent of the certificate's algebra."""
     s = np.linspace(0, 1, 200_001)
     return float(np.max(epsilon * (1 + s) / 2 + np.log1p(s * (1 - s) / n_lambda))) / epsilon
-
-
-# -- enclosures --------------------------------------------------------------------------------------------------------
 
 
 def test_shares_are_the_areas():
@@ -60,9 +55,6 @@ def test_factored_excess_is_the_privacy_loss(epsilon, n_lambda):
         direct = (epsilon * (1 + s) / 2 + math.log1p(s * (1 - s) / n_lambda)) / epsilon - 1
         ball = objective_excess(1 - arb(s), arb(epsilon) * n_lambda / 2 - 1, 1 / arb(n_lambda))
         assert float(ball.mid()) == pytest.approx(direct, abs=1e-10)
-
-
-# -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("id", ["CM-01", "CM-02", "CM-06", "CM-08-gamma", "JT-06", "JT-06-logistic"])
@@ -108,9 +100,6 @@ def test_known_values():
     assert check("CM-08-gamma", delta=0.05).evidence.reached.lower == pytest.approx(gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9)
 
 
-# -- mutations ---------------------------------------------------------------------------------------------------------
-
-
 def mutated(id, cells=4000, **changes):
     return settle(dataclasses.replace(declarations()[id], **changes), cells=cells).claim_verdict
 
@@ -142,9 +131,6 @@ def test_domain_turns_the_verdict():
     assert mutated("CM-06", domain=Box(epsilon=(1.0, 10.0), n_lambda=(2.1, 1e3))) is TIGHT
     assert mutated("CM-06-repair", domain=Box(epsilon=(1e-2, 10.0), surplus=(-0.1, 1e3))) is FAILS
     assert mutated("CM-08-gamma", domain=Box(delta=(1e-9, 1e-6))) is HOLDS
-
-
-# -- bad input ---------------------------------------------------------------------------------------------------------
 
 
 def test_out_of_time_is_inconclusive_with_the_enclosure_reached():

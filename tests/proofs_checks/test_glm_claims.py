@@ -1,7 +1,5 @@
 """Claims on generalised linear models: figures from first principles, and mutations that turn the verdicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -31,9 +29,6 @@ def direct_delta(epsilon: float, mu: float) -> float:
         e, m, root = arb(epsilon), arb(mu), arb(2).sqrt()
         tails = [((e / m + sign * m / 2) / root).erfc() / 2 for sign in (-1, 1)]
         return float(tails[0] - e.exp() * tails[1])
-
-
-# -- the Gaussian mechanism in balls -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,9 +62,6 @@ def test_linear_losses_under_the_printed_noise(epsilon, delta, times):
 def test_border_of_the_printed_noise():
     assert check("JT-07", epsilon=1.0, delta=8.9e-5).claim_verdict is FAILS
     assert check("JT-07", epsilon=1.0, delta=9.1e-5).claim_verdict is HOLDS
-
-
-# -- curvature ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("epsilon", "loss"), [(0.1, 0.14879), (1.0, 1.40547), (5.0, 6.2528)])
@@ -150,9 +142,6 @@ def test_the_repaired_mechanism_keeps_the_worst_response():
         assert certify(model, pair, trials=10_000).verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED)
 
 
-# -- risk --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("place", ["output", "objective"])
 def test_failure_probability_is_that_of_the_mechanism(place):
     """4000 runs; false-failure probability 1e-6."""
@@ -182,9 +171,6 @@ def test_least_n_of_the_privacy_condition():
     least = check("JT-08", epsilon=0.3, norm=3.0, curvature=1.0).evidence.numbers["least_n"]
     assert least == math.ceil((2 * math.sqrt(10) / 0.3) ** 2) == 445
     assert check("JT-08", epsilon=100.0, norm=1.0, curvature=0.25).claim_verdict is HOLDS
-
-
-# -- mutations ---------------------------------------------------------------------------------------------------------
 
 
 def mutated(id, **changes):

@@ -1,7 +1,5 @@
 """Claims JK-14 to JK-16: losses of draws by brute force, the unit error and its repair, mutations."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -90,9 +88,6 @@ def test_rates():
     assert check("JK-16-repair", quick=True).claim_verdict is PASSED
     assert check("JK-16-substitution").claim_verdict is FAILS
     assert check("JK-16-substitution").evidence.at["difference"] == "R**2/lambda**(1/3) - 1"
-
-
-# -- mutations ---------------------------------------------------------------------------------------------------------
 
 
 def test_wrong_constants_turn_the_verdict():

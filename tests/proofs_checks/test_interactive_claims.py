@@ -3,8 +3,6 @@
 Statistical tests fail falsely with probability below 1e-6.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -120,9 +118,6 @@ def test_rates():
     assert check("JK-09-theorem-3", quick=True).evidence.numbers["slope"] == pytest.approx(0.75, abs=0.01)
     assert check("JK-09-theorem-3", quick=True).claim_verdict is FAILS
     assert check("JK-09-records", quick=True).claim_verdict is PASSED
-
-
-# -- mutations ---------------------------------------------------------------------------------------------------------
 
 
 def test_wrong_constants_turn_the_verdict():

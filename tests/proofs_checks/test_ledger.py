@@ -1,7 +1,5 @@
 """The whole ledger: every claim has an entry and comes to the published verdict, differences from the prior analysis are explained."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -15,7 +13,9 @@ from dpwitness.reports.papers.claims_page import checks_page, page, write
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
-PRIOR = {id: entry for file in sorted((HERE / "prior").glob("*.json")) for id, entry in json.loads(file.read_text(encoding="utf-8")).items()}
+PRIOR = {
+    id: entry for file in sorted((HERE / "prior").glob("*.json")) for id, entry in json.loads(file.read_text(encoding="utf-8")).items()
+}
 CLAIMS = {f"{paper}-{k:02d}" for paper, last in (("CM", 11), ("JK", 18), ("MN", 7), ("JT", 19)) for k in range(1, last + 1)}
 
 
@@ -91,9 +91,6 @@ def test_the_same_findings_give_the_same_bytes(tmp_path):
     for file in files:
         assert (one / file).read_bytes() == (two / file).read_bytes()
     assert "Laplace noise of standard deviation" in (one / "papers.md").read_text(encoding="utf-8")
-
-
-# -- command line ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)

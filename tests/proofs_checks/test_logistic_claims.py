@@ -1,7 +1,5 @@
 """Claims of Chaudhuri and Monteleoni (2008): their numbers from first principles, and mutations that turn them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -28,9 +26,6 @@ HOLDS, TIGHT, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict
 
 def mutated(id, quick=True, settings=None, **changes):
     return settle(dataclasses.replace(declarations()[id], **changes), settings, quick=quick).claim_verdict
-
-
-# -- sensitivity and output perturbation -----------------------------------------------------------------------------------
 
 
 def test_the_constant_of_corollary_2_is_approached():
@@ -98,9 +93,6 @@ def test_printed_output_noise_fails_everywhere_and_its_witness_replays():
     assert replay(event.witness, seed=8).verdict.value == "VIOLATED"
 
 
-# -- objective perturbation --------------------------------------------------------------------------------------------------
-
-
 def loss_over_epsilon(epsilon, n_lambda):
     s = np.linspace(0, 1, 200_001)
     return float(np.max(epsilon * (1 + s) / 2 + np.log1p(s * (1 - s) / n_lambda))) / epsilon
@@ -162,9 +154,6 @@ def test_theorem_3():
     assert check("CM-07-printed").evidence.signs.positive == 1
 
 
-# -- utility -----------------------------------------------------------------------------------------------------------------
-
-
 def test_gamma_tails():
     for d, t in ((1, 0.5), (5, 6.0), (50, 70.0)):
         assert float(gamma_tail(arb(d), arb(t)).mid()) == pytest.approx(gamma.sf(t, d), rel=1e-9)
@@ -208,9 +197,6 @@ def test_the_floor_of_the_example():
         measured = float(np.mean(first > records * 1e-3)) / 2
         assert measured - 0.005 < float(wrong_side(arb(records)).mid()) < measured + 6 * 0.25 / math.sqrt(400_000)
     assert check("CM-10-errors").evidence.signs.positive == 1
-
-
-# -- mutations ---------------------------------------------------------------------------------------------------------------
 
 
 def z3_reals(names):

@@ -1,7 +1,5 @@
 """Proofs that can fail: constants and inequalities of the checks, mutated by machine, turn the verdicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 
@@ -87,9 +85,6 @@ def test_the_score_counts_what_turned_nothing():
     found = score(changed)
     assert found.turned < 0.1 and found.unexplained
     assert "**no reason**" in markdown(changed) and "turned their claim" in markdown(outcomes)
-
-
-# -- what makes them turn ----------------------------------------------------------------------------------------------
 
 
 def test_two_forms_of_one_number_must_meet():

@@ -1,7 +1,5 @@
 """Claims JK-01 to JK-06: attained ratios against minimisers in closed form, obligations with wrong constants, mutated searches."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 
@@ -52,9 +50,6 @@ def test_proofs_and_factor_two():
 def test_the_witness_proves_it_again(regularization):
     found = check("JK-02", quick=True, seed=3, regularization=regularization)
     assert found.claim_verdict is FAILS and found.witness["settings"] == {"regularization": regularization}
-
-
-# -- mutations ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("convexity", "bound"), [(1, 1.99), (0.5, 2), (0.99, 2), (0.5, 3.9)])

@@ -1,7 +1,5 @@
 """Claims on the private leader: exact compositions, conversions and regrets computed apart, and mutations that turn the verdicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -29,9 +27,6 @@ def response_delta(epsilon, odds, count):
     """Hockey stick of k-fold randomised response."""
     j = np.arange(count + 1)
     return float(np.sum(binom.pmf(j, count, expit(odds)) * -np.expm1(np.minimum(epsilon - (2 * j - count) * odds, 0))))
-
-
-# -- privacy -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -90,9 +85,6 @@ def test_repaired_games_hold_where_printed_ones_fail():
     assert response_delta(epsilon, odds, rounds - 1) > delta > response_delta(epsilon, odds / factor, rounds - 1)
 
 
-# -- regret ------------------------------------------------------------------------------------------------------------
-
-
 def test_steady_regret_is_below_the_exact_one_and_near():
     p, rounds = 5, 3000
     game = PrivateFTRL(4.0, 1e-5, 1.0, p, rounds)
@@ -127,9 +119,6 @@ def test_constant_of_equation_12_decides():
         found = check("JT-19", constant=constant)
         assert found.claim_verdict is FAILS
         assert found.evidence.numbers["log_p"] >= constant**2 / 4
-
-
-# -- mutations ---------------------------------------------------------------------------------------------------------
 
 
 def mutated(id, **changes):

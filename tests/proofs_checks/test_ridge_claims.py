@@ -1,7 +1,5 @@
 """Claims of Minami et al.: their numbers from first principles, and mutations that turn them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -21,9 +19,6 @@ HOLDS, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.INCONC
 
 def mutated(id, settings=None, **changes):
     return settle(dataclasses.replace(declarations()[id], **changes), settings, quick=True).claim_verdict
-
-
-# -- numbers -------------------------------------------------------------------------------------------------------------------
 
 
 def test_products_of_ends():
@@ -93,9 +88,6 @@ def test_the_oracle_inequality():
     assert outside == pytest.approx((11.5**2 - 9) / (8 * math.log(2)), rel=1e-9) and outside == pytest.approx(22.2, abs=0.05)
     released = averaging([1.0], [0.0], 8.0, "t-1").aggregate(np.array([[3.0, 20.0]]))[0, 0]
     assert released == pytest.approx(11.5)
-
-
-# -- mutations -------------------------------------------------------------------------------------------------------------------
 
 
 def test_wrong_constants_turn_certificates():

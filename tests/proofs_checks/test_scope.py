@@ -1,7 +1,5 @@
 """How far a finding reaches and what it rests on: computed from what was run, counted on the page, and never more than was shown."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

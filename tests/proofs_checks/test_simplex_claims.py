@@ -1,7 +1,5 @@
 """Claims on sampling from the simplex: against minimisers, exact binomial sums and closed forms; and mutations that turn the verdicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -121,9 +119,6 @@ def test_where_the_algorithm_draws(at, least):
 def test_cod_rna():
     numbers = check("JT-13").evidence.numbers
     assert numbers["draws"] == pytest.approx(0.166, abs=5e-4) and numbers["pure_draws"] == pytest.approx(22.5, abs=0.05)
-
-
-# -- mutations ---------------------------------------------------------------------------------------------------------
 
 
 def mutated(id, **changes):

@@ -1,7 +1,5 @@
 """Claims JK-10 to JK-13, JK-17, JK-18: least constants against published figures, exact sums, mutations."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -88,9 +86,6 @@ def test_composition_of_randomised_response():
     assert reached.lower + 1 <= exact / 1e-6 * (1 + 1e-6) and exact / 1e-6 <= (reached.upper + 1) * (1 + 1e-6)
     for rounds, size, slack in ((1.0, 0.6, 0.5), (1000.0, 0.01, 1e-6), (1000.0, 0.6, 1e-9)):
         assert check("JK-17-slack", rounds=rounds, loss=size, slack=slack).claim_verdict is PASSED
-
-
-# -- mutations ---------------------------------------------------------------------------------------------------------
 
 
 def test_wrong_constants_turn_the_verdict():

@@ -1,7 +1,5 @@
 """The page of a report in a browser: sorting, filtering, folding, downloads, dark mode, print, narrow screens, no script, everybody."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json
@@ -363,9 +361,6 @@ def test_the_policy_forbids_what_is_injected(browser, small):
         assert page.evaluate("window.hit") is None and page.locator("h1").is_visible()
         context.close()
         assert sent(server) == b""
-
-
-# -- the published site -----------------------------------------------------------------------------------------------
 
 
 PHONE = {"viewport": {"width": 390, "height": 844}}

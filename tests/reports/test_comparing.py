@@ -49,9 +49,6 @@ def changes(old, new):
     return {found.name: found.changes for found in dpw.compare(report(*old), report(*new)).rows}
 
 
-# -- what counts as moved -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-3", "gdp:1", "zcdp:0.5"])
 def test_each_end_misses_as_often_as_it_says(claim):
     """3000 runs of one event, ends at error 0.05 each: misses beyond the bounds below have probability below 1e-7 (binomial)."""
@@ -140,9 +137,6 @@ def test_low_bits_of_another_event_are_not_compared():
     assert changes([old], [new]) == {"m": ("fell",)}
     new["bit_level"]["event"] = {"kind": "lattice"}  # which may have been missed
     assert changes([old], [new]) == {"m": ("lower elsewhere",)}
-
-
-# -- rows and verdicts ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -255,8 +249,6 @@ def test_what_is_asked_is_checked(tmp_path):
     assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "a.json"), "--format", "md"]) == 2
     assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "a.json"), "--report", str(tmp_path), "--format", "pdf"]) == 2
 
-
-# -- accepted findings ----------------------------------------------------------------------------------------------------
 
 ENTRY = {"name": '"m"', "claim": '"pure:1"', "reason": '"known"', "expires": "2026-06-30"}
 
@@ -394,9 +386,6 @@ def test_a_violation_that_is_accepted_is_not_new(tmp_path):
     found = dpw.compare(report(row()), report(known))
     assert found.verdict is dpw.Verdict.NOT_REFUTED and found.rows[0].changes == ("verdict changed",)
     assert "accepted until 2026-06-30: known" in markdown(found)
-
-
-# -- ids ------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_fingerprint_is_of_what_is_broken_and_not_of_the_run():

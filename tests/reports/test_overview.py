@@ -1,7 +1,5 @@
 """The first page of the site: its counts are those of the published data, its marks those of the published tables."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The page of a report and the site, as text: what they hold, what they never hold. In a browser: `test_browser`."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re
@@ -161,9 +159,6 @@ def test_a_picture_in_a_page_has_no_style_and_its_own_ids():
         Seen(first)
 
 
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
 def test_an_old_run_is_shown_anew_from_its_json_alone(tmp_path, found):
     write_report(found[:2], tmp_path / "one", title="t", command="c")
     (tmp_path / "two").mkdir()
@@ -263,9 +258,6 @@ def test_markup_in_a_page_is_text():
     shown = page("<i>", 'a <b onclick=x>c</b> <a id="x" onclick="y"></a>\n\n<details><summary>More</summary>\n\nx\n\n</details>\n')
     seen = Seen(shown)
     assert "<title>&lt;i&gt;</title>" in shown and "b" not in seen.tags and "details" in seen.tags and "x" not in seen.ids
-
-
-# -- pictures -------------------------------------------------------------------------------------------------------
 
 
 def test_plot_gives_axes_and_names_what_there_is(found):

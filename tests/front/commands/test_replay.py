@@ -1,7 +1,5 @@
 """Tests of ``dpwitness replay``: paths that are not files, targets that moved, and the text printed before the run."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """What is written as JSON comes back as it was, bit for bit and type for type, or is refused when written."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import fractions

@@ -1,7 +1,5 @@
 """Files are read within limits and written whole: devices, pipes and folders are refused, no mutant of JSON gets further than one line."""
 
-from __future__ import annotations
-
 import json
 import os
 

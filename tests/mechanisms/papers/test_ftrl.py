@@ -1,7 +1,5 @@
 """PrivateFTRL: law, ledger numbers (JT-15 to JT-19), adaptive costs, refusals. Statistical tests fail falsely with probability 1e-6."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Statistical tests fail falsely with probability 1e-6.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """PrivateRidge and MirrorAveraging: laws, ledger numbers MN-01 to MN-05, refusals. Statistical tests fail falsely with probability 1e-6."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

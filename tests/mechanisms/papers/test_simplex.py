@@ -1,7 +1,5 @@
 """SimplexSampling: law, certificate, ledger numbers JT-10 to JT-13, refusals. Statistical tests fail falsely with probability 1e-6."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

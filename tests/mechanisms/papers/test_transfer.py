@@ -3,8 +3,6 @@
 Statistical tests fail falsely with probability 1e-6.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -26,9 +24,6 @@ POINTS = np.array([[0.3, 0.1], [0.2, 0.4], [-0.1, 0.5]])
 
 def dependent(points=POINTS, learner=LEARNER, **change):
     return m.TestDataDependentLearner(**{"learner": learner, "epsilon": 20.0, "delta": 0.1, "test_points": points, **change})
-
-
-# ------------------------------------------------------------------------------------------------------------ test-data-dependent
 
 
 def test_answers_are_laplace_around_the_predictions():
@@ -168,9 +163,6 @@ def test_jk11_average_error_is_within_its_bound():
     error = np.abs(fitted - LEARNER.fit(FOUR)(mech.test_points)).mean(axis=1)
     bad = int((error > 2 * mech.noise_scale * math.log(40 / 0.05)).sum())
     assert stats.binomtest(bad, 20_000, 0.05, alternative="greater").pvalue > 1e-6
-
-
-# ---------------------------------------------------------------------------------------------------------- test-data-independent
 
 
 def independent(rounds, learner=LEARNER, **change):

@@ -104,9 +104,6 @@ def test_which_are_broken():
     }
 
 
-# ---- Gaussian
-
-
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 1e-10), (1.0, 1e-5), (0.5, 0.3), (10.0, 1e-6), (30.0, 1e-12)])
 def test_gaussian_calibration(epsilon, delta):
     """Balle and Wang 2018, Theorem 8, written out afresh; and no smaller sigma would do."""
@@ -139,9 +136,6 @@ def test_gaussian_truth_in_float():
     assert Gaussian(1.0, 1e-5).claim == ApproxDP(1.0, 1e-5)
 
 
-# ---- Selection
-
-
 def test_noisy_max_value_leaks_half_epsilon_a_query():
     """The docstring's proof: the ratio is exactly e^(k epsilon / 2) wherever y is below all answers, an event of probability 2^-k."""
     for k in (2, 5, 8):
@@ -162,9 +156,6 @@ def test_index_truths_tend_to_epsilon():
     for cls in (NoisyMax, type(ZOO["exponential"])):
         narrow, wide = (cls(1.0, low=0.0, high=h).truth.parameter for h in (2.0, 60.0))
         assert narrow < 0.99 and wide == pytest.approx(1.0, abs=1e-9)
-
-
-# ---- Sparse vectors
 
 
 def test_broken_sparse_vector_number():
@@ -200,9 +191,6 @@ def test_svt3_truth_is_reached_and_never_exceeded():
         d0, d1 = random_pair(mechanism.domain, rng)
         rows = mechanism.sample(d0, 20_000, rng)
         assert np.abs(mechanism.log_density(rows, d0) - mechanism.log_density(rows, d1)).max() <= 2.5 + 1e-9
-
-
-# ---- Histograms, Bloom filters, bits
 
 
 def test_histogram_scales():
