@@ -1,9 +1,6 @@
 """Fixtures of the tests of targets in other processes and interpreters."""
 
-import os
 import venv
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -224,22 +221,6 @@ KINDS = {
     "number": lambda n, rng: 3.5,
 }
 '''
-
-
-@dataclass
-class Shell:
-    """Runner of commands in a temporary folder."""
-
-    folder: Path
-    command_line: Callable
-
-    def run(self, *arguments, **environment):
-        return self.command_line(arguments, self.folder, {**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment})
-
-
-@pytest.fixture
-def shell(tmp_path, command_line):
-    return Shell(tmp_path, command_line)
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,5 @@
 """Fixtures of the tests of the command line and the packages."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -54,27 +48,8 @@ number = 3
 '''
 
 
-@dataclass
-class Shell:
-    """Runner of commands in a temporary folder outside the repository."""
-
-    folder: Path
-    command_line: Callable
-
-    def environment(self):
-        return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120"}
-
-    def run(self, *command):
-        return subprocess.run(command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=300)
-
-    def dpwitness(self, *arguments):
-        return self.command_line(arguments, self.folder, self.environment())
-
-    def pytest(self, *arguments):
-        return self.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
-
-
 @pytest.fixture
-def shell(tmp_path, command_line):
-    (tmp_path / "mine.py").write_text(MINE)
-    return Shell(tmp_path, command_line)
+def shell(shell):
+    """Return a runner of commands in a folder with the file `mine.py`."""
+    (shell.folder / "mine.py").write_text(MINE)
+    return shell

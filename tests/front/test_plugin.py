@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 
@@ -118,10 +117,6 @@ def suite(shell):
     return shell
 
 
-def _python():
-    return [sys.executable, "-m", "pytest"]
-
-
 def counts(text):
     return re.search(r"(\d+) failed, (\d+) passed", text).groups()
 
@@ -129,7 +124,7 @@ def counts(text):
 def test_one_report_for_any_number_of_workers(suite):
     runs = {}
     for name, extra in {"two": ["-n", "2"], "off": ["-p", "no:xdist"]}.items():
-        ran = suite.run(*_python(), "-p", "no:cacheprovider", "--dp-report", "out/audit.md", *extra)
+        ran = suite.pytest("--dp-report", "out/audit.md", *extra)
         assert counts(ran.stdout) == ("5", "6"), ran.stdout
         assert "10 audits, 3 violated; report: out/audit.md" in ran.stdout
         runs[name] = [(suite.folder / "out" / f"audit.{kind}").read_text() for kind in ("md", "json")]
@@ -140,7 +135,7 @@ def test_one_report_for_any_number_of_workers(suite):
 
 
 def test_failure_messages_lead_to_the_witness(suite):
-    ran = suite.run(*_python(), "-k", "broken or no_verdict or local or marked", "-rA")
+    ran = suite.pytest("-k", "broken or no_verdict or local or marked", "-rA")
     assert re.search(r"VIOLATED: epsilon > 1\.\d+ certified against the claim pure:1 \(confidence 0.999999999\)", ran.stdout)
     assert "NoVerdict: ERROR: mechanism always raises RuntimeError: out of order" in ran.stdout
     assert "since the mechanism cannot be imported by name" in ran.stdout
@@ -174,7 +169,7 @@ def test_nothing_heavy_is_imported_where_no_audit_is_asked_for(shell):
 
 def test_results_of_every_kind_are_asserted_and_reported(shell):
     (shell.folder / "test_kinds.py").write_text(KINDS)
-    ran = shell.run(*_python(), "--dp-report", "out")
+    ran = shell.pytest("--dp-report", "out")
     assert counts(ran.stdout) == ("3", "5"), ran.stdout
     assert "VIOLATED: epsilon is at least 2 on this pair" in ran.stdout
     assert "VIOLATED: the function moves by 1.25 times the claimed 0.2" in ran.stdout and "pair:    D0 = [" in ran.stdout

@@ -7,6 +7,8 @@ import ast
 import re
 from pathlib import Path
 
+import networkx as nx
+
 import dpwitness
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
@@ -115,19 +117,8 @@ def room_of(module):
 
 def circles(arrows):
     """Return the groups of modules that import each other, directly or indirectly."""
-    reach = {}
-
-    def reached(start):
-        seen, left = set(), [start]
-        while left:
-            for other in arrows[left.pop()] - seen:
-                seen.add(other)
-                left.append(other)
-        return seen
-
-    for name in arrows:
-        reach[name] = reached(name)
-    return {frozenset({name, *(other for other in reach[name] if name in reach[other])}) for name in arrows if name in reach[name]}
+    groups = nx.strongly_connected_components(nx.DiGraph({name: list(others) for name, others in arrows.items()}))
+    return {frozenset(group) for group in groups if len(group) > 1}
 
 
 def test_no_circle():

@@ -13,12 +13,11 @@ from dpwitness.auditors import Verdict, certify
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose
+from dpwitness.proofs_checks import ClaimVerdict, check, enclose
 from dpwitness.proofs_checks.claims.glm_claims import huber_delta, huber_pair, wide_excess
 from dpwitness.proofs_checks.claims.glm_utility_claims import OneFeature
 from dpwitness.proofs_checks.engine.evidence import audited, exact_delta
 from dpwitness.proofs_checks.engine.gaussian import gap, gaussian_excess, mills
-from dpwitness.proofs_checks.engine.ledger import settle
 
 HOLDS, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 
@@ -173,29 +172,14 @@ def test_least_n_of_the_privacy_condition():
     assert check("JT-08", epsilon=100.0, norm=1.0, curvature=0.25).claim_verdict is HOLDS
 
 
-def mutated(id, **changes):
-    return settle(dataclasses.replace(declarations()[id], **changes), cells=2000).claim_verdict
-
-
 def gaussian(a, b):
     return lambda epsilon, delta: enclose(gaussian_excess(epsilon, delta, per_log=a, per_epsilon=b))
 
 
-def test_wrong_constants_turn_the_verdict():
+def test_wrong_constants_turn_the_verdict(mutated):
     assert mutated("JT-03", function=gaussian(1, 1)) is FAILS
     assert mutated("JT-03-sharper", function=gaussian(6.1 / 4, 6.1 / 4)) is FAILS
     assert mutated("JT-07", function=gaussian(4, 4)) is HOLDS  # the noise of JT-03
     assert mutated("JT-07-repair", function=lambda epsilon, delta: wide_excess(epsilon, delta, 2, 1)) is OPEN  # a bound that is lost
     assert mutated("JT-02", function=lambda share: enclose(2 * share - 1)) is FAILS  # half the scale
     assert mutated("JT-05-moderate", function=lambda s: enclose(3 * (4 * (2 / arb.pi()).sqrt() + arb(2.5) / s) / 16 - 1)) is FAILS
-
-
-def test_flipped_inequalities_turn_the_verdict(flipped):
-    for id in ("JT-03", "JT-07-attributed-linear", "JT-02"):
-        assert mutated(id, function=flipped(id)) is FAILS, id
-
-
-def test_domains_turn_the_verdict():
-    assert mutated("JT-07", domain=Box(epsilon=(1e-2, 1.0), delta=(1e-3, 0.1))) is HOLDS
-    assert mutated("JT-03-sharper", domain=Box(epsilon=(1e-2, 20.0), delta=(1e-15, 0.1))) is FAILS
-    assert mutated("JT-05-moderate", domain=Box(s=(0.1, 1e4))) is OPEN

@@ -1,8 +1,7 @@
 """Tests of the options ``--seconds`` and ``--scores``."""
 
 import json
-import subprocess
-import sys
+from dataclasses import replace
 
 PAIR = ["--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
 FILE = """
@@ -63,28 +62,15 @@ def test_scores_by_name_and_those_of_a_mechanism_in_a_worker(shell):
     assert found.returncode == 1 and "output 0 is the score parity" in found.stdout
     again = shell.dpwitness("replay", "out/witness-bits.json", "--seed", "8")
     assert again.returncode == 1 and "; score timed.py:parity (timed.py, line 13)" in again.stdout.splitlines()[0]
-    command = [
-        sys.executable,
-        "-m",
-        "dpwitness",
-        "replay",
-        str(shell.folder / "out/witness-bits.json"),
-        "--seed",
-        "8",
-        "--allow",
-        "timed.py:bits",
-    ]
     (shell.folder / "elsewhere").mkdir()
-    refused = subprocess.run(command, cwd=shell.folder / "elsewhere", env=shell.environment(), capture_output=True, text=True)
+    elsewhere = replace(shell, folder=shell.folder / "elsewhere")
+    refused = elsewhere.dpwitness("replay", "../out/witness-bits.json", "--seed", "8", "--allow", "timed.py:bits")
     assert refused.returncode == 2 and "--allow timed.py:parity" in refused.stderr
     suggested = shell.dpwitness("audit", "timed.py:Suggests", *options, "--verbose")
     assert suggested.returncode == 1 and "output 0 is the score features[odd]" in suggested.stdout
     assert "score features[none] was left out: it gave NaN for 64 of 64 outputs" in suggested.stdout
     assert shell.dpwitness("replay", "out/witness-suggests.json", "--seed", "8").returncode == 1
-    for name, told in [
-        ("timed.py:gone", "which is not there"),
-        ("gone.py:parity", "must name an existing file"),
-        ("x", "must have the form"),
-    ]:
+    wrong_names = {"timed.py:gone": "which is not there", "gone.py:parity": "must name an existing file", "x": "must have the form"}
+    for name, told in wrong_names.items():
         wrong = shell.dpwitness("audit", "timed.py:bits", *options, "--scores", name)
         assert wrong.returncode == 2 and told in wrong.stderr and "--scores" in wrong.stderr

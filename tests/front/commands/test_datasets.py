@@ -20,8 +20,16 @@ def size(frame, runs, rng):
 """
 
 
-def test_a_query_is_audited_and_replayed(tmp_path, monkeypatch, capsys):
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Run each test in a folder with a file of relations and two files of rows."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    for name, rows in (("a.csv", "1,2\n2,3\n2,4\n"), ("b.csv", "1,2\n")):
+        (tmp_path / name).write_text("user,x\n" + rows)
+
+
+def test_a_query_is_audited_and_replayed(capsys):
     asked = (
         *("audit", "--dsn", "sqlite:///:memory:", "--query", COUNT, "--claim", "pure:1", "--d0", '{"age": [1]}', "--d1", '{"age": [1, 2]}'),
         *("--relation", "add-remove", "--trials", "2000", "--report", "out"),
@@ -50,22 +58,14 @@ def test_a_query_is_audited_and_replayed(tmp_path, monkeypatch, capsys):
         ),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(tmp_path, monkeypatch, capsys, arguments, told):
+def test_what_is_wrong_is_told_in_one_line(capsys, arguments, told):
     pytest.importorskip("pandas")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(MINE)
-    for name, rows in (("a.csv", "1,2\n2,3\n2,4\n"), ("b.csv", "1,2\n")):
-        (tmp_path / name).write_text("user,x\n" + rows)
     assert cli.main(["audit", *arguments, "--claim", "pure:1", "--trials", "1000"]) == 2
     assert told in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_frames_and_relations(tmp_path, monkeypatch, capsys):
+def test_frames_and_relations(capsys):
     pytest.importorskip("pandas")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(MINE)
-    for name, rows in (("a.csv", "1,2\n2,3\n2,4\n"), ("b.csv", "1,2\n")):
-        (tmp_path / name).write_text("user,x\n" + rows)
     pair = ["audit", "mine.py:size", "--claim", "pure:1", "--d0", "a.csv", "--d1", "b.csv", "--trials", "2000"]
     assert cli.main(pair) == 2
     assert "they are neighbors under add-remove:unit=user" in capsys.readouterr().err
@@ -74,9 +74,7 @@ def test_frames_and_relations(tmp_path, monkeypatch, capsys):
         assert ("not checked" in capsys.readouterr().out) == (relation != "add-remove:unit=user")
 
 
-def test_the_pairs_of_a_relation_of_ones_own(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(MINE)
+def test_the_pairs_of_a_relation_of_ones_own(capsys):
     asked = ["audit", "mine.py:size", "--in-process", "--domain", "mine.py:near", "--claim", "pure:1", "--trials", "2000"]
     assert cli.main(asked) == 1
     assert "was decided by the user's function (own:near)" in capsys.readouterr().out

@@ -2,8 +2,6 @@
 
 import pytest
 
-from dpwitness.cli import main
-
 TWICE = {
     "an option": (["audit", "x:f", "--trials", "1000", "--trials", "2000"], "--trials: is given twice, the second time as '2000'"),
     "a claim": (["canaries", "x.npz", "--claim", "pure:1", "--claim", "pure:9"], "--claim: is given twice"),
@@ -21,11 +19,6 @@ TWICE = {
 
 
 @pytest.mark.parametrize("case", TWICE)
-def test_an_argument_that_is_given_twice_is_an_error(case, capsys):
+def test_an_argument_that_is_given_twice_is_an_error(case, refused):
     words, message = TWICE[case]
-    try:
-        code = main(words)
-    except SystemExit as error:
-        code = error.code
-    told = capsys.readouterr().err
-    assert code == 2 and message in told and len(told.splitlines()) == 1
+    assert message in refused(*words)

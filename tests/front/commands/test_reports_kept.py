@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+
 from dpwitness import Pair, audit
 from dpwitness.cli import main
 from dpwitness.reports.audit.report import write_report
@@ -22,18 +24,13 @@ def test_stop():
 
 
 def _mechanism(scale):
-    import numpy as np
-
     def mechanism(dataset, size, rng):
         return np.round(1024 * (dataset[0] + rng.laplace(0.0, scale, size))) / 1024
 
-    mechanism.__name__ = "mechanism"
     return mechanism
 
 
 def test_witness_of_a_report_goes_with_it(tmp_path):
-    import numpy as np
-
     pair = Pair(np.zeros(1), np.ones(1))
     (tmp_path / "witness-other.json").write_text("{}")
     for scale, there in ((0.4, True), (1.5, False)):
