@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.foreign.program import Program, sent_as
+from dpwitness.mechanisms.foreign.program import Program
+from dpwitness.mechanisms.foreign.program_messages import sent_as
 from dpwitness.mechanisms.foreign.target import Target
 
 PROCESSES = 2

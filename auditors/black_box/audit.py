@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -12,45 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.black_box import result_record
-from dpwitness.auditors.black_box.finalize import kept
-from dpwitness.auditors.black_box.preflight import probe, require_same_mechanism
-from dpwitness.auditors.black_box.stages import certify_event, extend, planned_stages, search_and_test
-from dpwitness.auditors.black_box.state import AuditRequest, AuditState, Progress
+from dpwitness.auditors.black_box.conclude import Findings, conclude
+from dpwitness.auditors.black_box.options import AuditOptions, Progress, validated_options
+from dpwitness.auditors.black_box.pilot import audit_low_bits, select_pair
+from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
+from dpwitness.auditors.black_box.resume import extension_totals, require_same_chunks, resume
+from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.test import extend, run_test, single_event
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration, price, require_enough_trials, require_seconds
+from dpwitness.auditors.black_box.train import Training, train, training_outputs
 from dpwitness.auditors.black_box.wider_bounds import suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.rule_reader import columns_of
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score, collect_scores
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.running.engine import Inline, Phase, collect
+from dpwitness.auditors.results.audit_result import AuditResult, BitLevel
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import Phase
 from dpwitness.auditors.running.scored_outputs import ScoredMechanism, usable_scores_of
 from dpwitness.auditors.storing.audit_identity import identity_of
 from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
-    InvalidArgument,
-    require_callable,
-    require_integer,
-    require_numbers,
-    require_one_of,
-    require_positive,
-    require_probability,
-    require_run_options,
-    require_type,
-    shown,
-)
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.manifest import require_attributes
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.objects.single_runs import PerRun
 from dpwitness.mechanisms.privacy import Claim, promised
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, name_of
 
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
@@ -183,91 +172,58 @@ def audit(
     require_seconds(seconds, trials, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
     trials = TRIALS if trials is None else trials
-    request = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
-    state = _initial_state(request, None if near is None else require_numbers("near", near, "audit").ravel())
+    options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
+    searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
+    options = replace(options, stop=stop, bits=bool(bits), seconds=seconds, announce=announce, searched=searched)
+    runner = RoundRunner(options)
     pairs = audited_pairs(mechanism, pair, domain)
-    state.note(*_unverified_notes(pairs))
+    runner.note(*_unverified_notes(pairs))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
-    all_scores = collect_scores(scores, mechanism, "audit")
-
-    extended_total = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
-    if extended_total is not None and store is None:
-        raise InvalidArgument(f"audit: extend_to needs the store of the audit that is extended, got extend_to={extended_total} without one")
-    state.pace.window = None if window is None else require_integer("window", window, "audit", least=1)
-
-    def run_all() -> None:
-        """Run the audit, or resume it from the store, then run all requested extensions."""
-        stored_ends = {} if state.ledger is None else state.ledger.values("end ")
-        last_end = max((number for number in range(len(totals) + 1) if f"end {number}" in stored_ends), default=None)
-        _add_scores(state, pairs[0], all_scores)
-        if last_end is not None:
-            result_record.restore(state, pairs, stored_ends[f"end {last_end}"])
-            require_same_mechanism(state, pairs)
-            if state.tested:
-                state.use_claim_on(state.tested[-1].pair)
-            result_record.require_counts_agree(state)
-        else:
-            if seconds is not None or announce is not None:
-                _fix_budget(state, pairs, None if seconds is None else float(seconds), announce)
-            search_and_test(state, pairs)
-            if pair is None:
-                suggest_wider_domain(state, mechanism.domain if domain is None else domain)
-            result_record.end(state, pairs, 0)
-        for number in range((last_end or 0) + 1, len(totals) + 1):
-            if state.tested[-1].stopped:
-                state.note("not extended: the violation was certified before the rounds were over")
-                break
-            extend(state, number, totals[number - 1])
-            result_record.end(state, pairs, number)
-
-    totals: list[int] = []
+    candidates = collect_scores(scores, mechanism, "audit")
+    total = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
+    if total is not None and store is None:
+        raise InvalidArgument(f"audit: extend_to needs the store of the audit that is extended, got extend_to={total} without one")
+    runner.pace.window = None if window is None else require_integer("window", window, "audit", least=1)
     require_type("store", store, (str, PathLike, Store), "be the path of a file, or an open Store", "audit", optional=True)
     if store is None:
-        return kept(state, run_all, executor is None)
+        return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        content = {"name": request.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        content = {"name": options.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
-        identity = identity_of(mechanism, request.target, pairs, all_scores, state.near, **content, **budget)
-        state.ledger = AuditLedger(opened, identity, request.name, trials)
-        if extended_total is not None:
-            totals = result_record.totals(state.ledger, extended_total)
+        identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
+        runner.ledger = AuditLedger(opened, identity, options.name, trials)
+        totals = () if total is None else extension_totals(runner.ledger, total)
         if announce is not None:
-            announce(state.ledger.told())
-        return kept(state, run_all, executor is None)
+            announce(runner.ledger.told())
+        return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
 
 
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> RunCost:
-    """Measure the cost of runs on this pair; an audit with a time budget does the same first.
-
-    Raises
-    ------
-    MechanismFailed
-        If the mechanism crashes or hangs.
-    """
-    request = _request(mechanism, claim, LEAST, 0.99, seed, executor, name, 300.0, None, None)
-    try:
-        return _measure_price(_initial_state(request), pair, None)
-    finally:
-        if executor is None:
-            request.executor.shutdown(wait=False)
+    """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise MechanismFailed if they crash or hang."""
+    options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
+    with closing(RoundRunner(options)) as runner:
+        return _measure_cost(runner, options, pair)
 
 
 def rehearsal(
     mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
 ) -> list[tuple[Pair, Event, float]]:
-    """Return the planned test stages of an audit: pair, event and number of rounds of each (see `stages.planned_stages`)."""
-    request = _request(mechanism, claim, trials, confidence, seed, executor, None, 300.0, None, None, bits=True)
-    try:
-        return planned_stages(_initial_state(request), list(pairs))
-    finally:
-        if executor is None:
-            request.executor.shutdown(wait=False)
-
-
-def _measure_price(state: AuditState, pair: Pair, seconds: float | None) -> RunCost:
-    """Measure the cost of runs on this pair for a prepared audit."""
-    return price(lambda size: state.stage(pair, Phase.TIMING, 0, size, size), state.asked.claim, state.asked.executor, seconds)
+    """Return the planned test stages of an audit: pair, event and number of rounds of each. No test rounds are run."""
+    options = replace(validated_options(mechanism, claim, trials, confidence, seed, executor, None), bits=True)
+    with closing(RoundRunner(options)) as runner:
+        options, probed = run_probes(runner, options, pairs)
+        if options.bits:
+            audit_low_bits(runner, options, probed)
+        selected, outputs, _ = select_pair(runner, options, probed)
+        pair = selected.pair
+        options = Findings(options).on(pair, runner).options
+        training = train(runner, options, selected, outputs)
+        first, event, rounds = training.first_test, training.learned.event, training.rounds
+        if not first:
+            return [(pair, event, rounds)]
+        better = training.better_event(options, [training_outputs(runner, options, selected, Phase.FIRST_TEST, first)])
+        return [(pair, event, first), (pair, better.event, rounds - first)]
 
 
 def confirm(
@@ -290,82 +246,98 @@ def confirm(
 
     The arguments are those of `audit`; `scores` must list their columns.
     """
-    state = _initial_state(_request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target))
-    state.use_claim_on(pair)
-    _wrap_with_scores(state, scores)
-    state.note(*_unverified_notes([pair]))
+    options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+    runner = RoundRunner(options)
+    options = _with_scores(runner, Findings(options).on(pair, runner).options, scores)
+    runner.note(*_unverified_notes([pair]))
 
-    def run_test() -> None:
+    def stages() -> Iterator[Findings]:
         """Run the fixed event's test."""
-        width, _ = probe(state, pair, 0)
-        binned_rule = event if isinstance(event, Binned) else None
-        single_event = binned_rule.events[len(binned_rule.events) // 2] if binned_rule else event
-        columns = max(width, columns_of(event))
-        certify_event(state, pair, 0, Learned(single_event, 0.0, "given", binned_rule), trials - state.done, state.asked.alpha, columns)
+        probed = probe_pair(runner, options, pair, 0)
+        learned = Learned(single_event(event), 0.0, "given", event if isinstance(event, Binned) else None)
+        wide = replace(options, width=max(probed.width, columns_of(event)))
+        for test in run_test(runner, wide, probed, Training(learned, (), runner.left, 0)):
+            yield Findings(options, test=test)
 
-    return kept(state, run_test, executor is None)
+    return conclude(runner, options, stages())
 
 
-def _add_scores(state: AuditState, pair: Pair, scores: Sequence[Score]) -> None:
+def _run(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], scores: Sequence[Score], totals: Sequence[int]
+) -> Iterator[Findings]:
+    """Run the plan, or restore it from the store, and then all extensions; `totals` lists the total number of runs after each.
+
+    Yields the findings after each change.
+    """
+    options = _add_scores(runner, options, pairs[0], scores)
+    yield Findings(options)
+    ends = {} if runner.ledger is None else runner.ledger.values("end ")
+    last = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
+    if last is None:
+        findings, probed = yield from _run_plan(runner, _fix_budget(runner, options, pairs), pairs)
+        _store_end(runner, findings, pairs)
+    else:
+        findings, probed = yield from resume(runner, options, pairs, ends[f"end {last}"])
+    for number in range((last or 0) + 1, len(totals) + 1):
+        assert findings.test is not None
+        if findings.test.stopped:
+            runner.note("not extended: the violation was certified before the rounds were over")
+            break
+        for test in extend(runner, findings.options, probed[findings.test.index], findings.test, number, totals[number - 1]):
+            findings = replace(findings, test=test, extensions=number)
+            yield findings
+        _store_end(runner, findings, pairs)
+
+
+def _run_plan(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
+    """Run the stages of the plan, yield the findings after each change, and return the last findings and the usable pairs."""
+    options, probed = run_probes(runner, options, pairs)
+    require_same_chunks(runner, probed)
+    findings = Findings(options)
+    if options.bits:
+        yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
+        findings = replace(findings, bit_level=audit_low_bits(runner, options, probed))
+        yield findings
+    selected, outputs, scores = select_pair(runner, options, probed)
+    findings = replace(findings, pairs=scores).on(selected.pair, runner)
+    yield findings
+    training = train(runner, findings.options, selected, outputs)
+    for test in run_test(runner, findings.options, selected, training):
+        findings = replace(findings, test=test)
+        yield findings
+    if options.searched is not None:
+        suggest_wider_domain(runner, findings, options.searched)
+    return findings, probed
+
+
+def _store_end(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]) -> None:
+    """Write the end of the plan, or of an extension, to the store."""
+    if runner.ledger is not None:
+        runner.ledger.end(findings.extensions, runner.to_json() | findings.to_json(pairs))
+
+
+def _add_scores(runner: RoundRunner, options: AuditOptions, pair: Pair, scores: Sequence[Score]) -> AuditOptions:
     """Test the scores, and add the usable ones to the mechanism's outputs."""
     if not scores:
-        return
-    stage = state.stage(pair, Phase.SCORES, 0, 1, 1)
-    usable, notes, runs = collect(state.asked.executor.submit(usable_scores_of, stage, scores), stage)
-    state.advance(runs)
-    state.note(*notes)
-    scores_by_name = {score.name: score for score in scores}
-    usable_keys = state.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
-    usable = tuple(replace(scores_by_name[name], keys=tuple(keys)) for name, keys in usable_keys)
-    if state.near is not None:
-        state.near = None
-        state.note("balls around a given output are not tried together with scores")
-    _wrap_with_scores(state, usable)
+        return options
+    usable, notes, runs = runner.call(usable_scores_of, runner.stage(pair, Phase.SCORES, 0, 1, 1), scores)
+    runner.advance(runs)
+    runner.note(*notes)
+    by_name = {score.name: score for score in scores}
+    keys = runner.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
+    if options.near is not None:
+        options = replace(options, near=None)
+        runner.note("balls around a given output are not tried together with scores")
+    return _with_scores(runner, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys))
 
 
-def _wrap_with_scores(state: AuditState, scores: tuple[Score, ...]) -> None:
+def _with_scores(runner: RoundRunner, options: AuditOptions, scores: tuple[Score, ...]) -> AuditOptions:
     """Make the mechanism return these scores with its outputs."""
     if scores:
-        state.run, state.scores = ScoredMechanism(state.run, scores), scores
-
-
-def _request(
-    mechanism: Any,
-    claim: Claim,
-    trials: int,
-    confidence: float,
-    seed: int,
-    executor: Executor | None,
-    name: str | None,
-    time_limit: float,
-    progress: Progress | None,
-    target: Json | None,
-    stop: str = "never",
-    bits: bool = False,
-) -> AuditRequest:
-    """Validate the arguments and return the request."""
-    from dpwitness.auditors.targets.loading import describe_target
-
-    if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
-        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {shown(mechanism)}")
-    require_attributes(mechanism)
-    trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
-    require_probability("confidence", confidence, "audit")
-    seed = require_integer("seed", seed, "audit", least=0)
-    if require_positive("time_limit", time_limit, "audit") > 1e9:
-        raise InvalidArgument(f"audit: time_limit must be at most 1e9 seconds, got {time_limit!r}")
-    require_run_options(executor, progress, name, "audit")
-    require_type("target", target, dict, "be a dict", "audit", optional=True)
-    name, target, limit = name or name_of(mechanism), target or describe_target(mechanism), float(time_limit)
-    return AuditRequest(name, claim, mechanism, trials, confidence, seed, executor or Inline(), limit, progress, target, stop, bits)
-
-
-def _initial_state(request: AuditRequest, near: FloatArray | None = None) -> AuditState:
-    """Return the initial state of an audit."""
-    state = AuditState(request, getattr(request.mechanism, "sample", request.mechanism), request.trials, near)
-    if isinstance(request.mechanism, Target | PerRun):
-        state.batch, state.notes = getattr(request.mechanism, "batch", None), list(request.mechanism.notes)
-    return state
+        runner.run = ScoredMechanism(runner.run, scores)
+    return replace(options, scores=scores)
 
 
 def _unverified_notes(pairs: Sequence[Pair]) -> list[str]:
@@ -374,13 +346,7 @@ def _unverified_notes(pairs: Sequence[Pair]) -> list[str]:
 
 
 def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
-    """Return the pairs to audit: the given pairs, or those of the domain.
-
-    Raises
-    ------
-    InvalidArgument
-        If `pair` is invalid or outside the domain, or neither a pair nor a domain is given.
-    """
+    """Return the pairs to audit: the given pairs, or those of the domain. Raise InvalidArgument if they are invalid or missing."""
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if pair is not None:
         candidates = [pair] if isinstance(pair, Pair) else pair
@@ -396,25 +362,27 @@ def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Do
     return pairs_for(domain)
 
 
-def _fix_budget(state: AuditState, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
-    """Fix the number of runs before the audit begins, and announce the expected cost.
+def _measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunCost:
+    """Measure the cost of runs on this pair."""
+    return price(lambda size: runner.stage(pair, Phase.TIMING, 0, size, size), options.claim, runner.executor, options.seconds)
 
-    Raises
-    ------
-    InvalidArgument
-        If the time is too short for the smallest audit.
-    """
-    cost = _measure_price(state, pairs[0], seconds)
-    trials = state.planned
+
+def _fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
+    """Fix the number of runs before the plan begins, and announce the expected cost. Raise InvalidArgument if the time is too short."""
+    seconds, announce, trials = options.seconds, options.announce, options.trials
+    if seconds is None and announce is None:
+        return options
+    cost = _measure_cost(runner, options, pairs[0])
     if seconds is not None:
-        trials = state.settled("trials", lambda: cost.trials(seconds, len(pairs)))
+        trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))
         require_enough_trials(cost, trials, len(pairs), seconds, "audit")
-        state.planned = trials
-        state.note(
+        runner.planned = trials
+        runner.note(
             f"time budget {seconds:g} s: {trials:,} runs at {format_duration(cost.run)} each, as measured on {cost.runs:,} other runs; "
             f"a time budget is not reproducible, but trials={trials} gives the same counts"
         )
     if announce is not None:
-        remaining_runs = trials if state.ledger is None else max(0, trials - state.ledger.entry.done)
-        expected = format_duration(cost.time(remaining_runs, len(pairs)))
-        announce(f"{state.asked.name}: {remaining_runs:,} runs at {format_duration(cost.run)} each, about {expected} expected")
+        remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)
+        expected = format_duration(cost.time(remaining, len(pairs)))
+        announce(f"{options.name}: {remaining:,} runs at {format_duration(cost.run)} each, about {expected} expected")
+    return replace(options, trials=trials)

@@ -1,6 +1,6 @@
-"""Detection of exceptions caused by the environment, which are not privacy violations.
+"""Detection of exceptions on one dataset that are not privacy violations: faults of the environment, and type errors.
 
-Examples are a missing module, file or name, or another version of a library.
+Faults of the environment are a missing module, file or name, or another version of a library.
 
 The rule: if every run on one dataset raises and no run on the other does, the exception separates
 the datasets perfectly. This is still not evidence about privacy if the code for that dataset could
@@ -13,10 +13,15 @@ depend on the data, and remain findings.
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.mechanisms.core.validation import said
 from dpwitness.mechanisms.foreign.inside.codec import text_of
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
@@ -27,6 +32,11 @@ _MESSAGES = re.compile(
     r"module '[\w.]+' has no attribute|partially initialized module|(unexpected|invalid) keyword argument|"
     r"\b(was|were|has been|have been|is|are) (removed|expired|deprecated and removed) (in|from|since)\b|"
     r"\bno longer (available|supported|part)\b|requires? (the )?(package|module|library)\b"
+)
+_TYPE_ERROR_TEXT = re.compile(
+    r"NoneType|'\w+' object|unsupported operand|could not convert|must be real number|not supported between|\btypes?\b|dtype|"
+    r"\bufunc\b|can't multiply|concatenate|invalid literal|expected \w+, got|argument must be|must be str|no len\(\)",
+    re.IGNORECASE,
 )
 _ADVICE = (
     "that is a fault of the environment and not a violation: install what is missing, or a version of the library that has it, "
@@ -50,11 +60,7 @@ def is_environment_fault(error: BaseException) -> bool:
 
 
 def names_environment_fault(kind: type | str, text: str) -> bool:
-    """Return whether an exception indicates a fault of the environment.
-
-    `kind` is the class of the exception, or the name of its class in another process; `text` is its
-    message.
-    """
+    """Return whether an exception of this class, or class name, with this message indicates a fault of the environment."""
     builtin_class = getattr(builtins, kind, None) if isinstance(kind, str) else getattr(builtins, kind.__name__, kind)
     if isinstance(builtin_class, type) and issubclass(builtin_class, _ENVIRONMENT_ERRORS):
         return not issubclass(builtin_class, _DATA_ERRORS)
@@ -74,16 +80,58 @@ def environment_failure(where: str, told: str) -> MechanismFailed:
 
 
 def check_imports(sides: Sequence[Outputs]) -> None:
-    """Raise MechanismFailed if some runs miss a module or a name, on any branch of the code.
-
-    A missing module is never random, so the exception is a fault of the environment.
-
-    Raises
-    ------
-    MechanismFailed
-        If some output is an ImportError, ModuleNotFoundError or NameError.
-    """
+    """Raise MechanismFailed if some runs miss a module or a name, on any branch of the code: that is never random."""
     for side in sides:
         for name in side.structures():
             if name in _NEVER_RANDOM:
                 raise MechanismFailed(f"mechanism {name} in some runs; {_ADVICE}")
+
+
+def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outputs, Outputs]) -> None:
+    """Raise MechanismFailed if an exception separates the datasets, but not by their values.
+
+    The check applies if every run of the probe raises on one dataset and no run on the other:
+    because of the environment, or with a message about types if the datasets differ in type.
+    `sides` contains the outputs on D1 and on D0.
+    """
+    has_empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # no records, so no type of records either
+    raising = [[name.startswith("raises ") for name in side.structures()] for side in sides]
+    for (name, dataset, raised), raised_on_other in zip((("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True):
+        if not (raised and all(raised)) or any(raised_on_other):
+            continue
+        error = _exception_of_run(run, dataset)
+        message = "" if error is None else said(error)
+        if error is not None and is_environment_fault(error):
+            raise environment_failure(name, message)
+        if not has_empty and type_of(d0) != type_of(d1) and _TYPE_ERROR_TEXT.search(message):
+            types = f"D0 is a {type_of(d0)}, D1 a {type_of(d1)}"
+            raise MechanismFailed(f"mechanism always raises on {name} alone: {message}; that is a type error and not a violation: {types}")
+
+
+def type_of(dataset: Any) -> str:
+    """Return a description of the types in a dataset, independent of its values and sizes.
+
+    Examples
+    --------
+    >>> type_of([1, None, 2]), type_of({"a": [1.5]})
+    ('list of NoneType and int', 'dict of a: list of float')
+    """
+    if isinstance(dataset, np.ndarray):
+        return f"array of {'texts' if dataset.dtype.kind == 'U' else dataset.dtype.name}"
+    if isinstance(dataset, dict):
+        return "dict of " + ", ".join(sorted(f"{key}: {type_of(value)}" for key, value in dataset.items()))
+    if isinstance(dataset, list | tuple | set | frozenset):
+        return f"{type(dataset).__name__} of " + " and ".join(sorted({type_of(item) for item in dataset}))
+    if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
+        fields = ", ".join(f"{field.name}: {type_of(getattr(dataset, field.name, None))}" for field in dataclasses.fields(dataset))
+        return f"{type(dataset).__name__} of {fields}"
+    return type(dataset).__name__
+
+
+def _exception_of_run(run: Callable[..., Any], dataset: Any) -> Exception | None:
+    """Run the mechanism once more and return its exception; None if the run does not raise."""
+    try:
+        run(dataset, 1, np.random.default_rng(0))
+    except Exception as error:
+        return error
+    return None

@@ -33,6 +33,7 @@ LEARNING = 0.4  # standard errors lost by learning the event
 # maximum rows and columns compared; number of distinct values up to which each value is tested
 _MAX_ROWS, _MAX_COLUMNS, _MAX_VALUES = (2**15, 32, 64)
 _MAX_DISTANCE = 0.1  # cap of the total variation distance, because large claims would make the power look better than it is
+_CERTAIN = 1e-12  # p-value of a difference that no number of further batches makes doubtful
 _ZERO_EPSILON = PureDP(1e-12)
 
 ADVICE = "try a pair whose values change the result, the pairs of a domain (--domain), or a search (--search)"
@@ -49,7 +50,8 @@ class Seen:
     def add(self, one: Outputs, zero: Outputs) -> None:
         """Compare a batch of outputs on D1 with a batch on D0."""
         self.batches += 1
-        self.p_value = min(self.p_value, difference(one, zero))
+        if self.p_value > _CERTAIN:
+            self.p_value = min(self.p_value, difference(one, zero))
         self.fewest = min(self.fewest or 2**62, len(one) + len(zero))
 
 

@@ -1,4 +1,4 @@
-"""Probe: a few rounds before all others, to check that the mechanism can be audited.
+"""Stage 1 of an audit, the probe: a few rounds on each pair before all others, to check that the mechanism can be audited.
 
 The probe checks whether runs raise, whether outputs repeat under one seed, and whether the
 mechanism keeps state between runs.
@@ -14,19 +14,26 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.black_box.type_errors import check_one_sided
+from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR, probe_chunk
+from dpwitness.auditors.black_box.environment_errors import check_one_sided
+from dpwitness.auditors.black_box.options import AuditOptions
+from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
-from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
+from dpwitness.auditors.running.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
 from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.rounds import is_own_mechanism
-from dpwitness.auditors.running.statefulness import Unfit, check_structure, same_outputs
+from dpwitness.auditors.running.statefulness import Unfit, check_structure, digest, same_outputs
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.foreign.inside.batch_runner import warning_line
 from dpwitness.mechanisms.foreign.inside.codec import text_of
@@ -36,6 +43,7 @@ from dpwitness.mechanisms.protocols.mechanism import AlwaysRaises, MechanismFail
 _CALLS_BETWEEN = (1, 2)  # number of calls before each replay
 _CALL_RUNS = 8  # runs per call
 _MAX_WARNINGS = 4  # maximum number of warnings in the notes
+_ANSWER_WAIT = 2.0  # seconds to wait for second runs of tasks that are already answered
 _LAST_BITS = 1e-9  # relative difference up to which outputs differ in their last bits only
 
 _STATE_FAULT = (
@@ -46,38 +54,109 @@ _STATE_FAULT = (
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """Results of the probe.
+    """Results of the probe, with the settings `single` and `shared` of later stages (see `Stage`)."""
 
-    Parameters
-    ----------
-    sides : tuple of Outputs
-        Outputs of the chunk on D1 and on D0.
-    words : tuple of int
-        Numbers of random words that were drawn from each generator.
-    rounds : int
-        Number of runs.
-    single, shared : bool
-        Settings of later stages: see `Stage`.
-    notes : tuple of str
-        Notes for the result.
-    """
-
-    sides: tuple[Outputs, Outputs]
-    words: tuple[int, ...]
+    sides: tuple[Outputs, Outputs]  # outputs of the chunk on D1 and on D0
+    words: tuple[int, ...]  # numbers of random words that were drawn from each generator
     rounds: int
     single: bool
     shared: bool
     notes: tuple[str, ...]
 
 
-@task_lock()
-def run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
-    """Probe the stage's only chunk in this process. If `seeded`, equal streams must give equal outputs.
+@dataclass(frozen=True, slots=True)
+class ProbedPair:
+    """Pair number `index` of the usable pairs, and what its probe has found."""
 
-    Raises
-    ------
-    MechanismFailed
-        If the mechanism cannot be audited; the message names its fault.
+    pair: Pair
+    index: int
+    stage: Stage
+    probe: ProbeResult
+    width: int  # number of columns of the outputs
+    floats: bool  # whether outputs have low bits
+    digest: str  # digest of the outputs; empty if their last bits may differ from run to run
+
+
+def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> tuple[AuditOptions, list[ProbedPair]]:
+    """Probe the pairs for which there are enough runs; return the options that the probes determine, and the usable pairs."""
+    most = max(1, runner.planned // MIN_RUNS_PER_PAIR)
+    if len(pairs) > most:
+        runner.note(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
+        pairs = pairs[:most]
+    options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
+    probed = probe_pairs(runner, options, pairs)
+    bits = options.bits and any(each.floats for each in probed)
+    return replace(options, bits=bits, width=max(each.width for each in probed)), probed
+
+
+def probe_pairs(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None) -> list[ProbedPair]:
+    """Return the pairs with some output other than exceptions, at most `most`. Raise AlwaysRaises if there is none."""
+    probed, failed = list[ProbedPair](), list[tuple[Pair, AlwaysRaises]]()
+    for pair in pairs:
+        if len(probed) == most:
+            break
+        try:
+            probed.append(probe_pair(runner, options, pair, len(probed)))
+        except AlwaysRaises as error:
+            runner.advance(error.rounds)
+            failed.append((pair, error))
+    if not probed:
+        raise failed[0][1]
+    if failed:
+        (first, cause), others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        runner.note(f"skipped, for every run on both datasets raised: pair ({first.why}){others}; {cause}")
+    runner.repeatable = options.seeded and all(each.digest for each in probed)
+    return probed
+
+
+def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: int) -> ProbedPair:
+    """Probe a pair with a few rounds."""
+    stage = runner.stage(pair, Phase.PROBE, index, options.probe, options.probe)
+    started = perf_counter()
+    # a probe makes about a dozen calls
+    found: ProbeResult = runner.call(_run_probe_stage, stage, options.seeded, limit=4 * options.time_limit)
+    runner.pace.took(perf_counter() - started, found.rounds)
+    runner.advance(found.rounds)
+    runner.note(*found.notes)
+    if not options.seeded and not isinstance(options.mechanism, Target):  # the notes of a target already report it
+        runner.note("not reproducible: the mechanism says that it takes no seed, so the same seed gives other counts")
+    settings = runner.settled(f"probe {index}", lambda: _settings(found, options.score_columns))
+    if runner.ledger is not None and options.seeded and settings["outputs"] not in ("", digest(found.sides)):
+        raise runner.ledger.changed_outputs(stage.size(0))
+    if settings["single"]:
+        runner.single.add(index)
+    runner.shared |= settings["shared"]
+    return ProbedPair(pair, index, stage, found, settings["width"], settings["floats"], settings["outputs"])
+
+
+def _settings(found: ProbeResult, score_columns: int) -> dict[str, Any]:
+    """Return the settings that a probe determines for later stages."""
+    return {
+        "single": found.single,
+        "shared": found.shared,
+        "width": max(1, *(side.values.shape[1] for side in found.sides)),
+        "floats": bool(floating(found.sides[0], found.sides[1], first=score_columns)),
+        "outputs": "" if any("last bits" in note for note in found.notes) else digest(found.sides),
+    }
+
+
+def repeat_probe(runner: RoundRunner, probed: ProbedPair) -> None:
+    """Repeat the probe's chunk after a test, and compare the results of tasks that were run twice. Raise Unfit if something differs."""
+    wait(runner.pace.copies, timeout=_ANSWER_WAIT)
+    for future, span in runner.pace.copies.items():
+        if future.done():
+            require_equal_runs(future, span)
+    runner.pace.copies.clear()
+    if runner.seeded:
+        stage = replace(probed.stage, single=probed.probe.single)
+        runner.call(_replay_stage, stage, probed.probe, limit=4 * stage.time_limit)
+
+
+@task_lock()
+def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
+    """Probe the stage's only chunk in this process, and raise MechanismFailed if the mechanism cannot be audited.
+
+    If `seeded`, equal streams must give equal outputs.
     """
     if is_own_mechanism(stage.run):
         return _run_probe(stage, seeded)
@@ -122,14 +201,8 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
     return ProbeResult((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))
 
 
-def replay_stage(stage: Stage, probed: ProbeResult) -> None:
-    """Run the probe's chunk again after the test, and check that its outputs are the same.
-
-    Raises
-    ------
-    Unfit
-        If the outputs have changed.
-    """
+def _replay_stage(stage: Stage, probed: ProbeResult) -> None:
+    """Run the probe's chunk again after the test. Raise Unfit if its outputs have changed."""
     sides, words, _ = _run_chunk(stage)
     _compare_runs(probed.sides, sides, probed.words, words)
 

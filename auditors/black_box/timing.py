@@ -32,26 +32,14 @@ _GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """Measured cost of an audit's parts.
-
-    Parameters
-    ----------
-    run : float
-        Seconds per run.
-    ranking, learning : float
-        Seconds to rank a pair, and to learn an event, from `rows` outputs.
-    rows : int
-        Number of outputs in these measurements.
-    runs, seconds : int, float
-        Number of runs and duration of the timing itself.
-    """
+    """Measured cost of an audit's parts, in seconds."""
 
     run: float
-    ranking: float
-    learning: float
+    ranking: float  # of a pair, from `rows` outputs
+    learning: float  # of an event, from `rows` outputs
     rows: int
-    runs: int
-    seconds: float
+    runs: int  # number of runs of the timing itself
+    seconds: float  # duration of the timing itself
 
     def time(self, trials: int, pairs: int) -> float:
         """Return the expected duration of an audit in seconds: runs, ranking of the pairs, and learning of the tested event."""
@@ -69,22 +57,10 @@ class RunCost:
 
 
 def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, seconds: float | None) -> RunCost:
-    """Time batches of growing size until one takes long enough to be measured.
+    """Time batches of growing size until one takes long enough to be measured, for a budget of `seconds` if there is one.
 
-    Parameters
-    ----------
-    stage : callable
-        Returns a stage of the given number of rounds in one chunk, with separate streams: timed
-        rounds are not counted.
-    claim, executor
-        Claim and executor of the audit.
-    seconds : float, optional
-        The time budget.
-
-    Returns
-    -------
-    Price
-        The measured cost.
+    `stage` returns a stage of the given number of rounds in one chunk, with separate streams: timed
+    rounds are not counted.
     """
     min_duration = 0.05 if seconds is None else min(max(_BATCH_TIME_SHARE * seconds, 0.02), 0.5)
     workers = getattr(executor, "_max_workers", 1)

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from dpwitness.auditors.black_box.conclude import Findings
 from dpwitness.auditors.black_box.pair_exercise import difference, exercised
-from dpwitness.auditors.black_box.state import AuditState
+from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.running.engine import MechanismFailed, outputs
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -18,25 +19,25 @@ _WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
 _WIDER_PHASE = 1_000_000  # phase number in the stages' keys, above those of all extensions
 
 
-def suggest_wider_domain(state: AuditState, domain: Domain) -> None:
+def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain) -> None:
     """Add a note on wider bounds of a domain that change the outputs, if none of its own pairs does.
 
     Pairs outside the declared domain cannot refute the claim.
     """
-    tested = state.tested[-1]
-    if exercised(state.asked.claim, tested.parts, state.seen, max(1, len(state.pairs)))[0] is not False:
+    parts = findings.test.parts if findings.test else ()
+    if exercised(findings.options.claim, parts, runner.seen, max(1, len(findings.pairs)))[0] is not False:
         return
     runs = 0
     for wide, told in _wider_domains(domain):
         for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
-            stage = state.stage(pair, _WIDER_PHASE, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
+            stage = runner.stage(pair, _WIDER_PHASE, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
             runs += _WIDER_ROUNDS
             try:
-                sides = [side for found in outputs(stage, state.asked.executor) for side in found.sides]
+                sides = [side for found in outputs(stage, runner.executor) for side in found.sides]
             except (MechanismFailed, InvalidArgument):
                 continue
             if any(one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL for one, zero in sides):
-                state.note(
+                runner.note(
                     f"no pair of {_domain_text(domain)} changes the outputs; {told} do ({runs:,} more runs): declare the domain as "
                     f"{_domain_text(wide)} if such data can occur; pairs outside of the declared domain cannot refute the claim"
                 )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.pairs.catalogue import require_domain
-from dpwitness.auditors.pairs.search import explore
+from dpwitness.auditors.pairs.exploration import explore
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness import function_witness, named
 from dpwitness.mechanisms.core.json_reader import Json
@@ -226,12 +226,12 @@ def audit_sensitivity(
         return max(size - error, 0.0) / bound, None
 
     found = explore(domain, score, evaluations=evaluations, seconds=seconds, seed=seed)
-    request, pair = _Request(function, bound, norm, name, seed), found.candidates[0].pair if found.candidates else None
+    pair = found.candidates[0].pair if found.candidates else None
     notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
     if pair is None:
         notes = (f"the function converged on none of {found.evaluations} pairs: {found.reason}",)
     fields: dict[str, Any] = {"trace": tuple(found.trace), "evaluations": found.evaluations, "skipped": found.skipped}
-    return replace(request.answered(measure, pair, notes=notes, **fields), seconds=time.perf_counter() - begin)
+    return replace(_result(measure, pair, bound, name, seed, notes=notes, **fields), seconds=time.perf_counter() - begin)
 
 
 def sensitivity_at(
@@ -243,12 +243,12 @@ def sensitivity_at(
     require_type("pair", pair, Pair, "be a Pair", "sensitivity_at")
     require_type("name", name, str, "be a text", "sensitivity_at", optional=True)
     _require_norm(norm, "sensitivity_at")
-    measure, request = _Difference(function, norm), _Request(function, bound, norm, name)
-    empty: dict[str, Any] = {"trace": (), "skipped": 0}
+    measure = _Difference(function, norm)
     try:
-        return request.answered(measure, pair, evaluations=1, **empty)
+        return _result(measure, pair, bound, name, trace=(), skipped=0, evaluations=1)
     except ConvergenceError as error:
-        return request.answered(measure, None, evaluations=0, notes=(f"the function did not converge on the pair: {error}",), **empty)
+        notes = (f"the function did not converge on the pair: {error}",)
+        return _result(measure, None, bound, name, trace=(), skipped=0, evaluations=0, notes=notes)
 
 
 def _require_norm(norm: Any, owner: str) -> None:
@@ -257,53 +257,41 @@ def _require_norm(norm: Any, owner: str) -> None:
         raise InvalidArgument(f"{owner}: norm must be 1, 2, inf or a distance function, got {shown(norm)}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
-    """Arguments of a sensitivity audit."""
-
-    function: Callable[[Any], Any]
-    bound: float
-    norm: Norm
-    name: str | None
-    seed: int = 0
-
-    def answered(self, measure: _Difference, pair: Pair | None, **fields: Any) -> SensitivityResult:
-        """Return the result on the pair, or the verdict ERROR without a pair."""
-        size, error = measure(pair) if pair is not None else (math.nan, 0.0)
-        lower = max(size - error, 0.0) / self.bound if pair is not None else math.nan
-        slack = _EXACT_SLACK if measure.exact else _SLACK
-        verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
-        if pair is not None and verdict_found is Verdict.NOT_REFUTED and measure.coarse and size / self.bound > 1 + _SLACK:
-            within = (
-                f"the function moves by {size / self.bound:.9g} times the claimed bound, an excess within the rounding of {measure.coarse}"
-            )
-            fields["notes"] = (
-                *fields.get("notes", ()),
-                f"{within} ({error:.3g} at these values): add the rounding to the bound, or use float64",
-            )
-        return SensitivityResult(
-            name=self.name or name_of(self.function),
-            verdict=verdict_found if pair is not None else Verdict.ERROR,
-            bound=self.bound,
-            norm=getattr(self.norm, "__name__", str(self.norm)),
-            ratio=size / self.bound,
-            ratio_lower=lower,
-            ratio_upper=(size + error) / self.bound,
-            pair=pair,
-            rigorous=measure.rigorous,
-            seed=self.seed,
-            function=self.function,
-            norm_used=self.norm,
-            precision=measure.precision,
-            **fields,
+def _result(measure: _Difference, pair: Pair | None, bound: float, name: str | None, seed: int = 0, **fields: Any) -> SensitivityResult:
+    """Return the result on the pair, or the verdict ERROR without a pair."""
+    size, error = measure(pair) if pair is not None else (math.nan, 0.0)
+    lower = max(size - error, 0.0) / bound if pair is not None else math.nan
+    slack = _EXACT_SLACK if measure.exact else _SLACK
+    verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
+    if pair is not None and verdict_found is Verdict.NOT_REFUTED and measure.coarse and size / bound > 1 + _SLACK:
+        within = f"the function moves by {size / bound:.9g} times the claimed bound, an excess within the rounding of {measure.coarse}"
+        fields["notes"] = (
+            *fields.get("notes", ()),
+            f"{within} ({error:.3g} at these values): add the rounding to the bound, or use float64",
         )
+    return SensitivityResult(
+        name=name or name_of(measure.function),
+        verdict=verdict_found if pair is not None else Verdict.ERROR,
+        bound=bound,
+        norm=getattr(measure.norm, "__name__", str(measure.norm)),
+        ratio=size / bound,
+        ratio_lower=lower,
+        ratio_upper=(size + error) / bound,
+        pair=pair,
+        rigorous=measure.rigorous,
+        seed=seed,
+        function=measure.function,
+        norm_used=measure.norm,
+        precision=measure.precision,
+        **fields,
+    )
 
 
 class _Difference:
     """The difference |f(D) - f(D')| with a bound on its error."""
 
     def __init__(self, function: Callable[[Any], Any], norm: Norm) -> None:
-        self._function, self._norm = function, norm
+        self.function, self.norm = function, norm
         self.rigorous = True
         self.exact = False  # whether the last pair gave exact numbers: whole numbers, decimals or fractions
         self.coarse = ""  # floating-point type below float64 in the last pair, if any
@@ -317,8 +305,8 @@ class _Difference:
     def __call__(self, pair: Pair) -> tuple[float, float]:
         (first, r0), (second, r1) = (self._value(dataset) for dataset in (pair.d0, pair.d1))
         self.exact, self.coarse = False, ""
-        if callable(self._norm):
-            distance = self._norm(first, second)
+        if callable(self.norm):
+            distance = self.norm(first, second)
             size = largest = float(distance)
             _, unit, self.coarse = _precision(distance)
             rounding = _ULPS * unit * size if self.coarse else 0.0
@@ -344,7 +332,7 @@ class _Difference:
         with np.errstate(over="ignore", invalid="ignore"):
             difference = left - right
             rounding = _ULPS * (unit_left * np.abs(left) + unit_right * np.abs(right)) if self.coarse else np.zeros(1)
-            size, *both, error = (_norm_of(v, self._norm) for v in (difference, left, right, rounding))
+            size, *both, error = (_norm_of(v, self.norm) for v in (difference, left, right, rounding))
         return size, max(both), error
 
     def _refine_precision(self, vector: Any, unit: float, name: str) -> tuple[Any, float, str]:
@@ -358,7 +346,7 @@ class _Difference:
 
     def _value(self, dataset: Any) -> tuple[Any, float | None]:
         """Return the function's value on the dataset, and its error radius or None."""
-        value = self._function(dataset)
+        value = self.function(dataset)
         if isinstance(value, tuple) and len(value) == 2:
             return value[0], self._radius(value[1])
         if hasattr(value, "w") and hasattr(value, "radius"):

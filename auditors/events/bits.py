@@ -12,8 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.auditors.events.rules import Event, Lattice, LowBits, lattice, lowest_bit_exponents
+from dpwitness.auditors.events.rules import Lattice, LowBits, lattice, lowest_bit_exponents
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.mechanisms.privacy import Claim
 

@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import Event, Guesses
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.rules import Event, Guesses
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -38,28 +38,15 @@ ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)  # candidate ord
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned(Event):
-    """Guess rule for Renyi claims: cells between nested events, the privacy loss of each cell, and the settings of the test.
+    """Guess rule for Renyi claims: cells between nested events, the privacy loss of each cell, and the settings of the test."""
 
-    Parameters
-    ----------
-    events : tuple of Event
-        Nested: each event guesses D1 on a smaller set than the event before. The cell index of an
-        output is the number of events that guess D1.
-    loss : (cells,) array
-        h on each cell.
-    order : float
-        The Renyi order a.
-    forward : bool
-        Whether P is the distribution on D1 (else on D0).
-    bets : (2,) array
-        b for the two means.
-    """
-
+    # nested: each event guesses D1 on a smaller set than the event before. The cell index of an output is the number of events
+    # that guess D1.
     events: tuple[Event, ...]
-    loss: FloatArray
-    order: float
-    forward: bool
-    bets: FloatArray
+    loss: FloatArray  # h on each cell
+    order: float  # Renyi order a
+    forward: bool  # whether P is the distribution on D1 (else on D0)
+    bets: FloatArray  # b for the two means
 
     kind: ClassVar[str] = "binned"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.rules import Event
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -19,31 +19,16 @@ _MERGE_WIDTH = 0.2  # distance, in bin widths, within which an edge is replaced 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EventHistogram:
-    """Histogram of the scalar on which an event sets thresholds, or counts of the outputs that the event lists.
+    """Histogram of the scalar on which an event sets thresholds, or counts of the outputs that the event lists."""
 
-    Attributes
-    ----------
-    axis : str
-        Label of the scalar; empty if `names` describe the bins.
-    edges : (bins + 1,) array
-        Edges of the bins. The first and the last bin hold everything beyond them; NaN is left out.
-        Empty if `names` describe the bins.
-    names : tuple of str
-        Names of the bins if the event lists outputs; otherwise empty.
-    counts : (2, bins) array
-        Outputs on D1 and on D0; none of them trained the event.
-    guesses : (bins,) array
-        +1 where D1 is guessed, -1 where D0 is guessed, 0 where the event abstains.
-    rounds : int
-        Number of outputs counted, on both datasets together.
-    """
-
-    axis: str
+    axis: str  # label of the scalar; empty if `names` describe the bins
+    # edges of the bins. The first and the last bin hold everything beyond them; NaN is left out. Empty if `names` describe the
+    # bins.
     edges: FloatArray
-    names: tuple[str, ...]
-    counts: FloatArray
-    guesses: FloatArray
-    rounds: int
+    names: tuple[str, ...]  # names of the bins if the event lists outputs; otherwise empty
+    counts: FloatArray  # outputs on D1 and on D0; none of them trained the event
+    guesses: FloatArray  # +1 where D1 is guessed, -1 where D0 is guessed, 0 where the event abstains
+    rounds: int  # number of outputs counted, on both datasets together
 
     def to_json(self) -> Json:
         return {

@@ -16,10 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from dpwitness.auditors.events.detection import ScoreLaw, score_law
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_renyi_rule
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import Outputs, concatenate, signs_may_differ
 from dpwitness.auditors.events.posterior import CertificateGoal, Choice, Draws, Table, cell_counts, draw_atoms, draw_shares, judged, trusted
-from dpwitness.auditors.events.rules import Event, mask_other_values
+from dpwitness.auditors.events.rules import mask_other_values
 from dpwitness.auditors.events.scorers import (
     AtomScorer,
     ModelScorer,
@@ -76,26 +77,11 @@ def learn(
     near: FloatArray | None = None,
     earlier: Learned | None = None,
 ) -> Learned:
-    """Learn a guess rule from outputs on D1 and on D0.
+    """Return the event with the largest expected certificate, learned from training outputs on D1 and on D0.
 
-    Parameters
-    ----------
-    outputs1, outputs0 : Outputs
-        Training outputs.
-    claim : Claim
-        The claim that the rule is to refute.
-    alpha, rounds : float, int
-        Error probability and number of rounds of the later test.
-    near : (k,) array, optional
-        An output; balls around it are tried too.
-    earlier : Learned, optional
-        The result of learning from fewer of these outputs. Its prior precisions are the starting
-        point of the model's.
-
-    Returns
-    -------
-    Learned
-        The event with the largest expected certificate.
+    `alpha` and `rounds` are those of the later test of `claim`. Balls around the output `near` are tried
+    too. The prior precisions of `earlier`, learned from fewer of these outputs, are the starting point of
+    the model's.
     """
     goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)

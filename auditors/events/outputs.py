@@ -37,30 +37,14 @@ class WrongShape(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Encoded outputs of a batch.
+    """Encoded outputs of a batch."""
 
-    Parameters
-    ----------
-    values : (size, k) float array
-        The numbers in each output, padded with NaN.
-    codes : (size,) float array
-        The structure code of each output: an integer below 2^53.
-    names : dict
-        The structure or text of each code, for printing.
-    texts : dict
-        Structure code -> columns that hold hashes of texts.
-    opaque : frozenset of str
-        Types of the objects in the outputs that cannot be decomposed.
-    signs : int
-        Index of the first of the last columns, which hold only signs of zeros; 0 if there are none.
-    """
-
-    values: FloatArray
-    codes: FloatArray
-    names: dict[float, str] = field(default_factory=dict)
-    texts: dict[float, tuple[Texts, ...]] = field(default_factory=dict)
-    opaque: frozenset[str] = frozenset()
-    signs: int = 0
+    values: FloatArray  # the numbers in each output, padded with NaN
+    codes: FloatArray  # the structure code of each output: an integer below 2^53
+    names: dict[float, str] = field(default_factory=dict)  # the structure or text of each code, for printing
+    texts: dict[float, tuple[Texts, ...]] = field(default_factory=dict)  # structure code -> columns that hold hashes of texts
+    opaque: frozenset[str] = frozenset()  # types of the objects in the outputs that cannot be decomposed
+    signs: int = 0  # index of the first of the last columns, which hold only signs of zeros; 0 if there are none
 
     def __len__(self) -> int:
         return len(self.values)

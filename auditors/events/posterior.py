@@ -111,7 +111,9 @@ class Table:
         starts = np.append(0, ranks)
         total = np.diff(np.append(starts, n)).astype(float)
         unit = _score_unit(pooled)
-        mean = np.add.reduceat(pooled, starts) / total if unit == 1 else _strictly_ascending(np.add.reduceat(pooled / unit, starts) / total)
+        mean = np.add.reduceat(pooled / unit, starts) / total
+        if unit != 1:  # means that round to the same number stay in order
+            mean = mean + 1e-9 * np.arange(len(mean))
         bounds = np.where((middle >= below) & (middle < above), middle, below)  # adjacent floats have no float between them
         cell = np.empty(n, dtype=np.intp)
         cell[order] = np.repeat(np.arange(len(starts)), total.astype(int))
@@ -204,18 +206,9 @@ class Choice:
 def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest expected certificate, with a minimum mass of events found by two-fold cross-validation.
 
-    Parameters
-    ----------
-    draw : callable
-        Takes 0 (even outputs), 1 (odd outputs) or None (all outputs). Returns the order of the
-        cells and draws of their masses in that order.
-    goal : Goal
-
-    Returns
-    -------
-    Choice, order
-        `expected` is the mean certificate of choices on one half of the outputs, over the draws
-        from the other half.
+    `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of
+    the cells and draws of their masses in that order. `expected` is the mean certificate of choices
+    on one half of the outputs, over the draws from the other half.
     """
     halves = [draw(0), draw(1)]
     best, least_mass = -1.0, 0.0
@@ -312,11 +305,6 @@ def _score_unit(x: FloatArray) -> float:
     """Return a power of two by which scores are divided if their squares or sums would leave the range of floats; otherwise 1."""
     size = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
     return 1.0 if size == 0 or 1e-120 < size < 1e120 else float(2.0 ** np.clip(np.frexp(size)[1], -1000, 1000))
-
-
-def _strictly_ascending(mean: FloatArray) -> FloatArray:
-    """Return the means with a small increasing term, so that means that round to the same number stay in order."""
-    return np.asarray(mean + 1e-9 * np.arange(len(mean)))
 
 
 def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:

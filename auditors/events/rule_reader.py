@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import Block, Distances, Levels, Places, Ramps, Trees
-from dpwitness.auditors.events.rules import Atoms, Ball, Event, Intervals, Lattice, LowBits, Threshold, WeightedScore
+from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -80,21 +81,21 @@ def _is_increasing(value: Any) -> bool:
     return _is_float_array(value) and not np.isnan(value).any() and bool((np.diff(value) > 0).all())
 
 
-def _check_intervals(guess_rule: Intervals, require: Check, path: str) -> None:
+def _check_intervals(rule: Intervals, require: Check, path: str) -> None:
     """Check the fields of `Intervals`."""
-    require(_is_integer(guess_rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
-    require(_is_increasing(guess_rule.edges), "edges must be a list of increasing numbers")
-    require(_is_guess_array(guess_rule.guesses, len(guess_rule.edges) + 1), "guesses must be -1, 0 or 1, one more than edges")
-    require(_is_integer(guess_rule.missing, -1, 1), "missing must be -1, 0 or 1")
+    require(_is_integer(rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    require(_is_increasing(rule.edges), "edges must be a list of increasing numbers")
+    require(_is_guess_array(rule.guesses, len(rule.edges) + 1), "guesses must be -1, 0 or 1, one more than edges")
+    require(_is_integer(rule.missing, -1, 1), "missing must be -1, 0 or 1")
 
 
-def _check_threshold(guess_rule: Threshold, require: Check, path: str) -> None:
+def _check_threshold(rule: Threshold, require: Check, path: str) -> None:
     """Check the fields of `Threshold`."""
-    require(isinstance(guess_rule.score, WeightedScore), "score must be a sum over features")
-    require(_is_number(guess_rule.low), "low must be a number")
-    require(_is_number(guess_rule.high), "high must be a number")
-    require(guess_rule.low <= guess_rule.high, "low must not exceed high")
-    _check_score(guess_rule.score, require)
+    require(isinstance(rule.score, WeightedScore), "score must be a sum over features")
+    require(_is_number(rule.low), "low must be a number")
+    require(_is_number(rule.high), "high must be a number")
+    require(rule.low <= rule.high, "low must not exceed high")
+    _check_score(rule.score, require)
 
 
 def _check_score(score: Any, require: Check) -> None:
@@ -159,69 +160,61 @@ def _check_trees(block: Trees, width: int, require: Check) -> None:
     require(bool(((split >= 0) & (split <= width)).all()), f"score.blocks must have trees on columns between 0 and {width}")
 
 
-def _check_atoms(guess_rule: Atoms, require: Check, path: str) -> None:
+def _check_atoms(rule: Atoms, require: Check, path: str) -> None:
     """Check the fields of `Atoms`."""
     require(
-        _is_float_array(guess_rule.rows, 2) and len(guess_rule.rows) and 1 <= guess_rule.rows.shape[1] <= COLUMNS,
+        _is_float_array(rule.rows, 2) and len(rule.rows) and 1 <= rule.rows.shape[1] <= COLUMNS,
         "rows must be a matrix of numbers with at least one row",
     )
-    require(_is_guess_array(guess_rule.guesses, len(guess_rule.rows)), "guesses must be -1, 0 or 1, one for each row")
-    texts = isinstance(guess_rule.names, tuple) and all(isinstance(name, str) for name in guess_rule.names)
-    require(texts and len(guess_rule.names) in (0, len(guess_rule.rows)), "names must be texts, one for each row or none")
-    if guess_rule.exact is not None:
-        require(_is_float_array(guess_rule.exact, 2) and guess_rule.exact.shape[1] == 2, "exact must be pairs of a column and a value")
-        columns = guess_rule.exact[:, 0]
+    require(_is_guess_array(rule.guesses, len(rule.rows)), "guesses must be -1, 0 or 1, one for each row")
+    texts = isinstance(rule.names, tuple) and all(isinstance(name, str) for name in rule.names)
+    require(texts and len(rule.names) in (0, len(rule.rows)), "names must be texts, one for each row or none")
+    if rule.exact is not None:
+        require(_is_float_array(rule.exact, 2) and rule.exact.shape[1] == 2, "exact must be pairs of a column and a value")
+        columns = rule.exact[:, 0]
         require(
-            bool(np.isin(columns, np.arange(1, guess_rule.rows.shape[1])).all()),
-            f"exact must have columns between 1 and {guess_rule.rows.shape[1] - 1}",
+            bool(np.isin(columns, np.arange(1, rule.rows.shape[1])).all()),
+            f"exact must have columns between 1 and {rule.rows.shape[1] - 1}",
         )
 
 
-def _check_lattice(guess_rule: Lattice, require: Check, path: str) -> None:
+def _check_lattice(rule: Lattice, require: Check, path: str) -> None:
     """Check the fields of `Lattice`."""
-    require(_is_integer(guess_rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
-    require(
-        _is_float_array(guess_rule.rows, 2) and len(guess_rule.rows) and guess_rule.rows.shape[1] == 2, "rows must be pairs of exponents"
-    )
-    require(_is_guess_array(guess_rule.guesses, len(guess_rule.rows)), "guesses must be -1, 0 or 1, one for each row")
+    require(_is_integer(rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    require(_is_float_array(rule.rows, 2) and len(rule.rows) and rule.rows.shape[1] == 2, "rows must be pairs of exponents")
+    require(_is_guess_array(rule.guesses, len(rule.rows)), "guesses must be -1, 0 or 1, one for each row")
 
 
-def _check_low_bits(guess_rule: LowBits, require: Check, path: str) -> None:
+def _check_low_bits(rule: LowBits, require: Check, path: str) -> None:
     """Check the fields of `LowBits`."""
-    require(_is_integer(guess_rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
-    require(_is_number(guess_rule.below), "below must be a number")
-    require(guess_rule.side in (-1, 1) and isinstance(guess_rule.side, int), "side must be -1 or 1")
+    require(_is_integer(rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    require(_is_number(rule.below), "below must be a number")
+    require(rule.side in (-1, 1) and isinstance(rule.side, int), "side must be -1 or 1")
 
 
-def _check_ball(guess_rule: Ball, require: Check, path: str) -> None:
+def _check_ball(rule: Ball, require: Check, path: str) -> None:
     """Check the fields of `Ball`."""
     require(
-        _is_float_array(guess_rule.center) and 1 <= len(guess_rule.center) <= COLUMNS and np.isfinite(guess_rule.center).all(),
+        _is_float_array(rule.center) and 1 <= len(rule.center) <= COLUMNS and np.isfinite(rule.center).all(),
         "center must be a finite vector",
     )
-    require(_is_number(guess_rule.inner), "inner must be a number")
-    require(_is_number(guess_rule.outer) and guess_rule.inner <= guess_rule.outer, "outer must be a number, at least inner")
-    require(guess_rule.inside in (-1, 1) and isinstance(guess_rule.inside, int), "inside must be -1 or 1")
+    require(_is_number(rule.inner), "inner must be a number")
+    require(_is_number(rule.outer) and rule.inner <= rule.outer, "outer must be a number, at least inner")
+    require(rule.inside in (-1, 1) and isinstance(rule.inside, int), "inside must be -1 or 1")
 
 
-def _check_binned(guess_rule: Binned, require: Check, path: str) -> None:
+def _check_binned(rule: Binned, require: Check, path: str) -> None:
     """Check the fields of `Binned`."""
-    are_simple = isinstance(guess_rule.events, tuple) and all(
-        isinstance(event, Event) and not isinstance(event, Binned) for event in guess_rule.events
-    )
-    require(are_simple and 1 <= len(guess_rule.events) <= NESTED, f"events must be between 1 and {NESTED} guess rules")
-    for i, event in enumerate(guess_rule.events):
+    are_simple = isinstance(rule.events, tuple) and all(isinstance(event, Event) and not isinstance(event, Binned) for event in rule.events)
+    require(are_simple and 1 <= len(rule.events) <= NESTED, f"events must be between 1 and {NESTED} guess rules")
+    for i, event in enumerate(rule.events):
         check_event(event, f"{path}.events[{i}]")
-    cells = (
-        _is_float_array(guess_rule.loss)
-        and len(guess_rule.loss) == len(guess_rule.events) + 1
-        and bool((np.abs(guess_rule.loss) <= 50).all())
-    )
+    cells = _is_float_array(rule.loss) and len(rule.loss) == len(rule.events) + 1 and bool((np.abs(rule.loss) <= 50).all())
     require(cells, "loss must have a number between -50 and 50 for each cell")
-    require(_is_number(guess_rule.order) and 1 < guess_rule.order <= 1e4, "order must be a number above 1, at most 1e4")
-    require(isinstance(guess_rule.forward, bool), "forward must be true or false")
+    require(_is_number(rule.order) and 1 < rule.order <= 1e4, "order must be a number above 1, at most 1e4")
+    require(isinstance(rule.forward, bool), "forward must be true or false")
     require(
-        _is_float_array(guess_rule.bets) and len(guess_rule.bets) == 2 and bool(((guess_rule.bets >= 0) & (guess_rule.bets < 1)).all()),
+        _is_float_array(rule.bets) and len(rule.bets) == 2 and bool(((rule.bets >= 0) & (rule.bets < 1)).all()),
         "bets must be two numbers in [0, 1)",
     )
 

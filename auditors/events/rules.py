@@ -2,117 +2,27 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import Event, Guesses, ScalarEvent, count_directions
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
     from dpwitness.auditors.events.kernels import Kernel
 
-Guesses = NDArray[np.int8]
-
-MIN_KERNEL_ROUNDS = 2**20  # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
 _MAX_LISTED = 6  # outputs listed by name in a picture, at most
 
 
-class Event(ABC):
-    """Base class of guess rules."""
-
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def guess(self, outputs: Outputs) -> Guesses:
-        """Return the guess for each output: +1 (D1), -1 (D0) or 0 (abstain)."""
-
-    @property
-    @abstractmethod
-    def directions(self) -> int:
-        """How many of the two guesses the rule can make: 1 or 2."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Return a one-line description of the rule for display."""
-
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        """Return the compiled rule (see `kernels`) for outputs of `width` numbers and structure `code`; None if the rule has no kernel."""
-        return None
-
-    def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
-        """Return the number of outputs on which D1 is guessed, and on which D0 is guessed.
-
-        A compiled kernel counts if there are at least `MIN_KERNEL_ROUNDS` outputs, or the outputs belong to a
-        test with at least `MIN_KERNEL_ROUNDS` rounds.
-        """
-        if (
-            len(outputs)
-            and max(len(outputs), rounds) >= MIN_KERNEL_ROUNDS
-            and np.array_equal(outputs.codes, np.full(len(outputs), outputs.codes[0]))
-        ):
-            found = cached_kernel(self, outputs.values.shape[1], float(outputs.codes[0]))
-            if found is not None:
-                table = np.zeros(3, dtype=np.int64)
-                found[0](*found[1], np.ascontiguousarray(outputs.values, dtype=np.float64), table)
-                return int(table[1]), int(table[2])
-        guesses = self.guess(outputs)
-        return int(np.count_nonzero(guesses > 0)), int(np.count_nonzero(guesses < 0))
-
-    def tabulate(self, outputs: Outputs, rounds: int = 0) -> NDArray[np.int64]:
-        """Return the counts of the cells abstain, D1 and D0."""
-        plus, minus = self.count(outputs, rounds)
-        return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
-
-    @property
-    def axis(self) -> str:
-        """Label of the scalar on which the event sets thresholds; empty for an event that lists outputs."""
-        return ""
-
-    def position(self, outputs: Outputs) -> FloatArray:
-        """Return each output's value of the scalar on which the event sets thresholds."""
-        raise NotImplementedError(f"{type(self).__name__} has no line")
-
-    def cuts(self) -> FloatArray:
-        """Return the thresholds on the scalar at which the guess changes."""
-        raise NotImplementedError(f"{type(self).__name__} has no line")
-
-    def guess_at(self, places: FloatArray) -> Guesses:
-        """Return the guess at given values of the scalar on which the event sets thresholds."""
-        raise NotImplementedError(f"{type(self).__name__} has no line")
-
-    def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return the names of the cells of an event without a scalar, and the guess in each cell."""
-        return ("D1 is guessed", "D0 is guessed", "all others"), (1, -1, 0)
-
-    def cell(self, outputs: Outputs) -> NDArray[np.intp]:
-        """Return the index of each output's cell in `listed`."""
-        return np.array([2, 0, 1])[self.guess(outputs)]
-
-    def to_json(self) -> Json:
-        """Return the rule in plain JSON types; `reading.read_event` is the inverse."""
-        return {"kind": self.kind, "rule": to_jsonable(self)}
-
-
-@lru_cache(maxsize=16)
-def cached_kernel(event: Event, width: int, code: float) -> Kernel | None:
-    """Return the event's kernel from a cache keyed by the identity of the event, so that tables are built once."""
-    return event.kernel(width, code)
-
-
-def _count_directions(guesses: Any) -> int:
-    """Return how many different guesses other than 0 these are, at least 1."""
-    found = set(np.sign(guesses).tolist()) - {0}
-    return max(1, len(found))
+def _column(outputs: Outputs, column: int) -> FloatArray:
+    return outputs.matrix(column + 1, structure=False)[:, column]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,11 +40,8 @@ class Intervals(Event):
         if np.any(np.diff(self.edges) <= 0) or len(self.guesses) != len(self.edges) + 1:
             raise InvalidArgument(f"Intervals: edges must increase and be one fewer than guesses, got {self.edges.tolist()}")
 
-    def _column(self, outputs: Outputs) -> FloatArray:
-        return outputs.matrix(self.column + 1, structure=False)[:, self.column] if outputs.values.shape[1] != 1 else outputs.values[:, 0]
-
     def guess(self, outputs: Outputs) -> Guesses:
-        x = self._column(outputs)
+        x = self.position(outputs)
         cells = np.searchsorted(self.edges, x, side="left")
         table = np.append(self.guesses, self.missing).astype(np.int8)
         return table[np.where(np.isnan(x), len(self.guesses), cells)]
@@ -144,7 +51,7 @@ class Intervals(Event):
         return f"output {self.column}"
 
     def position(self, outputs: Outputs) -> FloatArray:
-        return self._column(outputs)
+        return _column(outputs, self.column)
 
     def cuts(self) -> FloatArray:
         return self.edges
@@ -160,7 +67,7 @@ class Intervals(Event):
     def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
         if len(self.edges) > 8:
             return Event.count(self, outputs, rounds)
-        x = self._column(outputs)
+        x = self.position(outputs)
         # for few edges, one comparison per edge is several times faster than a binary search
         below = np.array([np.count_nonzero(x <= edge) for edge in self.edges], dtype=np.int64)
         finite = len(x) if self.missing == 0 and self.guesses[-1] == 0 else len(x) - int(np.count_nonzero(x != x))
@@ -171,7 +78,7 @@ class Intervals(Event):
 
     @property
     def directions(self) -> int:
-        return _count_directions([*self.guesses, self.missing])
+        return count_directions([*self.guesses, self.missing])
 
     def describe(self) -> str:
         bounds = ["-inf", *(f"{edge:.6g}" for edge in self.edges), "inf"]
@@ -205,7 +112,7 @@ class WeightedScore:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Threshold(Event):
+class Threshold(ScalarEvent):
     """D1 where the score exceeds `high`, D0 where the score is below `low`; an infinite threshold is never crossed."""
 
     score: WeightedScore
@@ -213,9 +120,6 @@ class Threshold(Event):
     high: float
 
     kind: ClassVar[str] = "threshold"
-
-    def guess(self, outputs: Outputs) -> Guesses:
-        return self.guess_at(self.position(outputs))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
         from dpwitness.auditors.events.score_kernel import threshold_kernel  # loads Numba
@@ -303,7 +207,7 @@ class Atoms(Event):
 
     @property
     def directions(self) -> int:
-        return _count_directions(self.guesses)
+        return count_directions(self.guesses)
 
     def describe(self) -> str:
         parts = [f"D{int(self.guesses[i] > 0)} on {self._format_output(int(i))}" for i in self._largest_guesses(4)]
@@ -384,8 +288,7 @@ class Lattice(Event):
         object.__setattr__(self, "_sorted", _sort_by_key(self.rows, self.guesses))
 
     def guess(self, outputs: Outputs) -> Guesses:
-        column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
-        return _look_up(self._sorted, lattice(column))
+        return _look_up(self._sorted, lattice(_column(outputs, self.column)))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
         from dpwitness.auditors.events.kernels import lattice_kernel  # loads Numba
@@ -394,7 +297,7 @@ class Lattice(Event):
 
     @property
     def directions(self) -> int:
-        return _count_directions(self.guesses)
+        return count_directions(self.guesses)
 
     def describe(self) -> str:
         lows = [f"2^{low:g}" for (_, low), g in zip(self.rows, self.guesses, strict=True) if g > 0]
@@ -404,7 +307,7 @@ class Lattice(Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LowBits(Event):
+class LowBits(ScalarEvent):
     """The guess `side` (+1 or -1) for finite outputs of one column whose lowest set bit is below 2^`below`."""
 
     column: int
@@ -412,9 +315,6 @@ class LowBits(Event):
     side: int
 
     kind: ClassVar[str] = "low bits"
-
-    def guess(self, outputs: Outputs) -> Guesses:
-        return self.guess_at(self.position(outputs))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
         from dpwitness.auditors.events.kernels import count_low_bits  # loads Numba
@@ -426,7 +326,7 @@ class LowBits(Event):
         return f"lowest set bit of output {self.column}, as a power of 2"
 
     def position(self, outputs: Outputs) -> FloatArray:
-        return lowest_bit_exponents(lattice(outputs.matrix(self.column + 1, structure=False)[:, self.column]))
+        return lowest_bit_exponents(lattice(_column(outputs, self.column)))
 
     def cuts(self) -> FloatArray:
         return np.array([self.below - 0.5])
@@ -449,7 +349,7 @@ def distances(rows: FloatArray, center: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ball(Event):
+class Ball(ScalarEvent):
     """The guess `inside` (+1 or -1) for outputs within `inner` of a center, and the opposite guess beyond `outer`."""
 
     center: FloatArray
@@ -458,9 +358,6 @@ class Ball(Event):
     inside: int
 
     kind: ClassVar[str] = "ball"
-
-    def guess(self, outputs: Outputs) -> Guesses:
-        return self.guess_at(self.position(outputs))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
         from dpwitness.auditors.events.kernels import ball_kernel  # loads Numba

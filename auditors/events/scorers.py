@@ -14,20 +14,11 @@ from typing import Literal, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import Block, Levels, Values, propose_blocks, values_of, without_overflow
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.events.posterior import cell_counts
-from dpwitness.auditors.events.rules import (
-    Atoms,
-    Ball,
-    Event,
-    Intervals,
-    Threshold,
-    WeightedScore,
-    distances,
-    mask_other_values,
-    name_of_atom,
-)
+from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.mechanisms.protocols.mechanism import FloatArray

@@ -28,27 +28,14 @@ _MAX_COLUMNS = 256
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score function and its name.
-
-    Parameters
-    ----------
-    name : str
-    function : callable
-        ``function(outputs)``, with outputs as ``sample`` returns them. Must be picklable if the
-        executor uses processes.
-    target : dict, optional
-        Import location of the function for a witness; None if the function cannot be imported.
-    suggested : bool
-        Whether the function is the mechanism's own ``features``.
-    keys : tuple
-        Columns that are used, determined before the audit: names of a dict, column numbers, or None
-        for a single column.
-    """
+    """A score function and its name."""
 
     name: str
+    # ``function(outputs)``, with outputs as ``sample`` returns them. Must be picklable if the executor uses processes.
     function: Callable[[Any], Any]
-    target: Json | None = None
-    suggested: bool = False
+    target: Json | None = None  # import location of the function for a witness; None if the function cannot be imported
+    suggested: bool = False  # whether the function is the mechanism's own ``features``
+    # columns that are used, determined before the audit: names of a dict, column numbers, or None for a single column
     keys: tuple[Key, ...] = (None,)
 
     @property
@@ -132,11 +119,11 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
     found = []
     for given in scores or ():
         if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
-            given = Score(given[0], given[1], describe_target(given[1]))
-        elif not isinstance(given, Score):
-            given = Score(name_of(given), given, describe_target(given))
-        require_callable("scores", given.function, owner, arguments=1)
-        found.append(given)
+            score = Score(given[0], given[1], describe_target(given[1]))
+        else:
+            score = given if isinstance(given, Score) else Score(name_of(given), given, describe_target(given))
+        require_callable("scores", score.function, owner, arguments=1)
+        found.append(score)
     own = own_score(mechanism)
     all_scores = (*found, own) if own is not None else tuple(found)
     names = [score.name for score in all_scores]

@@ -9,13 +9,12 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.black_box.state import Progress
+from dpwitness.auditors.black_box.audit import Progress, audit
 from dpwitness.auditors.gray_box.evidence import Evidence
 from dpwitness.auditors.gray_box.pair_analysis import examine, glance
 from dpwitness.auditors.gray_box.sessions import Recorder, opened
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
-from dpwitness.auditors.pairs.search import explore
+from dpwitness.auditors.pairs.exploration import explore
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict

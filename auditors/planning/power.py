@@ -1,6 +1,6 @@
 """Power of an audit with a given number of runs, if the law of the privacy loss is known.
 
-The shares of the budget are the audit's (`black_box/stages.py`): probes, low bits, a pilot if there are several pairs, and training. The
+The shares of the budget are the audit's (`black_box/budget.py`): probes, low bits, a pilot if there are several pairs, and training. The
 event is the best event that training can find. Its power is the power of its exact binomial test at the error that remains for the last
 look. Earlier looks are not counted, and neither is the training value of pilots. Learning an event costs standard errors, which were
 measured over audits of the shapes: `LEARNING` if outputs form a continuum. If outputs are few, the cost falls with the root of the
@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from dpwitness.auditors.black_box.stages import EARLY_ALPHA, MIN_RUNS_PER_PAIR, PILOT_SHARE, bit_rounds, probe_chunk, training_rounds
+from dpwitness.auditors.black_box.budget import EARLY_ALPHA, MIN_RUNS_PER_PAIR, PILOT_SHARE, bit_rounds, probe_chunk, training_rounds
 from dpwitness.auditors.events.detection import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
 from dpwitness.auditors.privacy_loss.limit import BestEvent, best_event

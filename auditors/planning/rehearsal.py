@@ -18,8 +18,8 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from dpwitness.auditors.black_box.audit import rehearsal
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.planning.power import error_of, event_power
 from dpwitness.auditors.privacy_loss.limit import BestEvent
 from dpwitness.mechanisms.data.pairs import Pair

@@ -6,11 +6,11 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.recompute import Basis
-from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness, certifies
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certified_point
@@ -205,16 +205,7 @@ class AuditResult(Result):
         return headline_of(self.claim, self.verdict, self.parameter_lower, self.confidence, self.detectable, first)
 
     def to_json(self) -> Json:
-        return {
-            "schema_version": SCHEMA,
-            "kind": "black box",
-            "name": self.name,
-            "claim": str(self.claim),
-            "claim_numbers": list(self.claim.numbers),
-            "relation": self.pair.relation if self.pair else None,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
+        fields = {
             "confidence": self.confidence,
             "epsilon_lower": strict(self.epsilon_lower),
             "parameter": self.claim.symbol,
@@ -239,11 +230,8 @@ class AuditResult(Result):
             "trials": self.trials,
             "requested": self.requested,
             "seed": self.seed,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
-        } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
+        }
+        return claim_document(self, "black box", fields) | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
 
 
 def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float, detectable: float, note: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, claim_document, environment, strict
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import Claim
@@ -26,26 +26,14 @@ class GuessTest:
 
 @dataclass(frozen=True, slots=True)
 class CanaryPicture:
-    """Histograms of the canaries' scores, and the bound by number of guesses.
+    """Histograms of the canaries' scores, and the bound by number of guesses."""
 
-    Attributes
-    ----------
-    edges : tuple of float
-        Edges of the histogram's cells.
-    included, left_out : tuple of int
-        Counts of canaries in and out of the training set.
-    guessed_in, guessed_out : tuple of int
-        Counts of canaries guessed to be in and out of the training set.
-    course : tuple of (int, int, float)
-        Number of guesses, number of right guesses, and the parameter that this number of guesses
-        alone would refute.
-    """
-
-    edges: tuple[float, ...]
-    included: tuple[int, ...]
+    edges: tuple[float, ...]  # edges of the histogram's cells
+    included: tuple[int, ...]  # counts of canaries in the training set
     left_out: tuple[int, ...]
-    guessed_in: tuple[int, ...]
+    guessed_in: tuple[int, ...]  # counts of canaries guessed to be in the training set
     guessed_out: tuple[int, ...]
+    # number of guesses, number of right guesses, and the parameter that this number of guesses alone would refute
     course: tuple[tuple[int, int, float], ...]
 
     def to_json(self) -> Json:
@@ -172,16 +160,7 @@ class CanaryResult(Result):
         return f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; {of}); {found}"
 
     def to_json(self) -> Json:
-        return {
-            "schema_version": SCHEMA,
-            "kind": "canaries",
-            "name": self.name,
-            "claim": str(self.claim),
-            "claim_numbers": list(self.claim.numbers),
-            "relation": None,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
+        fields = {
             "confidence": self.confidence,
             "method": self.method,
             "fixed": self.fixed,
@@ -201,8 +180,5 @@ class CanaryResult(Result):
             "tested": [each.to_json() for each in self.tested],
             "picture": self.picture.to_json() if self.picture else None,
             "seed": self.seed,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
         }
+        return claim_document(self, "canaries", fields)

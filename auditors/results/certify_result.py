@@ -9,7 +9,7 @@ from typing import Any
 from dpwitness.auditors.privacy_loss.mismatch import Mismatch
 from dpwitness.auditors.privacy_loss.search import WorstOutput
 from dpwitness.auditors.results.enclosure_bounds import grade_of
-from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
@@ -154,16 +154,7 @@ class CertifyResult(Result):
         return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
 
     def to_json(self) -> Json:
-        return {
-            "schema_version": SCHEMA,
-            "kind": "white box",
-            "name": self.name,
-            "claim": str(self.claim),
-            "claim_numbers": list(self.claim.numbers),
-            "relation": self.pair.relation,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
+        fields = {
             "route": self.route,
             "lower_end": self.lower_end,
             "upper_end": self.upper_end,
@@ -179,8 +170,5 @@ class CertifyResult(Result):
             "mismatch": self.mismatch.describe() if self.mismatch else "",
             "noticed": self.mismatch.to_json() if self.mismatch else None,
             "declared": self.declared,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
         }
+        return claim_document(self, "white box", fields)

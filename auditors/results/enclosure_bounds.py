@@ -33,22 +33,11 @@ def grade_of(why: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Lower or upper bound on the claim's parameter, with its evidence.
+    """Lower or upper bound on the claim's parameter, with its evidence."""
 
-    Parameters
-    ----------
-    value : float
-        Bound on the claim's own parameter: epsilon, mu or rho.
-    why : str
-        Evidence for the bound: a grade with its detail, such as ``statistical(0.001)`` or
-        ``assumed: no output ...``.
-    epsilon : float
-        Bound on epsilon at the claim's delta (at 0 for GDP, zCDP and RDP).
-    """
-
-    value: float
-    why: str
-    epsilon: float
+    value: float  # bound on the claim's own parameter: epsilon, mu or rho
+    why: str  # evidence for the bound: a grade with its detail, such as ``statistical(0.001)`` or ``assumed: no output ...``
+    epsilon: float  # bound on epsilon at the claim's delta (at 0 for GDP, zCDP and RDP)
 
     @property
     def grade(self) -> str:
@@ -85,22 +74,9 @@ class Found:
 def decide(lowers: Sequence[End], uppers: Sequence[End], edge: float) -> tuple[Verdict, End, End]:
     """Return the verdict on a claim, and the lower and the upper bound to report with it.
 
-    Parameters
-    ----------
-    lowers, uppers : sequence of End
-        At least one bound each.
-    edge : float
-        The claimed parameter, with an allowance for rounding.
-
-    Returns
-    -------
-    (Verdict, End, End)
-        The verdict, the lower bound and the upper bound.
-
-    Notes
-    -----
-    A lower bound that exceeds the sound bound that decided is reported with the evidence for both:
-    ``statistical(0) up to 1.2, numerical beyond``.
+    `edge` is the claimed parameter, with an allowance for rounding. A lower bound that exceeds the
+    sound bound that decided is reported with the evidence for both: ``statistical(0) up to 1.2,
+    numerical beyond``.
     """
     high, low = min(uppers, key=_value), max(lowers, key=_value)
     refuting = [end for end in lowers if end.sound and end.value > edge]

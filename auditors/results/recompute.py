@@ -29,25 +29,13 @@ _READ_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError, Ove
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """Counts that certified the bounds of an audit, and the error of their test.
+    """Counts that certified the bounds of an audit, and the error of their test."""
 
-    Parameters
-    ----------
-    alpha : float
-        Error of the interim look that certified `parts`.
-    parts : tuple of Part
-        Counts of all stages at that look, the last stage last.
-    cells : tuple of two tuples of int, optional
-        Counts on D1 and on D0 of a binned event (RDP, zCDP). Such an event certifies the bound on
-        the claim's parameter.
-    cells_alpha : float
-        Error of the test of `cells`.
-    """
-
-    alpha: float
-    parts: tuple[Part, ...]
+    alpha: float  # error of the interim look that certified `parts`
+    parts: tuple[Part, ...]  # counts of all stages at that look, the last stage last
+    # counts on D1 and on D0 of a binned event (RDP, zCDP). Such an event certifies the bound on the claim's parameter.
     cells: tuple[tuple[int, ...], ...] = ()
-    cells_alpha: float = 0.0
+    cells_alpha: float = 0.0  # error of the test of `cells`
 
     def to_json(self) -> Json:
         content: Json = {"alpha": self.alpha, "stages": [part.to_json() for part in self.parts]}
@@ -75,42 +63,19 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class RecomputedBounds:
-    """Bounds and verdict that follow from a document's counts.
+    """Bounds and verdict that follow from a document's counts."""
 
-    Attributes
-    ----------
-    verdict : Verdict
-        The document's verdict.
-    values : dict
-        Computed number for each key of the document that was checked.
-    unchecked : tuple of str
-        Keys whose value the document's counts do not determine, as in documents of earlier
-        versions.
-    """
-
-    verdict: Verdict
-    values: dict[str, float] = field(default_factory=dict)
-    unchecked: tuple[str, ...] = ()
+    verdict: Verdict  # the document's verdict
+    values: dict[str, float] = field(default_factory=dict)  # computed number for each key of the document that was checked
+    unchecked: tuple[str, ...] = ()  # keys whose value the document's counts do not determine, as in documents of earlier versions
 
 
 def recompute_bounds(document: Json) -> RecomputedBounds:
     """Recompute the bounds and the verdict of a result from the counts in its JSON document.
 
-    Parameters
-    ----------
-    document : dict
-        Result of ``to_json``. Kinds with counts: ``black box`` with its bit level, ``utility``,
-        ``sensitivity``.
-
-    Returns
-    -------
-    Recomputed
-        For a kind without counts, the stated verdict and no values.
-
-    Raises
-    ------
-    InvalidArgument
-        If a stated bound or verdict contradicts the counts, or the counts cannot be read.
+    Kinds with counts are ``black box`` with its bit level, ``utility`` and ``sensitivity``. For another
+    kind the result is the stated verdict without values. Raises InvalidArgument if a stated bound or
+    verdict contradicts the counts, or the counts cannot be read.
     """
     try:
         verdict = Verdict(document["verdict"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
@@ -53,47 +53,23 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """Calls of one primitive from one line of code.
+    """Calls of one primitive from one line of code."""
 
-    Attributes
-    ----------
-    primitive, law, where : str
-        Dotted name, law of the noise, and the line that calls the primitive.
-    times : int
-        Number of calls.
-    norm : str
-        Norm of `distance` and `total`.
-    distance : float
-        Largest distance of the inputs on D1 and on D0 over these calls, in the `norm` of the law.
-        Infinite where only one side is a number; NaN where there is no input to compare.
-    total : float
-        Distance over all these calls together.
-    declared : float
-        Sensitivity that the library declares; NaN if it declares none.
-    scale : float
-        Smallest scale of the noise.
-    epsilon : float
-        Privacy loss of these calls at delta = 0; infinite for normal noise, NaN if the law is not
-        known.
-    input : str
-        Input of the call that moves furthest, on D1 and on D0: the first position at which they
-        differ.
-    aligned : bool
-        Whether the distance is the one by which the noise has to move for the same output, since
-        the noise is drawn independently of the data.
-    """
-
-    primitive: str
-    law: str
-    where: str
-    times: int
-    norm: str
+    primitive: str  # dotted name
+    law: str  # law of the noise
+    where: str  # line that calls the primitive
+    times: int  # number of calls
+    norm: str  # norm of `distance` and `total`
+    # largest distance of the inputs on D1 and on D0 over these calls, in the `norm` of the law. Infinite where only one side is a
+    # number; NaN where there is no input to compare.
     distance: float
-    total: float
-    declared: float
-    scale: float
-    epsilon: float
-    input: str = ""
+    total: float  # distance over all these calls together
+    declared: float  # sensitivity that the library declares; NaN if it declares none
+    scale: float  # smallest scale of the noise
+    epsilon: float  # privacy loss of these calls at delta = 0; infinite for normal noise, NaN if the law is not known
+    input: str = ""  # input of the call that moves furthest, on D1 and on D0: the first position at which they differ
+    # whether the distance is the one by which the noise has to move for the same output, since the noise is drawn independently
+    # of the data
     aligned: bool = False
 
     def told(self) -> str:
@@ -230,20 +206,11 @@ class TraceResult(Result):
         return f"the pair '{self.pair.why}'" if self.pair is not None and self.pair.why else "this pair"
 
     def to_json(self) -> Json:
-        fields = list(TracedCall.__dataclass_fields__)
-        return {
-            "schema_version": SCHEMA,
-            "kind": "trace",
-            "name": self.name,
-            "claim": str(self.claim),
-            "claim_numbers": list(self.claim.numbers),
-            "relation": self.pair.relation if self.pair is not None else None,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
+        columns = list(TracedCall.__dataclass_fields__)
+        fields = {
             "parameter": self.claim.symbol,
             "findings": [{"kind": f.kind, "told": f.told, "where": f.where} for f in self.findings],
-            "calls": [{name: strict(getattr(call, name)) for name in fields} for call in self.calls],
+            "calls": [{name: strict(getattr(call, name)) for name in columns} for call in self.calls],
             "loss": strict(self.loss),
             "charged": strict(self.charged),
             "runs": self.runs,
@@ -254,9 +221,5 @@ class TraceResult(Result):
             "pair": self.pair.to_json() if self.pair is not None else None,
             "seed": self.seed,
             "confidence": self.confidence,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
-            "cpu_seconds": round(self.cpu_seconds, 3),
         }
+        return claim_document(self, "trace", fields) | {"cpu_seconds": round(self.cpu_seconds, 3)}

@@ -93,6 +93,27 @@ def strict(value: Any) -> Any:
     return value
 
 
+def claim_document(result: Any, kind: str, fields: Json) -> Json:
+    """Return the JSON of a result about a privacy claim: `fields`, between the first and the last fields of all such results."""
+    pair = getattr(result, "pair", None)
+    return {
+        "schema_version": SCHEMA,
+        "kind": kind,
+        "name": result.name,
+        "claim": str(result.claim),
+        "claim_numbers": list(result.claim.numbers),
+        "relation": None if pair is None else pair.relation,
+        "verdict": result.verdict.value,
+        "headline": result.headline(),
+        "evidence": result.evidence,
+        **fields,
+        "notes": list(result.notes),
+        "target": result.target,
+        "environment": environment(),
+        "seconds": round(result.seconds, 3),
+    }
+
+
 @cache
 def environment() -> dict[str, str]:
     """Return the versions of Python and of the main packages."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.results.verdicts import environment
 from dpwitness.auditors.results.witness_reader import SCHEMA, seal
 from dpwitness.auditors.statistics.combination import Part, combined_bound

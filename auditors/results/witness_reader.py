@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined_bound
@@ -85,16 +85,15 @@ def _ends(value: Any, path: str) -> Any:
     return listing(_extended, 2, 2)(value, path)
 
 
-_AUDIT = {
-    "schema_version": whole(1),
-    "name": text(2000),
-    "target": _target,
+_NAMED: dict[str, Rule] = {"schema_version": whole(1), "name": text(2000), "target": _target}
+_seed = whole(0, 2**128)
+_AUDIT = _NAMED | {
     "claim": text(200),
     "claim_numbers": listing(number(), 1, 4000),
     "pair": _pair,
     "bound": _bound,
     "confidence": _confidence,
-    "seed": whole(0, 2**128),
+    "seed": _seed,
     "event": anything,
     "description": text(200_000),
     "trials": whole(1, RUNS),
@@ -108,24 +107,13 @@ _SCHEMAS: dict[str, Rule] = {
         route=text(2000),
     ),
     "sensitivity": record(
-        _more,
-        kind=one_of("sensitivity"),
-        schema_version=whole(1),
-        name=text(2000),
-        target=_target,
-        seed=whole(0, 2**128),
-        bound=_positive,
-        norm=_norm,
-        pair=_pair,
-        ratio=_extended,
+        _more, kind=one_of("sensitivity"), **_NAMED, seed=_seed, bound=_positive, norm=_norm, pair=_pair, ratio=_extended
     ),
     "utility": record(
         _more,
         kind=one_of("utility"),
-        schema_version=whole(1),
-        name=text(2000),
-        target=_target,
-        seed=whole(0, 2**128),
+        **_NAMED,
+        seed=_seed,
         claim=anything,
         transform=nullable(_function),
         runs=whole(1, 10**9),
@@ -136,15 +124,13 @@ _SCHEMAS: dict[str, Rule] = {
         _more,
         kind=one_of("trace"),
         level=one_of("trace"),
-        schema_version=whole(1),
-        name=text(2000),
-        target=_target,
+        **_NAMED,
         claim=text(200),
         claim_numbers=listing(number(), 1, 4000),
         pair=_pair,
         bound=_bound,
         confidence=_confidence,
-        seed=whole(0, 2**128),
+        seed=_seed,
         findings=listing(record(kind=text(40, empty=False), told=text(20_000), where=text(2000)), 1, 1000),
         runs=whole(1, 10**9),
         primitives=items(items(text(400))),
@@ -152,9 +138,7 @@ _SCHEMAS: dict[str, Rule] = {
     "canaries": record(
         _more,
         kind=one_of("canaries"),
-        schema_version=whole(1),
-        name=text(2000),
-        target=_target,
+        **_NAMED,
         claim=text(200),
         claim_numbers=listing(number(), 1, 200_000),
         method=one_of("counting", "steinke", "curve"),
@@ -164,7 +148,7 @@ _SCHEMAS: dict[str, Rule] = {
         alpha=_confidence,
         bound=_bound,
         confidence=_confidence,
-        seed=whole(0, 2**128),
+        seed=_seed,
     ),
     "claim": record(
         {"sha256": text(64), "audit": anything, "evidence": anything, "scope": anything},
@@ -300,34 +284,6 @@ def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
         raise
     except Exception as error:  # relations may raise anything on datasets of another kind
         raise InvalidArgument(f"pair must hold datasets of one kind: {type(error).__name__} {str(error)[:200]}") from None
-
-
-def read_witness(source: str | Path | Json, classes: Resolver | None = None) -> Witness:
-    """Read the witness of an audit from a file or a dictionary. Nothing that it names is imported or run.
-
-    Parameters
-    ----------
-    source : path or dict
-        A witness file, or its content.
-    classes : callable, optional
-        Resolves dataset classes that are not this project's. Without it, such classes are
-        refused.
-
-    Returns
-    -------
-    Witness
-        The witness of the audit.
-
-    Raises
-    ------
-    InvalidArgument
-        If the file is not a regular file, is too large or truncated, or has a newer schema. If a
-        field is missing, unknown, or breaks its rule. If the bound does not follow from the
-        counts, or the hash is not the hash of the content. The message names the field.
-    """
-    data, name = load_json(source)
-    check_seal(data, name)
-    return read_checked_witness(data, name, classes)
 
 
 def read_checked_witness(data: Json, name: str, classes: Resolver | None = None) -> Witness:

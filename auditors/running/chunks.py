@@ -9,13 +9,14 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.rules import MIN_KERNEL_ROUNDS, Event
 from dpwitness.auditors.running.fused_counts import Counter, counter
 from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.repeated_outputs import mark
 from dpwitness.auditors.running.stage import Sides, Stage
 from dpwitness.auditors.running.statefulness import Unfit, same_outputs
+from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
@@ -25,31 +26,15 @@ _Counters = tuple[Counter, Counter]
 
 @dataclass(slots=True)
 class Segment:
-    """Results of consecutive chunks of one segment.
+    """Results of consecutive chunks of one segment."""
 
-    Parameters
-    ----------
-    tables : list of (2, cells) int arrays
-        For each event, the number of outputs in each of its cells; D1 in row 0, D0 in row 1.
-    sides : list
-        Outputs (D1, D0) of the chunks whose outputs are stored.
-    rounds, lost : int
-        Number of all rounds, and of rounds in batches that raised (see `rounds`).
-    marks : list of int
-        Hashes that detect repeated outputs (see `repeats`).
-    seconds : float
-        Duration of the runs only.
-    single : bool
-        Whether some runs were executed one at a time.
-    """
-
-    tables: Tables = field(default_factory=list)
-    sides: list[Sides] = field(default_factory=list)
+    tables: Tables = field(default_factory=list)  # for each event, the number of outputs in each of its cells: (2, cells), D1 in row 0
+    sides: list[Sides] = field(default_factory=list)  # outputs (D1, D0) of the chunks whose outputs are stored
     rounds: int = 0
-    lost: int = 0
-    marks: list[int] = field(default_factory=list)
-    seconds: float = 0.0
-    single: bool = False
+    lost: int = 0  # rounds in batches that raised (see `rounds`)
+    marks: list[int] = field(default_factory=list)  # hashes that detect repeated outputs (see `repeated_outputs`)
+    seconds: float = 0.0  # duration of the runs only
+    single: bool = False  # whether some runs were executed one at a time
 
     def add(self, other: Segment) -> None:
         """Add the results of the chunks that follow."""
@@ -60,6 +45,11 @@ class Segment:
         self.lost += other.lost
         self.seconds += other.seconds
         self.single |= other.single
+
+    def tally(self, directions: int) -> Tally:
+        """Return the numbers of right and wrong guesses from the first event's cells (abstain, D1, D0); lost rounds count as wrong."""
+        table, lost = self.tables[0], self.lost
+        return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]) + lost, int(table.sum()) + lost, directions)
 
     def agrees(self, other: Segment) -> bool:
         """Return whether another run of the same chunks gave the same results; the duration is not compared."""

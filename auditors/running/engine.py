@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Protocol
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import WrongShape
-from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.running.chunks import Segment, Span, require_complete_counts, run_span
 from dpwitness.auditors.running.generator_locks import reset_generator_lock
 from dpwitness.auditors.running.inline_executor import Inline
@@ -239,14 +239,10 @@ def require_equal_runs(future: Future[Span], span: Span) -> None:
 
 
 def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> Any:
-    """Return the future's result; raise MechanismFailed for errors that end the audit of the mechanism.
+    """Return the future's result.
 
-    Raises
-    ------
-    MechanismFailed
-        If the run takes too long, its worker dies, or the mechanism cannot continue.
-    InvalidArgument
-        If the mechanism cannot be pickled.
+    Raise MechanismFailed if the run takes too long, its worker dies, or the mechanism cannot
+    continue; InvalidArgument if the mechanism cannot be pickled.
     """
     limit = stage.time_limit if limit is None else limit
     try:

@@ -2,7 +2,7 @@
 
 The counts equal those of separate sampling and counting: the same outputs from the same stream, and
 the same rule. Without a cache on disk, compiling a loop takes one or two seconds, so the loop is
-used for tests of at least `rules.MIN_KERNEL_ROUNDS` rounds.
+used for tests of at least `event.MIN_KERNEL_ROUNDS` rounds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import Event, cached_kernel
 from dpwitness.auditors.events.kernels import Kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
-from dpwitness.auditors.events.rules import Event, cached_kernel
 from dpwitness.auditors.running.rounds import Run, is_own_mechanism
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit

@@ -39,13 +39,7 @@ def digest(sides: Sequence[Outputs]) -> str:
 
 
 def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
-    """Check training outputs for broken randomness; `chunks` holds a pair (D1, D0) of batches for each chunk.
-
-    Raises
-    ------
-    Unfit
-        Naming the problem.
-    """
+    """Raise Unfit if training outputs show broken randomness; `chunks` holds a pair (D1, D0) of batches for each chunk."""
     for side, name in enumerate(("D1", "D0")):
         batches = [chunk[side] for chunk in chunks if len(chunk[side]) > 1]
         check_structure(batches, name)
@@ -99,13 +93,7 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
 
 
 def check_drift(tables: NDArray[np.float64]) -> None:
-    """Check that all chunks follow one distribution; `tables` (chunks, 2, cells) counts each cell on D1 and on D0.
-
-    Raises
-    ------
-    Unfit
-        If a cell's share varies between chunks beyond binomial noise.
-    """
+    """Raise Unfit if a cell's share varies between chunks beyond binomial noise; `tables` (chunks, 2, cells) counts each cell by side."""
     if len(tables) < 4:
         return
     for side, name in enumerate(("D1", "D0")):

@@ -76,10 +76,7 @@ class AuditLedger:
         return {key: json.loads(value) for _, key, value in rows if key.startswith(prefix)}
 
     def end(self, number: int, told: Any) -> None:
-        """Store the end of the plan, or of an extension, and delete the stored outputs.
-
-        Counts remain: only they are needed afterwards.
-        """
+        """Store the end of the plan, or of an extension, and delete the stored outputs: only counts are needed afterwards."""
         self.flush()
         self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(told)))
         spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
@@ -137,6 +134,20 @@ class AuditLedger:
             self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
         self.flush()
 
+    def changed_outputs(self, rounds: int) -> InvalidArgument:
+        """Return the exception for a stage whose first outputs differ from the stored digest."""
+        return self.changed_mechanism(
+            f"the first {rounds:,} rounds of a stored stage give other outputs under the same seed now: "
+            "the target, or something that it uses, has changed"
+        )
+
+    def changed_mechanism(self, evidence: str) -> InvalidArgument:
+        """Return the exception for a mechanism that did not make the stored counts."""
+        return InvalidArgument(
+            f"store was made by another version of this mechanism: {evidence}; "
+            f"use another store, or remove the audit with `dpwitness store gc {self.store.path} {self.entry.name}`"
+        )
+
     def flush(self) -> None:
         """Write all pending statements in one transaction."""
         if not self._pending:
@@ -158,13 +169,7 @@ class AuditLedger:
             self.flush()
 
     def _stage(self, stage: Stage) -> int:
-        """Return the row number of a stage, and add the row if it is missing.
-
-        Raises
-        ------
-        MechanismFailed
-            If the store holds the stage with another plan.
-        """
+        """Return the row number of a stage, and add the row if it is missing. Raise MechanismFailed if the stored plan differs."""
         _, pair, phase = stage.key
         key = (phase, pair, stage.single)
         if key not in self._stages:

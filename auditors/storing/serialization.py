@@ -35,10 +35,7 @@ def pack(span: Span) -> bytes:
 def unpack(first: int, data: bytes) -> Span:
     """Return the span that begins at chunk `first`, from its bytes.
 
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        If `data` are not the bytes of a span.
+    Raise ValueError, KeyError or TypeError if `data` are not the bytes of a span.
     """
     kind, rest = data[:1], data[1:]
     if kind == JSON:

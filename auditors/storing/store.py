@@ -54,21 +54,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A row whose checksum is wrong.
+    """A row whose checksum is wrong."""
 
-    Attributes
-    ----------
-    audit : object
-        The number of the audit in the row, which may be damaged itself.
-    name : str or None
-        The audit's name, if the row holds it.
-    row : str
-        Table and key of the row.
-    """
-
-    audit: Any
-    name: str | None
-    row: str
+    audit: Any  # number of the audit in the row, which may be damaged itself
+    name: str | None  # the audit's name, if the row holds it
+    row: str  # table and key of the row
 
 
 class Store:
@@ -245,10 +235,7 @@ def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open a store to write; create the file if it is missing.
 
-    Raises
-    ------
-    InvalidArgument
-        If the file is not a store, is damaged, has an unknown version or cannot be written, or if another process writes to it.
+    Raise InvalidArgument if the file is not a sound store of a known version that can be written, or if another process writes to it.
     """
     path = Path(path)
     try:

@@ -96,36 +96,16 @@ def split_target(target: str, what: str = "target") -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTarget:
-    """Target that may run and is not loaded yet.
+    """Target that may run and is not loaded yet."""
 
-    Attributes
-    ----------
-    target : str
-        Target as the file names it.
-    place : str
-        Module or file to import.
-    name : str
-        Name in the module.
-    kwargs : dict
-        Arguments as recorded in the file.
-    trust : Trust
-        The trust rules.
-    what : str
-        Name of the argument in messages.
-    file : Path or None
-        Source file; None for the project's own targets.
-    line : int or None
-        Line of the definition.
-    """
-
-    target: str
-    place: str
-    name: str
-    kwargs: Json
+    target: str  # target as the file names it
+    place: str  # module or file to import
+    name: str  # name in the module
+    kwargs: Json  # arguments as recorded in the file
     trust: Trust
-    what: str
-    file: Path | None = None
-    line: int | None = None
+    what: str  # name of the argument in messages
+    file: Path | None = None  # source file; None for the project's own targets
+    line: int | None = None  # line of the definition
 
     def told(self) -> str:
         """Return target, file, line and arguments in one line."""
@@ -154,22 +134,11 @@ class PlannedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Rules that decide which targets of one file may run.
+    """Rules that decide which targets of one file may run."""
 
-    Parameters
-    ----------
-    allow : sequence of str
-        ``MODULE:NAME`` or ``FILE.py:NAME`` that the user allows to run, and paths of
-        interpreters.
-    base : Path, optional
-        Folder of the file. Relative paths of target files are also resolved from here.
-    folder : Path
-        The current folder.
-    """
-
-    allow: Sequence[str] = ()
-    base: Path | None = None
-    folder: Path = field(default_factory=Path.cwd)
+    allow: Sequence[str] = ()  # ``MODULE:NAME`` or ``FILE.py:NAME`` that the user allows to run, and paths of interpreters
+    base: Path | None = None  # folder of the file. Relative paths of target files are also resolved from here.
+    folder: Path = field(default_factory=Path.cwd)  # current folder
 
     def __post_init__(self) -> None:
         if isinstance(self.allow, str) or not all(isinstance(entry, str) for entry in self.allow):

@@ -165,14 +165,18 @@ def accepting(parser: argparse.ArgumentParser) -> None:
 
 def prepare(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
     """Check report folder, baseline and claim before any run; return the accepted findings, or None without a baseline."""
-    from dpwitness.mechanisms.privacy import parse_claim
-    from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.comparison.accepted import read_accepted
-
+    known = None
     if args.report is not None:
+        from dpwitness.reports.audit.report import check_writable
+
         check_writable(args.report)
-    known = None if args.baseline is None else read_accepted(args.baseline)
+    if args.baseline is not None:
+        from dpwitness.reports.comparison.accepted import read_accepted
+
+        known = read_accepted(args.baseline)
     if getattr(args, "claim", None) is not None:
+        from dpwitness.mechanisms.privacy import parse_claim
+
         parse_claim(args.claim)
     return known
 

@@ -14,8 +14,8 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, Span, over
-from dpwitness.mechanisms.balls.law import LineLaw
+from dpwitness.mechanisms.balls.ball import Ball, Box, over
+from dpwitness.mechanisms.balls.law import LineLaw, LineLawEnclosures
 from dpwitness.mechanisms.balls.plane import PlaneLoss
 from dpwitness.mechanisms.balls.risk import RiskLaw, curvature_over, differing, minimizer_ball, rows_of, shift_of, slope_over
 from dpwitness.mechanisms.balls.shift import Shift
@@ -71,8 +71,11 @@ def _shifted_log_density(noise: SphericalNoise, box: Box, center: list[Ball]) ->
     return noise_log_density(noise, sum((abs(over(*s) - c) * abs(over(*s) - c) for s, c in zip(box, center, strict=True)), arb(0)))
 
 
-class ObjectivePerturbationEnclosures(_RiskBalls):
-    """Mixin with the enclosure methods of objective perturbation: the minimizer of a perturbed objective."""
+class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
+    """Mixin with the enclosure methods of objective perturbation: the minimizer of a perturbed objective.
+
+    Masses and losses of intervals are enclosed in dimension 1 only.
+    """
 
     __slots__ = ()
 
@@ -87,19 +90,8 @@ class ObjectivePerturbationEnclosures(_RiskBalls):
         """
         problem, noise = self._risk(dataset)
         if noise.dimension == 1:
-            law = self._line_law(dataset)
-            return [law.log_density(*box[0]) for box in boxes]
+            return LineLawEnclosures.log_density_ball(self, boxes, dataset)
         return [_perturbed_log_density(problem, noise, box) for box in boxes]
-
-    def mass_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Return the mass of each interval (low, high], in dimension 1."""
-        law = self._line_law(dataset)
-        return [law.mass(*box[0]) for box in boxes]
-
-    def loss_ball(self, boxes: Sequence[Box], d1: Any, d0: Any) -> list[Span]:
-        """Return float bounds on the privacy loss over each interval (low, high], in dimension 1."""
-        first, second = (self._line_law(d) for d in (d1, d0))
-        return [first.loss(*box[0], second) for box in boxes]
 
     def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
         """Return the pair as a shift of the noise, or None if the pair is not a shift.

@@ -14,18 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
-from dpwitness.mechanisms.foreign.program import (
-    KEPT,
-    PROTOCOL,
-    Command,
-    Program,
-    Sent,
-    dataset_json,
-    line_of,
-    parse_message,
-    run_line,
-    sent_as,
-)
+from dpwitness.mechanisms.foreign.program import KEPT, Command, Program
+from dpwitness.mechanisms.foreign.program_messages import PROTOCOL, Sent, dataset_json, line_of, parse_message, run_line, sent_as
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
 from dpwitness.mechanisms.foreign.worker_process import WorkerDied
 from dpwitness.mechanisms.privacy import parse_claim

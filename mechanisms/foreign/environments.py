@@ -55,37 +55,17 @@ def _portable_path(place: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Environment of a library's adapters: one table of ``environments.toml``.
+    """Environment of a library's adapters: one table of ``environments.toml``."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the table and of the folder.
-    requirements : tuple of str
-        Pinned requirements that pip installs with their dependencies.
-    no_deps : tuple of str
-        Requirements that pip installs afterwards, without dependencies.
-    targets : tuple of str
-        Adapters that run in this environment: names of the Python files in the folder of the library.
-    npm : tuple of str
-        Pinned npm packages for programs in JavaScript.
-    programs : tuple of str
-        Sources in `adapters/programs` that are used instead of an adapter: node runs JavaScript,
-        g++ compiles C++.
-    python : str
-        Version such as ``3.10``; this interpreter's version if empty.
-    note : str
-        Remark for readers.
-    """
-
-    name: str
-    requirements: tuple[str, ...] = ()
-    no_deps: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    npm: tuple[str, ...] = ()
+    name: str  # name of the table and of the folder
+    requirements: tuple[str, ...] = ()  # pinned requirements that pip installs with their dependencies
+    no_deps: tuple[str, ...] = ()  # requirements that pip installs afterwards, without dependencies
+    targets: tuple[str, ...] = ()  # adapters that run in this environment: names of the Python files in the folder of the library
+    npm: tuple[str, ...] = ()  # pinned npm packages for programs in JavaScript
+    # sources in `adapters/programs` that are used instead of an adapter: node runs JavaScript, g++ compiles C++
     programs: tuple[str, ...] = ()
-    python: str = ""
-    note: str = ""
+    python: str = ""  # version such as ``3.10``; this interpreter's version if empty
+    note: str = ""  # remark for readers
 
     @property
     def folder(self) -> Path:

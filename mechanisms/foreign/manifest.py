@@ -11,7 +11,7 @@ from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.foreign.inside.introspection import Unfit, attributes_of
-from dpwitness.mechanisms.foreign.program import program_note
+from dpwitness.mechanisms.foreign.program_messages import program_note
 from dpwitness.mechanisms.foreign.worker_pool import TargetError, build_domain
 from dpwitness.mechanisms.objects.single_runs import PerRun
 from dpwitness.mechanisms.privacy import Claim, parse_claim

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,9 +43,11 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.foreign.inside import codec, global_generators
 from dpwitness.mechanisms.foreign.manifest import DescribedTarget
-from dpwitness.mechanisms.foreign.program import Command, ProtocolViolation, command_script, command_slot, joined, sent_as
+from dpwitness.mechanisms.foreign.program import Command, command_script, command_slot
+from dpwitness.mechanisms.foreign.program_messages import ProtocolViolation, joined, sent_as
 from dpwitness.mechanisms.foreign.python_worker import Interpreter
 from dpwitness.mechanisms.foreign.python_worker import sent_as as packed_as
+from dpwitness.mechanisms.foreign.target_state import TargetState
 from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, interpreter_slot, loaded
 from dpwitness.mechanisms.foreign.worker_process import P, Slot, WorkerDied, WorkerTimeout, borrowed_worker, close_all
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts
@@ -115,7 +116,7 @@ class Target(DescribedTarget):
     command: Sequence[str] = ()
     cwd: str | None = None
     text: str = ""
-    _state: _State = dataclasses.field(default_factory=lambda: _State(), init=False, repr=False)
+    _state: TargetState = dataclasses.field(default_factory=TargetState, init=False, repr=False)
 
     def __post_init__(self) -> None:
         require(self).positive("time_limit").nonnegative("memory_limit").one_of("text", ("", "batch", "one"))
@@ -181,7 +182,7 @@ class Target(DescribedTarget):
         return self._read(*self._sample(dataset, size, rng, each=True))
 
     def _read(self, reply: Json, blobs: codec.Blobs) -> Any:
-        """What a worker's answer holds; raises what the call raised."""
+        """Return the content of a worker's answer. Raise the exception that the call raised."""
         try:
             found = {key: codec.unpack(reply[key], blobs) for key in ("raised", "parts", "value") if key in reply}
         except Exception as error:  # not of the mechanism, and so no output
@@ -212,12 +213,7 @@ class Target(DescribedTarget):
 
     def _features(self, outputs: Any) -> Any:
         sent: codec.Blobs = []
-        request = {
-            "op": "features",
-            "name": self.name,
-            "kwargs": codec.pack(self._plain_kwargs(), []),
-            "outputs": codec.pack(outputs, sent),
-        }
+        request = self._request("features", []) | {"outputs": codec.pack(outputs, sent)}
         try:
             with borrowed_worker(self._slot, self.time_limit) as worker:
                 reply, blobs = worker.ask(request, sent, self.time_limit)
@@ -272,8 +268,7 @@ class Target(DescribedTarget):
     def recognize(self, dataset: Any = None) -> Json:
         """Return the form, the name and a sentence on how the function or class is run; a trial call on `dataset` decides where it must."""
         sent: codec.Blobs = []
-        request = {"op": "recognize", "name": self.name, "kwargs": codec.pack(self._plain_kwargs(), sent)}
-        request["dataset"] = codec.pack(dataset, sent)
+        request = self._request("recognize", sent) | {"dataset": codec.pack(dataset, sent)}
         limit = max(self.time_limit, _MIN_RECOGNITION_SECONDS)  # imports are not a run
         with loaded(self._slot, self.time_limit) as worker:
             try:
@@ -285,10 +280,9 @@ class Target(DescribedTarget):
         return reply
 
     def _describe(self) -> Json:
-        request = {"op": "describe", "name": self.name, "kwargs": codec.pack(self._plain_kwargs(), [])}
         with loaded(self._slot, self.time_limit) as worker:
             try:
-                reply, blobs = worker.ask(request, [], self.time_limit)
+                reply, blobs = worker.ask(self._request("describe", []), [], self.time_limit)
             except WorkerDied as error:
                 raise TargetError(f"{self.__name__} could not be described: the worker process {error}") from None
             about = worker.loaded | worker.versions | reply
@@ -303,9 +297,10 @@ class Target(DescribedTarget):
         """Return a dataset as the function receives it: plain types, because a target file does not import dpwitness."""
         return _plain(dataset)
 
-    def _plain_kwargs(self) -> Json:
-        """Return the keyword arguments as plain values."""
-        return {key: from_jsonable(value) for key, value in self.kwargs.items()}
+    def _request(self, op: str, blobs: codec.Blobs) -> Json:
+        """Return a request for the worker, with the keyword arguments as plain values."""
+        kwargs = {key: from_jsonable(value) for key, value in self.kwargs.items()}
+        return {"op": op, "name": self.name, "kwargs": codec.pack(kwargs, blobs)}
 
     def close(self) -> None:
         """Kill the workers of this target. Batches of busy workers fail. The next call starts new workers."""
@@ -336,14 +331,7 @@ class Target(DescribedTarget):
         # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
         seed = global_generators.words_of(rng)
         sent = packed_as(self._sent(dataset))
-        request = {
-            "op": "sample",
-            "name": self.name,
-            "kwargs": codec.pack(self._plain_kwargs(), []),
-            "size": size,
-            "seed": seed,
-            "each": each,
-        }
+        request = self._request("sample", []) | {"size": size, "seed": seed, "each": each}
         if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
             request["rng"] = codec.words(rng.bit_generator.state)
 
@@ -401,36 +389,6 @@ class Isolated(Target):
 
     def _sent(self, dataset: Any) -> Any:
         return dataset
-
-
-class _State:
-    """Mutable state of a target: its description, its warnings and its used time."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.about: Json | None = None
-        self.slot: Interpreter | None = None
-        self.cpu = 0.0
-        self.seconds = 0.0
-        self.runs = 0
-        self.closed = 0  # number of calls of `close`
-        self.warned: dict[str, None] = {}
-
-    def limit(self, least: float, size: int) -> float:
-        """Return the time limit of a batch: `least`, or ten times the mean time of previous runs, whichever is longer."""
-        with self.lock:
-            return max(least, 10 * self.seconds * size / max(self.runs, 1))
-
-    def took(self, seconds: float, runs: int) -> None:
-        """Add the wall time of a batch of runs."""
-        with self.lock:
-            self.seconds += seconds
-            self.runs += runs
-
-    def add(self, seconds: float) -> None:
-        """Add processor time."""
-        with self.lock:
-            self.cpu += seconds
 
 
 def _plain(dataset: Any) -> Any:

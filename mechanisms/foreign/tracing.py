@@ -90,7 +90,7 @@ def foreign_session(target: Target, entries: Iterable[Entry], time_limit: float)
             raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
         session = ForeignSession(target, worker, time_limit)
         arguments = {"entries": [list(entry) for entry in entries], "limit": time_limit}
-        session._request("open", arguments, name=target.name, kwargs=codec.pack(target._plain_kwargs(), []))
+        session._request("open", arguments, name=target.name, kwargs=target._request("trace", [])["kwargs"])
         try:
             yield session
         finally:

@@ -27,30 +27,11 @@ def minimize_cma_es(
     population: int | None = None,
     deadline: float | None = None,
 ) -> FloatArray:
-    """Minimize a function over R^k with CMA-ES, and return the best point found.
+    """Minimize a function over R^k with CMA-ES from `start`, with initial step size `step`, and return the best point found.
 
-    Parameters
-    ----------
-    objective : callable
-        Returns the values at the rows of an (m, k) array. NaN and plus infinity count as very bad,
-        minus infinity as very good.
-    start : (k,) array
-        Starting point.
-    step : float
-        Initial step size.
-    seed : int
-        Positive; the same seed gives the same steps.
-    evaluations : int
-        Maximal number of evaluations of the objective.
-    population : int, optional
-        Number of points per generation.
-    deadline : float, optional
-        Stop when ``time.monotonic()`` exceeds this time.
-
-    Returns
-    -------
-    (k,) array
-        The best point found.
+    `objective` returns the values at the rows of an (m, k) array. NaN and plus infinity count as very
+    bad, minus infinity as very good. The same positive `seed` gives the same steps. The search stops
+    after `evaluations`, or when ``time.monotonic()`` exceeds `deadline`.
     """
     if len(start) == 0:  # there is nothing to optimize, for example if records consist of a label only
         return start

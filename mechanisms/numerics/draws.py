@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -65,3 +66,17 @@ class Draws:
         out = np.empty((size, self.width))
         self.fill(*self.arguments, out, rng)
         return out
+
+
+class SampledByDraws(ABC):
+    """Mixin of the mechanisms whose `sample` runs the kernel of their `draws`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def draws(self, dataset: Any) -> Draws:
+        """Return the sampler of the outputs on `dataset`."""
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Return the outputs of `size` independent runs, one per row."""
+        return self.draws(dataset).sample(size, rng)

@@ -33,22 +33,11 @@ class ConvergenceError(ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
-    """A minimizer with its error bounds.
+    """A minimizer with its error bounds."""
 
-    Parameters
-    ----------
-    w : (d,) array
-        The approximate minimizer.
-    residual : float
-        Norm of the gradient at w; for losses with kinks, the duality gap.
-    radius : float
-        Bound on the distance from w to the exact minimizer: residual/ridge, or sqrt(2
-        residual/ridge) from a duality gap.
-    """
-
-    w: FloatArray
-    residual: float
-    radius: float
+    w: FloatArray  # the approximate minimizer
+    residual: float  # norm of the gradient at w; for losses with kinks, the duality gap
+    radius: float  # bound on the distance from w to the exact minimizer: residual/ridge, or sqrt(2 residual/ridge) from a duality gap
 
 
 @dataclass(frozen=True, slots=True)

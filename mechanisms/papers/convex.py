@@ -15,7 +15,6 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import EnclosureUnavailable
-from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
@@ -24,7 +23,7 @@ from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import TOLERANCE, ConvergenceError, Problem
-from dpwitness.mechanisms.papers.erm import objective_log_density, rounded, sample_objective, unrounded, validated_dataset
+from dpwitness.mechanisms.papers.erm import ObjectivePerturbation, rounded, unrounded, validated_dataset
 from dpwitness.mechanisms.papers.logistic import NOISES, radial_noise
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.privacy import PureDP
@@ -82,7 +81,7 @@ class QuadraticPenalty:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class ConvexObjectivePerturbation(ObjectivePerturbationEnclosures):
+class ConvexObjectivePerturbation(ObjectivePerturbation):
     """Objective perturbation of a convex problem (Theorem 3).
 
     The noise is b = B u with u uniform on the sphere and B Laplace of standard deviation 2
@@ -176,21 +175,20 @@ class ConvexObjectivePerturbation(ObjectivePerturbationEnclosures):
 
         Raises ConvergenceError instead of returning an inexact row.
         """
-        data = self._data(dataset)
-        noise = self._noise(data.dimension)
         if isinstance(self.loss, Loss) and isinstance(self.penalty, QuadraticPenalty):
-            return sample_objective(Problem.of(data, self.loss, self.penalty.weight), noise, size, rng, self.grid)
-        return _newton(self, data, noise.sample(size, rng))
+            return ObjectivePerturbation.sample(self, dataset, size, rng)
+        data = self._data(dataset)
+        return _newton(self, data, self._noise(data.dimension).sample(size, rng))
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density at each row of `outputs`, (size,), wherever F is twice differentiable.
 
         It includes the Jacobian that the theorem omits.
         """
+        if isinstance(self.loss, Loss) and isinstance(self.penalty, QuadraticPenalty):
+            return ObjectivePerturbation.log_density(self, outputs, dataset)
         data = self._data(dataset)
         noise = self._noise(data.dimension)
-        if isinstance(self.loss, Loss) and isinstance(self.penalty, QuadraticPenalty):
-            return objective_log_density(Problem.of(data, self.loss, self.penalty.weight), noise, outputs, self.grid)
         gradient, hessian = _expand(self, data, unrounded(outputs, data.dimension, self.grid))
         return np.asarray(noise.log_density(-gradient) + np.linalg.slogdet(hessian)[1])
 

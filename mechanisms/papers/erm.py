@@ -14,12 +14,12 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import brentq
 
+from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_perturbed_risk, noise_for_minimizers
+from dpwitness.mechanisms.numerics.solvers import minimise, minimize_perturbed_risk, noise_for_minimizers
 from dpwitness.mechanisms.privacy import GDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -57,31 +57,46 @@ def validated_dataset(dataset: object, owner: str, *, radius: float, clip: bool,
     return LabelledVectors(dataset.x / np.maximum(1.0, lengths / radius)[:, None], dataset.y, dataset.multiplicity)
 
 
-def output_draws(problem: Problem, noise: SphericalNoise, grid: float) -> Draws:
-    """Return the output law w* + b, rounded to multiples of `grid`."""
-    return noise.draws(minimise(problem).w, grid)
+class OutputPerturbation(SampledByDraws, OutputPerturbationEnclosures):
+    """Base class of the mechanisms that release the minimizer w* plus noise b, rounded to multiples of `grid`."""
+
+    __slots__ = ()
+    grid: float
+
+    def draws(self, dataset: LabelledVectors) -> Draws:
+        problem, noise = self._risk(dataset)
+        return noise.draws(minimise(problem).w, self.grid)
+
+    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
+        """Return the exact log-density at each row of `outputs`, (size,): that of the noise at w - w*."""
+        problem, noise = self._risk(dataset)
+        return noise.log_density(unrounded(outputs, problem.dimension, self.grid) - minimise(problem).w)
 
 
-def output_log_density(problem: Problem, noise: SphericalNoise, outputs: FloatArray, grid: float) -> FloatArray:
-    """Return the log-density of w* + b at each output: that of the noise at w - w*."""
-    return noise.log_density(unrounded(outputs, problem.dimension, grid) - minimise(problem).w)
+class ObjectivePerturbation(ObjectivePerturbationEnclosures):
+    """Base class of the mechanisms that release argmin F(w) + <b, w>, rounded to multiples of `grid`."""
 
+    __slots__ = ()
+    grid: float
 
-def sample_objective(problem: Problem, noise: SphericalNoise, size: int, rng: Generator, grid: float) -> FloatArray:
-    """Return `size` samples of argmin F(w) + <b, w>, one per row, rounded to multiples of `grid`.
+    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
+        """Return `size` independent outputs, one per row.
 
-    The minimizers overwrite the array that holds the noise.
-    """
-    return rounded(minimize_perturbed_risk(problem, noise.sample(size, rng)), grid)
+        Raises ConvergenceError instead of returning an inexact row.
+        """
+        problem, noise = self._risk(dataset)
+        return rounded(minimize_perturbed_risk(problem, noise.sample(size, rng)), self.grid)  # overwrites the noise
 
+    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
+        """Return the exact log-density at each row of `outputs`: (size,).
 
-def objective_log_density(problem: Problem, noise: SphericalNoise, outputs: FloatArray, grid: float) -> FloatArray:
-    """Return the log-density of argmin F(w) + <b, w> at each output.
-
-    It is that of the noise at b(w) = -grad F(w), plus log det Hess F(w).
-    """
-    b, determinant = noise_for_minimizers(problem, unrounded(outputs, problem.dimension, grid))
-    return noise.log_density(b) + determinant
+        It is that of the noise at b(w) = -grad F(w), plus log det Hess F(w), the Jacobian of the
+        change of variables b -> w, which the papers omit. For the Huber loss the value holds almost
+        everywhere, because its Hessian jumps.
+        """
+        problem, noise = self._risk(dataset)
+        b, determinant = noise_for_minimizers(problem, unrounded(outputs, problem.dimension, self.grid))
+        return noise.log_density(b) + determinant
 
 
 def rounded(rows: FloatArray, grid: float) -> FloatArray:

@@ -7,41 +7,37 @@ with the printed noise and with the noise and ridge under which the claim holds.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, far_response, opposed_records_pair, replaced, zero_record_pair
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
 from dpwitness.mechanisms.papers.erm import (
+    ObjectivePerturbation,
+    OutputPerturbation,
     gaussian_epsilon,
     largest_loss,
     logistic_shift,
-    objective_log_density,
-    output_draws,
-    output_log_density,
-    sample_objective,
     validated_dataset,
 )
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.mechanism import Truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _GLM:
+class _GLM(ABC):
     """The setting of the paper: minimize (1/n) sum_i l(<theta, x_i>; y_i) + lambda |theta|^2 / (2n).
 
     Multiplied by n, the objective has ridge lambda.
@@ -126,6 +122,20 @@ class _GLM:
                 )
         return data
 
+    @property
+    @abstractmethod
+    def _ridge(self) -> float:
+        """Return lambda."""
+
+    @abstractmethod
+    def _noise(self, dimension: int) -> SphericalNoise:
+        """Return the noise law in this dimension."""
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """Return the optimization problem and the noise for this dataset."""
+        data = self._data(dataset)
+        return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
+
     def _pair(self, first: float, second: float, why: str, flip: bool = False) -> Pair:
         """Return the pair of R e1 with two responses (if `flip`, R e1 and -R e1), padded to n records with x = 0."""
         x = axis(self.dimension, self.radius)
@@ -134,7 +144,7 @@ class _GLM:
 
 @one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GLMOutputPerturbation(OutputPerturbationEnclosures, _GLM):
+class GLMOutputPerturbation(_GLM, OutputPerturbation):
     """Generalized linear model with output perturbation, theta_hat + b (equation (3)).
 
     The fields are those of every model in this file. `noise` is ``gamma``, ``laplace_radius`` or
@@ -179,30 +189,12 @@ class GLMOutputPerturbation(OutputPerturbationEnclosures, _GLM):
         top = self._labels()[-1] if self.loss.name == "linear" else far_label
         return self._pair(top, -top, "W14: slope +L against -L" if self.loss.name == "linear" else "W6: far responses of both signs")
 
-    def draws(self, dataset: LabelledVectors) -> Draws:
-        """Return the output law on this dataset as a compiled kernel."""
-        return output_draws(*self._risk(dataset), self.grid)
-
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, p)."""
-        return self.draws(dataset).sample(size, rng)
-
-    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density at each row of `outputs`: (size,)."""
-        return output_log_density(*self._risk(dataset), outputs, self.grid)
-
-    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
-        """Return the optimization problem and the noise for this dataset."""
-        data = self._data(dataset)
-        return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
-
     @property
     def _ridge(self) -> float:
         """Return lambda; raise InvalidArgument if it is missing."""
         return require_positive("regularization", self.regularization, type(self).__name__)
 
     def _noise(self, dimension: int) -> SphericalNoise:
-        """Return the noise law in this dimension."""
         rate = self.epsilon * self._ridge / (4 * self.lipschitz * self.radius)
         if self.noise == "gaussian":
             return SphericalNoise("gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension)
@@ -211,7 +203,7 @@ class GLMOutputPerturbation(OutputPerturbationEnclosures, _GLM):
 
 @one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GLMObjectivePerturbation(ObjectivePerturbationEnclosures, _GLM):
+class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
     """Generalized linear model with objective perturbation (equation (4)).
 
     Releases the argmin of the regularized risk plus <b, theta>/n. The other fields are those of
@@ -294,29 +286,10 @@ class GLMObjectivePerturbation(ObjectivePerturbationEnclosures, _GLM):
         u = self.epsilon * self.radius
         return self._pair(u + r, u - 20 * self.loss.width, f"W15: at theta = {self.epsilon:g} e1")
 
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, p).
-
-        Raises ConvergenceError instead of returning an inexact row.
-        """
-        return sample_objective(*self._risk(dataset), size, rng, self.grid)
-
-    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density at each row of `outputs`: (size,).
-
-        For the Huber loss the value holds almost everywhere, because its Hessian jumps.
-        """
-        return objective_log_density(*self._risk(dataset), outputs, self.grid)
-
     @property
     def _largest_slope(self) -> float:
         """Return the largest slope of the loss."""
         return self.lipschitz if self.loss.name == "linear" else self.loss.lipschitz()
-
-    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
-        """Return the optimization problem and the noise for this dataset."""
-        data = self._data(dataset)
-        return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
 
     @property
     def _ridge(self) -> float:
@@ -326,7 +299,6 @@ class GLMObjectivePerturbation(ObjectivePerturbationEnclosures, _GLM):
         return 2 * self.loss.smoothness * self.radius**2 / self.epsilon
 
     def _noise(self, dimension: int) -> SphericalNoise:
-        """Return the noise law in this dimension."""
         rate = self.epsilon / (2 * self.lipschitz * self.radius)
         if self.noise == "gamma":
             return SphericalNoise("gamma", rate / 2 if self.repaired else rate, dimension)

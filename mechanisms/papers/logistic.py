@@ -11,31 +11,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
 from dpwitness.mechanisms.papers.erm import (
     LOGISTIC,
+    ObjectivePerturbation,
+    OutputPerturbation,
     largest_loss,
     logistic_shift,
-    objective_log_density,
-    output_draws,
-    output_log_density,
-    sample_objective,
     validated_dataset,
 )
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.mechanism import Truth
 
 NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 
@@ -79,7 +74,7 @@ class _Logistic:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
+class LogisticOutputPerturbation(OutputPerturbation, _Logistic):
     """Logistic regression with output perturbation (Algorithm 1, sensitivity method).
 
     Releases the minimizer of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
@@ -141,19 +136,6 @@ class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
         first[1], second[1] = math.sqrt(1 - (k / position) ** 2), -math.sqrt(1 - (k / position) ** 2)
         return replaced(self.records, (first, 1.0), (second, 1.0), "W2", [(axis(self.dimension, t), 1.0, copies)])
 
-    def draws(self, dataset: LabelledVectors) -> Draws:
-        """Return the output law on this dataset as a compiled kernel."""
-        return output_draws(*self._risk(dataset), self.grid)
-
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, d)."""
-        return self.draws(dataset).sample(size, rng)
-
-    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density at each row of `outputs`: (size,)."""
-        problem, noise = self._risk(dataset)
-        return output_log_density(problem, noise, outputs, self.grid)
-
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
         data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
@@ -163,7 +145,7 @@ class LogisticOutputPerturbation(OutputPerturbationEnclosures, _Logistic):
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticObjectivePerturbation(ObjectivePerturbationEnclosures, _Logistic):
+class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
     """Logistic regression with objective perturbation (Algorithm 2, new method).
 
     Releases argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).
@@ -208,22 +190,6 @@ class LogisticObjectivePerturbation(ObjectivePerturbationEnclosures, _Logistic):
         """Return the worst known neighboring pair: W4, or W3 if `opposed_records_pair` has too few records for W4."""
         rate, ridge = self._budget(self.records)
         return opposed_records_pair(self.records, self.dimension, rate, ridge)
-
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, d).
-
-        Raises ConvergenceError instead of returning an inexact row.
-        """
-        problem, noise = self._risk(dataset)
-        return sample_objective(problem, noise, size, rng, self.grid)
-
-    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density at each row of `outputs`: (size,).
-
-        It uses the change of variables b -> w, whose Jacobian the paper omits.
-        """
-        problem, noise = self._risk(dataset)
-        return objective_log_density(problem, noise, outputs, self.grid)
 
     def _budget(self, n: int) -> tuple[float, float]:
         """Return the rate of the noise, and n times the weight of |w|^2/2."""

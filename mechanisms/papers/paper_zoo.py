@@ -15,26 +15,14 @@ from dpwitness.mechanisms.textbook.zoo import specimens_of
 
 @dataclass(frozen=True, slots=True)
 class PaperSpecimen:
-    """An algorithm of a paper at fixed parameters, with its worst pairs.
+    """An algorithm of a paper at fixed parameters, with its worst pairs."""
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        The algorithm.
-    pairs : tuple of Pair
-        Pairs on which the privacy of the algorithm is worst.
-    settled : bool
-        Whether an audit of the suite's size reaches the verdict that the truth implies. False if a
-        violation is so small, so rare or so far from these parameters that black-box runs do not
-        detect it.
-    trials : int, optional
-        Number of runs, if the suite's number is too many for the cost of a run.
-    """
-
-    mechanism: Any
-    pairs: tuple[Pair, ...]
+    mechanism: Any  # the algorithm
+    pairs: tuple[Pair, ...]  # pairs on which the privacy of the algorithm is worst
+    # whether an audit of the suite's size reaches the verdict that the truth implies. False if a violation is so small, so rare
+    # or so far from these parameters that black-box runs do not detect it.
     settled: bool = True
-    trials: int | None = None
+    trials: int | None = None  # number of runs, if the suite's number is too many for the cost of a run
 
 
 def with_worst_pair(mechanism: Any, *, settled: bool = True, trials: int | None = None) -> PaperSpecimen:

@@ -22,7 +22,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require, requi
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise, round_to_grid
@@ -46,7 +46,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class PrivateRidge(ObjectivePerturbationEnclosures):
+class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
     """Private ridge regression by objective perturbation; releases one estimate, a vector of length p.
 
     Parameters
@@ -149,10 +149,6 @@ class PrivateRidge(ObjectivePerturbationEnclosures):
     def draws(self, dataset: LabelledVectors) -> Draws:
         """Return the output law on this dataset as a compiled kernel."""
         return Draws(fill_estimates, (*self._spectrum(dataset), self.rate, self._limit, float(self.grid)), int(self.dimension))
-
-    def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return `size` independent estimates: (size, p)."""
-        return self.draws(dataset).sample(size, rng)
 
     @available_if(lambda self: self.grid == 0)
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:

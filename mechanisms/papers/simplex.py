@@ -37,7 +37,6 @@ Draws = Literal["pure", "approximate", "approximate_repaired"]
 _MAX_ROWS = 1_000_000
 
 
-@one_law
 class SimplexMinimiser(NamedTuple):
     """A minimizer over the simplex and its error bound.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -47,9 +46,6 @@ class WhiteBox(Mechanism, Protocol):
 
     def log_density(self, outputs: FloatArray, dataset: Any, /) -> FloatArray:
         """Return the log-density (log-mass for discrete outputs) at each row of `outputs`: shape (size,)."""
-
-
-MechanismFunction = Callable[[Any, int, np.random.Generator], Any]
 
 
 def name_of(target: Any) -> str:

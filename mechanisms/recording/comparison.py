@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .calls import Call, shift_of
 from .primitives import LOCATION_LAWS, READ
-from .recorder import Call, Recorder, shift_of
+from .recorder import Recorder
 from .values import difference, leaves
 
 _MAX_CALLS = 100_000  # limit of calls in the table

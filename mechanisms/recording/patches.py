@@ -9,8 +9,9 @@ import sys
 import threading
 from typing import Any, Iterator
 
+from .calls import BoundPrimitive
 from .primitives import WrongPrimitive
-from .recorder import BoundPrimitive, passed
+from .recorder import passed
 
 lock = threading.RLock()  # held while a session patches
 _MISSING = object()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
 import sys
 import threading
@@ -14,12 +13,13 @@ from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 
-from .primitives import LOCATION_LAWS, READ, Primitive
-from .values import copied, difference, shift
+from .calls import INPUT, PLAIN, SCALE, BoundPrimitive, Call, compared, without_record
+from .primitives import LOCATION_LAWS
+from .values import copied
 
 MOST = 1_000_000  # limit of calls in one run
 _MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
-_INPUT, _SCALE, _SIZE = READ.index("input"), READ.index("scale"), READ.index("size")
+
 _OWN_FILES = frozenset(
     os.path.join(os.path.dirname(__file__), name) for name in ("recorder.py", "generators.py", "patches.py", "session.py")
 )
@@ -27,43 +27,6 @@ _OWN_FILES = frozenset(
 
 class Stopped(BaseException):
     """The run took too long or made too many calls. A BaseException, so that the handlers of libraries do not catch it."""
-
-
-class Call:
-    """A call of a primitive: its arguments, its output and its place in the code."""
-
-    __slots__ = ("args", "inner", "kwargs", "made", "once", "output", "primitive", "raised", "told", "where")
-
-    def __init__(self, made: BoundPrimitive, args: Any, kwargs: Any, told: Any, where: Any) -> None:
-        self.made, self.args, self.kwargs, self.told, self.where = made, args, kwargs, told, where
-        self.primitive = made.primitive
-        self.output: Any = None
-        self.raised: Any = None
-        self.once = False
-        self.inner: Any = ()
-
-    @property
-    def read(self) -> tuple[Any, ...]:
-        """Return the values of the primitive's expressions. Values that depend on arguments alone are evaluated on first access."""
-        if self.told is None:
-            made = self.made
-            self.told = made.primitive.reads(made.names, made.defaults, self.args, self.kwargs)
-        found: tuple[Any, ...] = self.told
-        return found
-
-
-class BoundPrimitive:
-    """A primitive together with the callable that it names."""
-
-    __slots__ = ("defaults", "names", "original", "owner", "place", "primitive", "writes")
-
-    def __init__(
-        self, owner: Any, primitive: Primitive, original: Callable[..., Any], names: Any, defaults: Any, writes: Any = None
-    ) -> None:
-        self.owner = owner  # the session that patched it
-        self.primitive, self.original, self.names, self.defaults = primitive, original, names, defaults
-        self.writes = writes  # writes a recorded output to the target of an in-place call
-        self.place = 0 if not names or names[0] not in ("self", "cls") else 1
 
 
 _ITERATORS = (types.GeneratorType, zip, map, filter)
@@ -107,7 +70,7 @@ class Recorder:
             if made.primitive.source and made.primitive.law in LOCATION_LAWS and len(here.inside) < _MAX_INNER_DRAWS:
                 inside, read = here.inside, made.primitive.reads(made.names, made.defaults, args, kwargs)
                 output = made.original(*args, **kwargs)
-                inside.append((made.primitive.law, read[_INPUT], read[_SCALE], copied(output)))
+                inside.append((made.primitive.law, read[INPUT], read[SCALE], copied(output)))
                 return output
             return made.original(*args, **kwargs)
         self.count += 1
@@ -186,7 +149,7 @@ class Recorder:
         """Return the recorded output and whether it fits this call; add the differences to the list."""
         primitive, output = call.primitive, then.output
         if primitive.source and self.left_out is not None:
-            shorter = _without_record(then, call, *self.left_out)
+            shorter = without_record(then, call, *self.left_out)
             if shorter is not None:
                 return shorter, True
         found = compared(then, call)
@@ -221,50 +184,6 @@ class Recorder:
         return (*here.stream, f"{kind}{number}")
 
 
-def compared(then: Call, call: Call) -> list[tuple[str, str]]:
-    """Return how two calls of one primitive differ in anything but the value of their input, as (kind, text) pairs."""
-    name, found = call.primitive.name, []
-    for place, (key, first, second) in enumerate(zip(READ, then.read, call.read)):
-        told = "" if place == _INPUT or first is second else _value_difference(first, second)
-        if told:
-            found.append(({"scale": "scale", "size": "shape"}.get(key, "parameter"), f"{name}: {key} {told}"))
-    told = (
-        _type_difference(then.read[_INPUT], call.read[_INPUT]) if call.primitive.law != "opaque" else ""
-    )  # the input of an opaque primitive may be a dataset of any size
-    if told:
-        found.append(("shape", f"{name}: input {told}"))
-    told = _argument_difference(then, call)
-    if told:
-        found.append(("parameter", f"{name}: {told}"))
-    return found
-
-
-def _argument_difference(then: Call, call: Call) -> str:
-    """Return how the first changed argument differs, among the arguments that no expression uses; an empty text if none differs."""
-    made = call.made
-    covered, names = made.primitive.used, made.names
-    if len(then.args) <= made.place >= len(call.args) and not then.kwargs and not call.kwargs:
-        return ""
-    for i in range(made.place, max(len(then.args), len(call.args))):
-        name = names[i] if i < len(names) else f"argument {i}"
-        if name in covered:
-            continue
-        if i >= len(then.args) or i >= len(call.args):
-            return f"{name} is given on one side only"
-        told = difference(then.args[i], call.args[i], name, objects=False)
-        if told:
-            return told
-    for name in {**then.kwargs, **call.kwargs}:
-        if name in covered or name in ("out", "generator"):
-            continue
-        if (name in then.kwargs) != (name in call.kwargs):
-            return f"{name} is given on one side only"
-        told = difference(then.kwargs[name], call.kwargs[name], name, objects=False)
-        if told:
-            return told
-    return ""
-
-
 def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple[str, Stream, int]]:
     """Return where two recordings differ in more than the drawn values: kind, stream and index."""
     found: set[tuple[str, Stream, int]] = set()
@@ -276,18 +195,15 @@ def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple
             if then.primitive.name != call.primitive.name:
                 found.add(("calls", stream, index))
                 break
-            if left_out is None or not then.primitive.source or _without_record(then, call, *left_out) is None:
+            if left_out is None or not then.primitive.source or without_record(then, call, *left_out) is None:
                 found.update((kind, stream, index) for kind, _ in compared(then, call))
     return found
-
-
-_PLAIN = frozenset((float, int, str, bool, bytes, type(None), np.float64, np.int64, np.bool_))
 
 
 def _copied_values(values: Any, start: int = 0) -> Any:
     """Return copies of the arguments from `start` on; immutable values are not copied."""
     for value in values[start:] if start else values:
-        if type(value) not in _PLAIN:
+        if type(value) not in PLAIN:
             return (*values[:start], *(copied(v) for v in values[start:]))
     return values
 
@@ -302,61 +218,6 @@ def _shifted(output: Any, by: Any) -> Any:
     if hasattr(output, "detach"):
         return output + output.new_tensor(np.asarray(by, dtype=float)).reshape(output.shape)
     return type(output)(output + step)
-
-
-def _without_record(then: Call, now: Call, length: int, place: int) -> Any:
-    """Return a draw for each of `length` records, or a permutation of them, without the record at `place`.
-
-    None for another kind of draw.
-    """
-    is_array = not hasattr(then.output, "detach")
-    output = then.output if is_array else then.output.numpy()
-    sizes = [[v for arg in call.args[call.made.place :] for v in np.ravel(_whole_numbers(arg)).tolist()] for call in (then, now)]
-    sizes = [
-        side + [v for arg in call.kwargs.values() for v in np.ravel(_whole_numbers(arg)).tolist()] for side, call in zip(sizes, (then, now))
-    ]
-    changed_sizes = [(a, b) for a, b in zip(*sizes) if a != b] if len(sizes[0]) == len(sizes[1]) else []
-    if changed_sizes != [(length, length - 1)] or not isinstance(output, np.ndarray) or output.shape[:1] != (length,):
-        return None
-    if then.primitive.law == "permutation":
-        shorter = output[output != place]
-        shorter = shorter - (shorter > place)
-    else:
-        shorter = np.delete(output, place, axis=0)
-    return shorter if is_array else then.output.new_tensor(shorter)
-
-
-def _whole_numbers(value: Any) -> Any:
-    """Return an argument if it consists of integers, which are sizes of draws; otherwise an empty tuple."""
-    return value if isinstance(value, (int, tuple, list)) and all(isinstance(v, int) for v in np.ravel(value).tolist()) else ()
-
-
-def _value_difference(a: Any, b: Any) -> str:
-    """Return how two values differ; an empty text if they are equal."""
-    if a is b or (type(a) is type(b) and type(a) in _PLAIN and a == b and a != 0):
-        return ""
-    return difference(a, b, objects=False)
-
-
-def _type_difference(a: Any, b: Any) -> str:
-    """Return how the types or shapes of two inputs differ; an empty text if they are equal."""
-    if type(a) is type(b) and type(a) in _PLAIN:
-        return ""
-    left, right = (None if v is None else (np.asarray(v).dtype, np.shape(v)) if _numeric(v) else type(v) for v in (a, b))
-    return "" if left == right else f"is {_form_text(a, left)} and {_form_text(b, right)}"
-
-
-def _form_text(value: Any, form: Any) -> str:
-    """Return a type, or a dtype and shape, as text."""
-    return f"{form[0]} {form[1]}" if isinstance(form, tuple) else "None" if value is None else type(value).__name__
-
-
-def _numeric(value: Any) -> bool:
-    """Return whether a value is a number or an array of numbers."""
-    try:
-        return isinstance(value, (int, float, np.generic, np.ndarray)) and not np.asarray(value).dtype.hasobject
-    except Exception:
-        return False
 
 
 def _calling_place(owner: Any = None) -> Any:
@@ -438,13 +299,3 @@ def as_stream(work: Callable[..., Any], kind: str) -> Callable[..., Any]:
             here.recorder, here.stream, here.inside = before
 
     return run
-
-
-def shift_of(then: Call, now: Call) -> Any:
-    """Return |input on D1 - input on D0| for each number; None where there are no numbers to compare."""
-    first, second = then.read[_INPUT], now.read[_INPUT]
-    if first is None and second is None:
-        return None
-    if isinstance(first, float) and isinstance(second, float) and math.isfinite(first) and math.isfinite(second):
-        return np.array([abs(float(first) - float(second))])
-    return shift(first, second)

@@ -17,10 +17,11 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 import numpy as np
 
 from . import generators
+from .calls import BoundPrimitive
 from .comparison import Raised, differences, outcome, output_difference, place_of, table
 from .patches import Patch, lock, modules, patch, replace, resolve, unbound
 from .primitives import Primitive, WrongPrimitive, parameters_of
-from .recorder import BoundPrimitive, Recorder, Stopped, as_stream, here, running, varies
+from .recorder import Recorder, Stopped, as_stream, here, running, varies
 from .values import copied, difference, leaves
 
 Entry = Tuple[str, Dict[str, Any], bool, bool]  # name, properties, whether it is a generator's method, whether it must exist

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +20,7 @@ from dpwitness.mechanisms.balls.shift import Shift
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (
     as_integer_vector,
@@ -34,10 +33,11 @@ from dpwitness.mechanisms.numerics.laplace_laws import (
     laplace_draws,
     laplace_log_density,
 )
-from dpwitness.mechanisms.privacy import GDP, ApproxDP, PureDP
+from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 from dpwitness.mechanisms.protocols.optional_methods import available_if
+from dpwitness.mechanisms.textbook.gaussian_calibration import epsilon_of_shift, shift_over_sigma
 
 GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary
 
@@ -54,15 +54,43 @@ def _grid_steps(records: FloatArray) -> float:
     return float((floors + (steps - floors >= 0.5)).sum())
 
 
-def _require_grid_multiple(owner: str, sensitivity: float) -> None:
-    """Raise InvalidArgument unless `sensitivity` is a multiple of the grid step."""
-    if not (sensitivity / GRID).is_integer():
-        raise InvalidArgument(f"{owner}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got {sensitivity!r}")
+class _NoisySum(SampledByDraws, LineLawEnclosures):
+    """The sum of records in [0, sensitivity] with noise, in floating point or on a grid."""
+
+    __slots__ = ()
+    sensitivity: float
+    arithmetic: str
+
+    def _require_grid_multiple(self) -> None:
+        if self.arithmetic == "grid" and not (self.sensitivity / GRID).is_integer():
+            name = type(self).__name__
+            raise InvalidArgument(f"{name}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got {self.sensitivity!r}")
+
+    @property
+    def domain(self) -> Records:
+        return Records(1, 0.0, self.sensitivity, integer=self.arithmetic == "discrete")
+
+    def worst_pair(self) -> Pair:
+        """Return the pair whose record changes from one end of its range to the other."""
+        return Pair(np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range")
+
+    def _center(self, dataset: Any) -> float:
+        """Return the sum of the records; in grid and discrete arithmetic as a number of steps."""
+        name = type(self).__name__
+        if self.arithmetic == "discrete":
+            return float(as_integer_vector(dataset, name).sum())
+        records = as_vector(dataset, name)
+        return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
+
+    @available_if(lambda self: self.arithmetic == "float")
+    def breakpoints(self, dataset: Any) -> FloatArray:
+        """Return the center, at which the density of Laplace noise is not smooth."""
+        return np.array([self._center(dataset)])
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class Laplace(LineLawEnclosures):
+class Laplace(_NoisySum):
     """The Laplace mechanism on the sum of the records.
 
     Parameters
@@ -87,9 +115,8 @@ class Laplace(LineLawEnclosures):
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon", "sensitivity", "noise_multiplier").one_of("arithmetic", ["float", "grid", "discrete"])
-        if self.arithmetic == "grid":
-            _require_grid_multiple("Laplace", self.sensitivity)
-        elif self.arithmetic == "discrete":
+        self._require_grid_multiple()
+        if self.arithmetic == "discrete":
             require_integer("sensitivity", self.sensitivity, "Laplace")
 
     @property
@@ -106,14 +133,6 @@ class Laplace(LineLawEnclosures):
         return Truth(self.epsilon / self.noise_multiplier, "Dwork et al. 2006, Proposition 1, with equality", self.arithmetic != "float")
 
     @property
-    def domain(self) -> Records:
-        return Records(1, 0.0, self.sensitivity, integer=self.arithmetic == "discrete")
-
-    def worst_pair(self) -> Pair:
-        """Return the pair whose record changes from one end of its range to the other."""
-        return Pair(np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range")
-
-    @property
     def scale(self) -> float:
         return self.noise_multiplier * self.sensitivity / self.epsilon
 
@@ -121,23 +140,11 @@ class Laplace(LineLawEnclosures):
     def _step(self) -> float:
         return GRID if self.arithmetic == "grid" else 1.0
 
-    def _center(self, dataset: Any) -> float:
-        """Return the sum of the records; in grid and discrete arithmetic as a number of steps."""
-        if self.arithmetic == "discrete":
-            return float(as_integer_vector(dataset, "Laplace").sum())
-        records = as_vector(dataset, "Laplace")
-        return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
-
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         center = self._center(dataset)
         if self.arithmetic == "float":
             return laplace_draws(np.array([center]), self.scale)
         return geometric_draws(center, self._step / self.scale, step=self._step)
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, 1)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each output, or in grid and discrete arithmetic the log-probability, of shape (size,)."""
@@ -162,15 +169,10 @@ class Laplace(LineLawEnclosures):
         reach = geometric_radius(self._step / self.scale)
         return ((self._center(dataset) + np.arange(-reach, reach + 1.0)) * self._step)[:, None]
 
-    @available_if(lambda self: self.arithmetic == "float")
-    def breakpoints(self, dataset: Any) -> FloatArray:
-        """Return the point at which the density is not smooth."""
-        return np.array([self._center(dataset)])
-
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class Geometric(LineLawEnclosures):
+class Geometric(SampledByDraws, LineLawEnclosures):
     """The two-sided geometric mechanism on the number of ones among the records.
 
     Ghosh, Roughgarden and Sundararajan (2009), with alpha = e^-epsilon: P(noise = k) = (1 - alpha)
@@ -211,12 +213,7 @@ class Geometric(LineLawEnclosures):
         return float(as_integer_vector(dataset, type(self).__name__).sum())
 
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         return geometric_draws(self._count(dataset), self.epsilon)
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, 1)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-probability of each output, of shape (size,)."""
@@ -269,7 +266,6 @@ class TruncatedGeometric(Geometric):
         return _adjacent_counts_pair(self.records, self.low)
 
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         return geometric_draws(self._count(dataset), self.epsilon, self.low, self.high)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
@@ -308,55 +304,9 @@ def fill_gaussian(center: float, sigma: float, step: float, out: FloatArray, rng
         out[i, 0] = (center + np.floor(noise / step + 0.5)) * step if step > 0 else center + noise
 
 
-@lru_cache(maxsize=256)
-def _shift_over_sigma(epsilon: float, delta: float) -> float:
-    """Return mu = sensitivity / sigma at which Gaussian noise is exactly (epsilon, delta)-DP.
-
-    Balle and Wang 2018, Theorem 8, Algorithm 1.
-    """
-    from scipy.optimize import brentq
-
-    def excess(log_mu: float) -> float:
-        return float(GDP(math.exp(log_mu)).delta(epsilon)) - delta
-
-    high = 0.0
-    while excess(high) < 0:
-        high += 1.0
-    low = min(high, 0.0) - 1.0
-    while excess(low) > 0:
-        low -= 1.0
-    return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15))
-
-
-@lru_cache(maxsize=256)
-def _epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
-    """Return the smallest epsilon at `delta` of N(0, 1) shifted by `mu`, rounded to multiples of mu / steps (steps = 0: not rounded).
-
-    Rounded normals are a monotone likelihood-ratio family, so the best events are the upper tails
-    {k >= t}. The ratio at k lies between the unrounded ratios at k - 1/2 and k + 1/2, so the best t
-    lies within 2 steps of the unrounded threshold.
-    """
-    from scipy.optimize import brentq
-    from scipy.special import log_ndtr, ndtr
-
-    def excess(epsilon: float) -> float:
-        if steps == 0:
-            return float(GDP(mu).delta(epsilon)) - delta
-        best = np.rint((epsilon / mu + mu / 2) * steps / mu)
-        tails = (best + np.arange(-3.0, 4.0) - 0.5) * mu / steps
-        return float(np.max(ndtr(mu - tails) - np.exp(epsilon + log_ndtr(-tails)))) - delta
-
-    if excess(0.0) <= 0:
-        return 0.0
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2.0
-    return float(brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13))
-
-
 @one_law
 @dataclass(frozen=True, slots=True)
-class Gaussian(LineLawEnclosures):
+class Gaussian(_NoisySum):
     """The Gaussian mechanism on the sum of the records, with the smallest sigma that satisfies the claim.
 
     Balle and Wang (2018), Theorem 8: (epsilon, delta)-DP iff Phi(s / 2 sigma - epsilon sigma / s) -
@@ -383,8 +333,7 @@ class Gaussian(LineLawEnclosures):
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon", "sensitivity", "noise_multiplier").probability("delta").one_of("arithmetic", ["float", "grid"])
-        if self.arithmetic == "grid":
-            _require_grid_multiple("Gaussian", self.sensitivity)
+        self._require_grid_multiple()
 
     @property
     def claim(self) -> ApproxDP:
@@ -398,33 +347,15 @@ class Gaussian(LineLawEnclosures):
         post-processing.
         """
         steps = round(self.sensitivity / GRID) if self.arithmetic == "grid" else 0
-        epsilon = _epsilon_of_shift(self.sensitivity / self.sigma, self.delta, steps)
+        epsilon = epsilon_of_shift(self.sensitivity / self.sigma, self.delta, steps)
         return Truth(epsilon, "Balle and Wang 2018, Theorem 8, solved for epsilon; over all tails on the grid", self.arithmetic != "float")
 
     @property
-    def domain(self) -> Records:
-        return Records(1, 0.0, self.sensitivity)
-
-    def worst_pair(self) -> Pair:
-        """Return the pair whose record changes from one end of its range to the other."""
-        return Pair(np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range")
-
-    @property
     def sigma(self) -> float:
-        return self.noise_multiplier * self.sensitivity / _shift_over_sigma(self.epsilon, self.delta)
-
-    def _center(self, dataset: Any) -> float:
-        """Return the sum of the records; in grid arithmetic as a number of steps."""
-        records = as_vector(dataset, "Gaussian")
-        return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
+        return self.noise_multiplier * self.sensitivity / shift_over_sigma(self.epsilon, self.delta)
 
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         return Draws(fill_gaussian, (self._center(dataset), self.sigma, GRID if self.arithmetic == "grid" else 0.0), 1)
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, 1)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each output, or on the grid the log-probability, of shape (size,)."""
@@ -452,11 +383,6 @@ class Gaussian(LineLawEnclosures):
         """Return the outputs whose probability is not negligible, of shape (n, 1)."""
         reach = math.ceil(8.5 * self.sigma / GRID)  # 2 Phi(-8.5) = 2e-17
         return ((self._center(dataset) + np.arange(-reach, reach + 1.0)) * GRID)[:, None]
-
-    @available_if(lambda self: self.arithmetic == "float")
-    def breakpoints(self, dataset: Any) -> FloatArray:
-        """Return the center of the distribution."""
-        return np.array([self._center(dataset)])
 
 
 def specimens() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index, softmax
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.capabilities import one_law
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -167,7 +167,7 @@ def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class SoftmaxDraw(FiniteSupport):
+class SoftmaxDraw(SampledByDraws, FiniteSupport):
     """One index drawn with probability proportional to exp(dataset[j]), a factor of the mechanisms that release several such draws.
 
     Parameters
@@ -189,10 +189,6 @@ class SoftmaxDraw(FiniteSupport):
     def draws(self, dataset: FloatArray) -> Draws:
         """Return the sampler of an index."""
         return index_draws(self._table(dataset))
-
-    def sample(self, dataset: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return `size` drawn indices, of shape (size, 1)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: FloatArray) -> FloatArray:
         """Return the exact log-probability of each row."""

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -21,7 +20,7 @@ from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class NoisyHistogram:
+class NoisyHistogram(SampledByDraws):
     """Counts of the records per category, each with Laplace noise.
 
     An example of Dwork, McSherry, Nissim and Smith (2006). Replacing one record moves two counts by
@@ -87,12 +86,7 @@ class NoisyHistogram:
         return np.bincount(records.astype(np.int64), minlength=self.bins).astype(np.float64)
 
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         return laplace_draws(self._counts(dataset), self.scale)
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, bins)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each row of `outputs`, of shape (size,)."""

@@ -7,7 +7,7 @@ Korolova (2014) for RAPPOR.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +21,7 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_o
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, column
 from dpwitness.mechanisms.privacy import PureDP
@@ -48,7 +48,7 @@ def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse(FiniteSupport):
+class RandomizedResponse(SampledByDraws, FiniteSupport):
     """Randomized response: the true category with probability e^epsilon / (e^epsilon + categories - 1), otherwise another one, uniformly.
 
     Parameters
@@ -86,14 +86,9 @@ class RandomizedResponse(FiniteSupport):
         return (self.categories - 1) / (math.exp(self.epsilon) + self.categories - 1)
 
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         return Draws(
             fill_response, (_record_value(dataset, self.categories, "RandomizedResponse"), int(self.categories), self._lie_rate), 1
         )
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, 1)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-probability of each output, of shape (size,)."""
@@ -170,7 +165,7 @@ RapporFactor = tuple[RandomizedResponse, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class _BloomReport(ABC):
+class _BloomReport(SampledByDraws, ABC):
     """Base of both forms of RAPPOR: a Bloom filter whose bits are flipped independently, each with odds e^(epsilon / 2h)."""
 
     epsilon: float
@@ -199,14 +194,6 @@ class _BloomReport(ABC):
         """Return two values whose Bloom filters differ in the most bits."""
         first, second, differing = _most_distant_values(self.values, self.hashes, self.bits)
         return Pair(np.array([float(first)]), np.array([float(second)]), "replace-one", f"Bloom filters {differing} bits apart")
-
-    @abstractmethod
-    def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the reports on `dataset`."""
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, bits)."""
-        return self.draws(dataset).sample(size, rng)
 
     def _bloom(self, dataset: Any) -> FloatArray:
         """Return the Bloom filter of the record."""

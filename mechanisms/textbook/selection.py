@@ -24,7 +24,7 @@ from dpwitness.mechanisms.balls.maximum import argmax_probability, max_interval_
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.answers import Answers
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (
     as_vector,
@@ -65,7 +65,7 @@ def fill_by_weight(cumulative: FloatArray, out: FloatArray, rng: Generator) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection(FiniteSupport, ABC):
+class _Selection(SampledByDraws, FiniteSupport, ABC):
     """Base of the selection mechanisms: their parameters, their domain, and the distribution of a released index."""
 
     epsilon: float
@@ -109,14 +109,6 @@ class _Selection(FiniteSupport, ABC):
     def support(self, dataset: Any) -> FloatArray:
         """Return all indices, of shape (queries, 1)."""
         return np.arange(float(self.queries))[:, None]
-
-    @abstractmethod
-    def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs: (size, 1), or (size, 2) where an index and a value are released."""
-        return self.draws(dataset).sample(size, rng)
 
 
 @one_law

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport
 from dpwitness.mechanisms.balls.threshold import pattern_masses
@@ -25,7 +24,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.answers import Answers
 from dpwitness.mechanisms.numerics import threshold_law
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.laplace_laws import as_vector
 from dpwitness.mechanisms.numerics.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.mechanisms.privacy import PureDP
@@ -37,7 +36,7 @@ _MAX_PATTERNS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class _ThresholdTest(FiniteSupport):
+class _ThresholdTest(SampledByDraws, FiniteSupport):
     """Base of the sparse vector mechanisms: common fields and methods. Each subclass sets `noise`."""
 
     epsilon: float
@@ -86,10 +85,6 @@ class _ThresholdTest(FiniteSupport):
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the answer rows on `dataset`."""
         return Draws(threshold_law.fill_calls, (self._answers(dataset), float(self.threshold), *self.noise), self.length)
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, length)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-probability of each row, of shape (size,); for variant 3 the log-density in its released numbers."""

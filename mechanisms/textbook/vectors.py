@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import require
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.answers import Answers
 from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.laplace_laws import as_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -30,7 +29,7 @@ def laplace_factors(center0: FloatArray, center1: FloatArray, scale: float) -> l
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LaplaceVector:
+class LaplaceVector(SampledByDraws):
     """The Laplace mechanism on a vector of answers with L1 sensitivity 1.
 
     Dwork, McSherry, Nissim and Smith (2006), Proposition 1.
@@ -82,12 +81,7 @@ class LaplaceVector:
         return Pair(np.zeros(self.length), np.full(self.length, 1.0 / self.length), "l1", "every answer moves by 1 / length")
 
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         return laplace_draws(as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon)
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, length)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each row of `outputs`, of shape (size,)."""
@@ -101,7 +95,7 @@ class LaplaceVector:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class PrefixSums:
+class PrefixSums(SampledByDraws):
     """All prefix sums of the records, each with independent Laplace noise.
 
     Replacing the first record changes all sums: the L1 sensitivity is `length`. Noise for
@@ -155,12 +149,7 @@ class PrefixSums:
         return np.asarray(np.cumsum(as_vector(dataset, "PrefixSums", self.length)))
 
     def draws(self, dataset: Any) -> Draws:
-        """Return the sampler of the outputs on `dataset`."""
         return laplace_draws(self._sums(dataset), self.scale)
-
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Return the outputs of `size` runs, of shape (size, length)."""
-        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each row of `outputs`, of shape (size,)."""

@@ -84,35 +84,18 @@ class Box(Mapping[str, tuple[float, float]]):
 
 @dataclass(slots=True)
 class SignMap:
-    """Result of branch and bound: shares of the box with a proved sign, and the extreme values. Each bisection halves a cell's share.
+    """Result of branch and bound: shares of the box with a proved sign, and the extreme values. Each bisection halves a cell's share."""
 
-    Attributes
-    ----------
-    positive, negative, undecided : float
-        Shares where the value is proved > 0, proved <= 0, and neither. The shares add up to one.
-    enclosure : Enclosure
-        Enclosure of the maximum over the box.
-    counterexample : Box or None
-        Cell, or corner of the box, on which the value is proved positive, with the largest proved lower bound.
-    counterexample_value : Enclosure or None
-        Enclosure of the value over the counterexample.
-    cells : int
-        Number of cells evaluated.
-    finished : bool
-        False if the time limit ended the search.
-    open_cells : list of Box
-        Cells without a proved sign.
-    """
-
-    enclosure: Enclosure = Enclosure(-math.inf, math.inf)
-    positive: float = 0.0
-    negative: float = 0.0
+    enclosure: Enclosure = Enclosure(-math.inf, math.inf)  # enclosure of the maximum over the box
+    positive: float = 0.0  # share of the box where the value is proved > 0
+    negative: float = 0.0  # share where it is proved <= 0
     undecided: float = 1.0
+    # cell, or corner of the box, on which the value is proved positive, with the largest proved lower bound
     counterexample: Box | None = None
-    counterexample_value: Enclosure | None = None
-    cells: int = 0
-    finished: bool = True
-    open_cells: list[Box] = field(default_factory=list)
+    counterexample_value: Enclosure | None = None  # enclosure of the value over the counterexample
+    cells: int = 0  # number of cells evaluated
+    finished: bool = True  # false if the time limit ended the search
+    open_cells: list[Box] = field(default_factory=list)  # cells without a proved sign
 
 
 def interval(low: float, high: float) -> Ball:

@@ -58,24 +58,12 @@ def need(module: str, package: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Budget of a check.
+    """Budget of a check."""
 
-    Attributes
-    ----------
-    quick : bool
-        Whether to use fewer runs, points or cells.
-    seconds : float
-        Time limit from the start of the check.
-    seed : int
-        Root of all randomness.
-    start : float
-        Monotonic time at which the check started.
-    """
-
-    quick: bool
-    seconds: float
-    seed: int
-    start: float
+    quick: bool  # whether to use fewer runs, points or cells
+    seconds: float  # time limit from the start of the check
+    seed: int  # root of all randomness
+    start: float  # monotonic time at which the check started
 
     def of(self, full: int, quick: int) -> int:
         """Return `quick` if the budget is quick, otherwise `full`: the number of runs, points or cells to use."""
@@ -145,46 +133,12 @@ def claim(
     return enter
 
 
-def certificate(
-    id: str,
-    *,
-    source: str,
-    statement: str,
-    formula: str,
-    domain: Box,
-    repairs: str | None = None,
-    depends: tuple[str, ...] = (),
-    reach: float | None = None,
-) -> Callable[[Excess], Excess]:
+def certificate(id: str, *, domain: Box, **entry: Any) -> Callable[[Excess], Excess]:
     """Decorate a function ``f(**balls) -> Enclosure`` and add it to the ledger; branch and bound proves its sign over `domain`.
 
-    Parameters
-    ----------
-    id, source, statement, formula, domain, repairs, depends, reach
-        Fields of the entry; see `Declaration`.
-
-    Returns
-    -------
-    callable
-        Decorator that returns the function unchanged.
-
-    Raises
-    ------
-    InvalidArgument
-        If another function is the check of `id`.
+    The other fields of the `entry` are those of `claim`.
     """
-    return claim(
-        id,
-        kind="certificate",
-        source=source,
-        statement=statement,
-        formula=formula,
-        domain=domain,
-        repairs=repairs,
-        depends=depends,
-        reach=reach,
-        boxed=True,
-    )
+    return claim(id, kind="certificate", domain=domain, boxed=True, **entry)
 
 
 def _source_location(function: Callable[..., Any]) -> tuple[str, int]:
@@ -257,32 +211,9 @@ def settle(
     quick: bool = False,
     seed: int = 0,
 ) -> ClaimFinding:
-    """Check a declaration, which need not be in the ledger.
+    """Check a declaration, which need not be in the ledger; the arguments are those of `check`, and `cells` limits branch and bound.
 
-    Parameters
-    ----------
-    declared : Declaration
-        The claim and its check.
-    settings : mapping or None
-        Values of the claim's parameters, inside its domain; ranges for a certificate over a box. None for the default parameters.
-    seconds : float
-        Time limit.
-    cells : int
-        Limit on the cells of branch and bound.
-    quick : bool
-        Whether to use fewer runs, points or cells.
-    seed : int
-        Root of all randomness.
-
-    Returns
-    -------
-    ClaimFinding
-        Verdict, evidence, and a witness if the claim fails.
-
-    Raises
-    ------
-    InvalidArgument
-        For an unknown parameter, a value outside the claim's domain, or an invalid budget or seed.
+    Raises InvalidArgument for an unknown parameter, a value outside the claim's domain, or an invalid budget or seed.
     """
     require_positive("seconds", seconds, f"check {declared.id}")
     require_integer("seed", seed, f"check {declared.id}", least=0)

@@ -11,7 +11,6 @@ campaign counts them.
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import math
 import sys
@@ -21,15 +20,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
+from dpwitness.proofs_checks.engine.check_code import Definition, is_claims_module, places
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.finding import ClaimFinding
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 
 PACKAGE = "dpwitness.proofs_checks"
-CLAIMS = f"{PACKAGE}.claims."  # the engine, which runs the checks, is not mutated: other tests cover it
 FLIPPED_COMPARISONS = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 SIGNS = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 SWAPPED = {"min": "max", "max": "min"}
@@ -53,123 +51,34 @@ EXCUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """Mutant: one change of one node in a function or a module constant.
-
-    Attributes
-    ----------
-    claim, where : str
-        Id of the claim, and the changed function or constant as ``module.name``.
-    line, column : int
-        Position of the node in the file.
-    change : str
-        Description such as ``0.25 -> 0.5`` or ``<= -> >=``.
-    text : str
-        Text of the line.
-    excuse : str
-        A key of `EXCUSES`, or empty.
-    """
+    """One change of one node in a function or a module constant."""
 
     claim: str
-    where: str
+    where: str  # changed function or constant, as ``module.name``
     line: int
     column: int
-    change: str
-    text: str
-    excuse: str = ""
+    change: str  # such as ``0.25 -> 0.5`` or ``<= -> >=``
+    text: str  # of the line
+    excuse: str = ""  # a key of `EXCUSES`
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Result of running a mutant.
 
-    Attributes
-    ----------
-    mutant : Mutant
-        The mutant.
-    kind : {"verdict", "error", "number", "same", "excused"}
-        The first three are detected: another verdict, no verdict, or another number. "same" is undetected, "excused" was not run.
-    found : str
-        Headline or error of the mutated check.
+    Kinds "verdict" (another verdict), "error" (no verdict) and "number" (another number) are
+    detected. "same" is undetected, "excused" was not run.
     """
 
     mutant: Mutant
     kind: str
-    found: str
-
-
-# -- code of a check ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Definition:
-    """Function or module constant of the claims' modules, with its syntax tree."""
-
-    module: str
-    name: str
-    tree: ast.AST
-    function: types.FunctionType | None  # None for a constant
-    checked: bool  # whether the function is the claim's check
-
-    @property
-    def where(self) -> str:
-        return f"{self.module.rpartition('.')[2]}.{self.name}"
-
-
-@cache
-def _syntax_tree(module: str) -> ast.Module:
-    return ast.parse(inspect.getsource(importlib.import_module(module)))
-
-
-def _is_claims_module(module: str | None) -> bool:
-    return module is not None and module.startswith(CLAIMS)
-
-
-def _function_definition(function: types.FunctionType, checked: bool) -> _Definition:
-    for node in ast.walk(_syntax_tree(function.__module__)):
-        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if first <= function.__code__.co_firstlineno <= node.lineno:
-                return _Definition(function.__module__, function.__qualname__, node, function, checked)
-    raise LookupError(function.__qualname__)
-
-
-def _constant_definition(module: str, name: str) -> _Definition | None:
-    for node in _syntax_tree(module).body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-            return _Definition(module, name, node, None, False)
-        if isinstance(node, ast.ImportFrom) and node.module and any((a.asname or a.name) == name for a in node.names):
-            return _constant_definition(node.module, name) if _is_claims_module(node.module) else None
-    return None
-
-
-def places(declared: Declaration) -> list[_Definition]:
-    """Return the check's definition, and those of all functions, methods and constants of the claims' modules that the check uses."""
-    found: dict[tuple[str, str], _Definition] = {}
-    queue = [_function_definition(declared.function, True)]  # type: ignore[arg-type]
-    while queue:
-        place = queue.pop()
-        if (place.module, place.name) in found:
-            continue
-        found[place.module, place.name] = place
-        namespace = vars(sys.modules[place.module])
-        body = place.tree.body if isinstance(place.tree, ast.FunctionDef) else [place.tree]
-        parameter_names = {node.arg for node in ast.walk(place.tree) if isinstance(node, ast.arg)}
-        for name in {node.id for part in body for node in ast.walk(part) if isinstance(node, ast.Name)} - parameter_names:
-            value = namespace.get(name)
-            if isinstance(value, types.FunctionType) and _is_claims_module(value.__module__):
-                queue.append(_function_definition(value, False))
-            elif isinstance(value, type) and _is_claims_module(value.__module__):
-                members = [getattr(m, "fget", m) for m in vars(value).values()]
-                queue += [_function_definition(m, False) for m in members if isinstance(m, types.FunctionType) and m.__name__[:2] != "__"]
-            elif name in namespace and (constant := _constant_definition(place.module, name)) is not None:
-                queue.append(constant)
-    return list(found.values())
+    found: str  # headline or error of the mutated check
 
 
 # -- mutants -----------------------------------------------------------------------------------------------------------
 
 
-def mutants(declared: Declaration) -> Iterator[tuple[Mutant, _Definition, int, Any]]:
+def mutants(declared: Declaration) -> Iterator[tuple[Mutant, Definition, int, Any]]:
     """Yield every mutant of a claim's check with the changed definition, the index of the node in `ast.walk`, and the new value."""
     for place in places(declared):
         lines = inspect.getsource(sys.modules[place.module]).splitlines()
@@ -184,7 +93,7 @@ def mutants(declared: Declaration) -> Iterator[tuple[Mutant, _Definition, int, A
                 yield Mutant(declared.id, place.where, line, column, change, lines[line - 1].strip(), excuse), place, number, value
 
 
-def _nodes_not_run(place: _Definition) -> set[ast.AST]:
+def _nodes_not_run(place: Definition) -> set[ast.AST]:
     """Return the nodes of a function that its calls do not run: decorators and annotations."""
     if not isinstance(place.tree, ast.FunctionDef):
         return set()
@@ -227,7 +136,7 @@ def _number(value: Any) -> int | float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) and value and math.isfinite(value) else None
 
 
-def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: _Definition) -> str:
+def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: Definition) -> str:
     if place.function is None and place.name in CONSTANTS:
         return CONSTANTS[place.name]
     if place.name in LOOKS:
@@ -256,7 +165,7 @@ def _called_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _calls_attained(place: _Definition) -> bool:
+def _calls_attained(place: Definition) -> bool:
     return any(isinstance(node, ast.Call) and _called_name(node) == "attained" for node in ast.walk(place.tree))
 
 
@@ -271,7 +180,7 @@ CONSTANTS = {
 
 
 @contextmanager
-def installed_mutant(place: _Definition, number: int, value: Any) -> Iterator[None]:
+def installed_mutant(place: Definition, number: int, value: Any) -> Iterator[None]:
     """Context manager that replaces a function or constant by its mutant in all modules that hold it, and restores the original."""
     tree = ast.parse(textwrap.dedent(ast.unparse(_mutated_tree(place.tree, number, value))))
     namespace = vars(sys.modules[place.module])
@@ -328,8 +237,8 @@ def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant
     found = []
     for mutant, place, number, value in mutants(declared):
         if not mutant.excuse and place.function is not None and (place.module, mutant.line) not in reached:
-            mutant = replace(mutant, excuse="unused")
-        if mutant.excuse:
+            found.append(Outcome(replace(mutant, excuse="unused"), "excused", ""))
+        elif mutant.excuse:
             found.append(Outcome(mutant, "excused", ""))
         elif only(mutant):
             try:
@@ -392,7 +301,7 @@ def _all_close(first: list[float], second: list[float]) -> bool:
 @contextmanager
 def _record_lines(reached: set[tuple[str, int]]) -> Iterator[None]:
     """Context manager that adds the lines of the claims' modules that run to `reached`, as (module, line)."""
-    files = {inspect.getsourcefile(m): name for name, m in sys.modules.items() if _is_claims_module(name)}
+    files = {inspect.getsourcefile(m): name for name, m in sys.modules.items() if is_claims_module(name)}
 
     def enter(frame: types.FrameType, event: str, _: Any) -> Any:
         module = files.get(frame.f_code.co_filename)

@@ -79,25 +79,13 @@ def reason(mutant: Mutant) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Counts of a mutation campaign.
+    """Counts of a mutation campaign."""
 
-    Attributes
-    ----------
-    verdict, number : int
-        Mutants that changed the verdict (or gave none), and mutants that changed only the proved number.
-    listed : tuple of Outcome
-        Undetected mutants with a reason in `REASONS`.
-    unexplained : tuple of Outcome
-        Undetected mutants without a reason.
-    excused : mapping
-        Number of mutants that each rule of `EXCUSES` leaves out.
-    """
-
-    verdict: int
-    number: int
-    listed: tuple[Outcome, ...]
-    unexplained: tuple[Outcome, ...]
-    excused: dict[str, int]
+    verdict: int  # mutants that changed the verdict, or gave none
+    number: int  # mutants that changed only the proved number
+    listed: tuple[Outcome, ...]  # undetected mutants with a reason in `REASONS`
+    unexplained: tuple[Outcome, ...]  # undetected mutants without a reason
+    excused: dict[str, int]  # number of mutants that each rule of `EXCUSES` leaves out
 
     @property
     def counted(self) -> int:

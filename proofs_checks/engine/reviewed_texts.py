@@ -16,8 +16,8 @@ from typing import Any
 from dpwitness.mechanisms.core import json_reader
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.proofs_checks.engine.check_code import places
 from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.proofs_checks.engine.mutation import places
 
 TEXTS = ("source", "statement", "formula")
 _IGNORED = {"ctx", "kind", "type_comment", "type_params", "type_ignores", "decorator_list"}
@@ -52,17 +52,7 @@ def entry(declared: Declaration) -> dict[str, str]:
 def differences(declared: Declaration, reviewed: Reviewed) -> list[str]:
     """Return one message for each printed text, or check, that differs from the reviewed entry; an empty list if nothing differs.
 
-    Parameters
-    ----------
-    declared : Declaration
-        The present claim.
-    reviewed : mapping
-        Reviewed entries by id, as `read_reviewed` returns.
-
-    Returns
-    -------
-    list of str
-        Messages with both texts and the command that accepts the change.
+    Each message shows both texts and the command that accepts the change.
     """
     old, new = reviewed.get(declared.id), entry(declared)
     instruction = f"Compare the text with its check, then run: dpwitness claims accept {declared.id}"

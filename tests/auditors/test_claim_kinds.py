@@ -8,13 +8,19 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.auditors.results.witness_reader import read_witness
+from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.mechanisms.privacy import exact_claim
 from dpwitness.reports.audit.report import write_report
 
 FAR = m.Pair(np.array([0.0, 0.0]), np.array([2.0, 0.0]), relation="stated")
 NEAR = m.Pair(np.array([0.0, 0.0]), np.array([1.0, 0.0]), relation="l1")
+
+
+def read_witness(source):
+    data, name = load_json(source)
+    check_seal(data, name)
+    return read_checked_witness(data, name)
 
 
 def noisy(kind, scale, columns=1):

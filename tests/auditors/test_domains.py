@@ -12,8 +12,8 @@ from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.checks.data_checks import special_pairs
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.pairs.search import explore, search
-from dpwitness.auditors.pairs.simplify import simplify_pair
+from dpwitness.auditors.pairs.exploration import explore, simplify_pair
+from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms import (
     Answers,

@@ -14,10 +14,11 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.events import rules
 from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, cached_kernel
 from dpwitness.auditors.events.features import Affine, Distances, Levels, Places, Products, Ramps, SignedLog, Sorted, Trees
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode, row_keys
-from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, cached_kernel, lattice
+from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, lattice
 from dpwitness.auditors.running.fused_counts import counter
 from dpwitness.auditors.running.rounds import batch, is_own_mechanism
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
@@ -215,9 +216,9 @@ def test_many_outputs_are_counted_by_the_kernel(monkeypatch):
     event = Atoms(np.array([[NO_STRUCTURE, 1.0]]), np.array([1.0]))
     monkeypatch.setattr(Atoms, "kernel", lambda self, width, code: called.append((width, code)))
     one, mixed = (rules.Outputs(np.ones((4, 1)), np.array([NO_STRUCTURE, NO_STRUCTURE, NO_STRUCTURE, last])) for last in (3.0, 4.0))
-    for outputs, rounds in ((one, 0), (one, rules.MIN_KERNEL_ROUNDS - 1), (mixed, rules.MIN_KERNEL_ROUNDS)):
+    for outputs, rounds in ((one, 0), (one, MIN_KERNEL_ROUNDS - 1), (mixed, MIN_KERNEL_ROUNDS)):
         assert event.count(outputs, rounds) == (4 - (outputs is mixed), 0) and not called
-    assert event.tabulate(one, rules.MIN_KERNEL_ROUNDS).tolist() == [0, 4, 0] and called == [(1, NO_STRUCTURE)]
+    assert event.tabulate(one, MIN_KERNEL_ROUNDS).tolist() == [0, 4, 0] and called == [(1, NO_STRUCTURE)]
 
 
 def test_keys_that_share_a_slot_are_told_apart():

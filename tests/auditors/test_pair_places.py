@@ -5,7 +5,8 @@ import pytest
 
 from dpwitness import Verdict, audit
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.pairs.search import RESTARTS, STEPS, explore, search
+from dpwitness.auditors.pairs.exploration import RESTARTS, STEPS, explore
+from dpwitness.auditors.pairs.search import search
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.domains.pair_patterns import PLACES, changed_row_index, matching

@@ -2,14 +2,13 @@
 
 import copy
 import json
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.black_box import stages
-from dpwitness.auditors.black_box.state import PairTest
+from dpwitness.auditors.black_box.test import EventTest
 from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
 from dpwitness.auditors.canaries.replay import recompute_canaries
 from dpwitness.auditors.events.rules import Intervals
@@ -74,12 +73,10 @@ def test_an_edited_number_is_refused(audited, edit):
 def test_a_bound_of_an_earlier_look_has_its_counts():
     """The event guesses well at first and badly later, so that the first look certifies the most."""
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
-    tested = PairTest(PAIR, 0.01, 2_000, event, "given", parts=[Part(Tally(900, 100, 1_000))])
-    asked = SimpleNamespace(claim=dpw.PureDP(1.0), alpha=0.01, stop="never")
-    state = SimpleNamespace(asked=asked, done=0, looked=lambda symbol, bound: None)
-    stages._interim_look(state, tested, 0.005)
-    tested.parts[-1] = tested.parts[-1].plus(Tally(500, 500, 1_000), 0)
-    stages._interim_look(state, tested, 0.005)
+    tested = EventTest(PAIR, 0, 0.01, 2_000, event, "given", parts=(Part(Tally(900, 100, 1_000)),))
+    tested = tested.look(dpw.PureDP(1.0), 0.005, 0.01, 1_000)
+    tested = replace(tested, parts=(tested.parts[-1].plus(Tally(500, 500, 1_000), 0),))
+    tested = tested.look(dpw.PureDP(1.0), 0.005, 0.01, 2_000)
     assert tested.basis.parts[-1].tally.rounds == 1_000 and tested.tally.rounds == 2_000
     again = Basis.from_json(json.loads(json.dumps(tested.basis.to_json())))
     assert again.bounds(dpw.PureDP(1.0), event) == (tested.lower, tested.epsilon)

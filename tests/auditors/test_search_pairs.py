@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from dpwitness.auditors.pairs.exploration import simplify_pair
 from dpwitness.auditors.pairs.search import search
-from dpwitness.auditors.pairs.simplify import simplify_pair
 from dpwitness.auditors.privacy_loss.search import worst_output
 from dpwitness.benchmarks.white_box import searched
 from dpwitness.mechanisms import (

@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, PureDP, Verdict, audit, audit_sensitivity, audit_utility, certify, replay
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
-from dpwitness.auditors.results.witness_reader import read_witness, seal
+from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness, seal
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined_bound
 from dpwitness.auditors.targets.loading import describe_target, load_target
@@ -19,6 +19,12 @@ from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.reports.audit.report import write_report
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+def read_witness(source):
+    data, name = load_json(source)
+    check_seal(data, name)
+    return read_checked_witness(data, name)
 
 
 @pytest.fixture(scope="module")

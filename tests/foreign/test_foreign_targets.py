@@ -222,12 +222,13 @@ def test_modules_and_classes(foreign, tmp_path, monkeypatch):
 
 
 def test_no_module_of_a_library_is_taken_for_one_of_the_worker(foreign, tmp_path):
-    names = ("introspection", "dataframe_backends", "object_tree", "batch_runner", "codec", "worker")
+    modules = "introspection dataframe_backends dataset_cache library_parts object_tree batch_runner codec worker"
+    names = modules.split()
     for name in names:
         (tmp_path / f"{name}.py").write_text("OWN = 0.5\n")
     text = f"import {', '.join(names)}\n\ndef own(dataset, size, rng):\n    return [{' + '.join(f'{name}.OWN' for name in names)}] * size\n"
     (tmp_path / "mine.py").write_text(text + "own.claim = 'pure:1'\n")
-    assert draw(Target(str(tmp_path / "mine.py"), "own", foreign), 2) == [3.0, 3.0]
+    assert draw(Target(str(tmp_path / "mine.py"), "own", foreign), 2) == [4.0, 4.0]
 
 
 @pytest.mark.parametrize("answer", ['b"\\xff" * 64', 'b"\\x05\\0\\0\\0hello"', 'b""'])

@@ -26,7 +26,7 @@ from dpwitness.executors.factory import executor
 from dpwitness.executors.file_upload import defining_files
 from dpwitness.mechanisms.foreign import conformance
 from dpwitness.mechanisms.foreign.conformance import check_protocol
-from dpwitness.mechanisms.foreign.program import parse_hello
+from dpwitness.mechanisms.foreign.program_messages import parse_hello
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
 from dpwitness.mechanisms.foreign.worker_process import _idle
 from dpwitness.mechanisms.privacy import parse_claim

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
+from dpwitness.auditors.bounds.utility import UtilityResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
@@ -85,7 +87,8 @@ def test_only_a_proof_lets_a_claim_hold():
 )
 @pytest.mark.parametrize("grade", ["proved", "statistical", "numerical", "assumed"])
 def test_an_audit_of_a_pair_never_makes_a_claim_hold(verdict, word, grade):
-    found = audited(SimpleNamespace(verdict=verdict, evidence=grade, headline=lambda: "WORD: text"))
+    claim = SimpleNamespace(method="m")
+    found = audited(Mock(UtilityResult, verdict=verdict, evidence=grade, headline=lambda: "WORD: text", claim=claim))
     assert (found.verdict, found.grade, found.text) == (word, grade, "text")
 
 

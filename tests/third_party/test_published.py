@@ -5,13 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness.auditors.results.witness_reader import read_witness
+from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.mechanisms.foreign.environments import FOLDER, environments
 from dpwitness.reports.third_party.page import main, numbers, page
 from dpwitness.reports.third_party.rows import ROWS
 from dpwitness.suites.third_party import cases
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
+
+
+def read_witness(source):
+    data, name = load_json(source)
+    check_seal(data, name)
+    return read_checked_witness(data, name)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,15 @@ from typing import Any
 import numpy as np
 
 
+def generator(state: Any, seed: list[int]) -> Any:
+    """Return a generator with the controller's state; without a state, a new one from a seed."""
+    if state is None:
+        return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    return np.random.Generator(bits)
+
+
 def warning_line(found: Any) -> str:
     """Return a recorded warning as one line of at most 200 characters."""
     text = " ".join(str(found.message).split())

@@ -36,17 +36,13 @@ else:  # in a worker, whose interpreter may have no dpwitness
         spec.loader.exec_module(module)
         return module
 
+    _load_module("dpwitness_library_parts", _here, "library_parts.py")
     object_tree = _load_module("dpwitness_object_tree", _here, "object_tree.py")
     _core = os.path.join(os.path.dirname(os.path.dirname(_here)), "core")
     dataframe_backends = _load_module("dpwitness_dataframe_backends", _core, "dataframe_backends.py")
 
-Fields, Named, array_in, parts_of, PLAIN = (
-    object_tree.Fields,
-    object_tree.Named,
-    object_tree.array_in,
-    object_tree.parts_of,
-    object_tree.PLAIN,
-)
+Fields, Named, PLAIN = object_tree.Fields, object_tree.Named, object_tree.PLAIN
+array_in, parts_of = object_tree.array_in, object_tree.parts_of
 
 PROTOCOL = 1
 KEPT = 16  # large datasets that a worker stores; the controller keeps the same count

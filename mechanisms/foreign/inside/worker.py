@@ -37,15 +37,13 @@ import threading
 import time
 import traceback
 import types
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.core import dataframe_backends
-    from dpwitness.mechanisms.foreign.inside import batch_runner, codec, global_generators, introspection
+    from dpwitness.mechanisms.foreign.inside import batch_runner, codec, dataset_cache, global_generators, introspection, packages
 else:
 
     def _load_sibling(name):
@@ -57,43 +55,10 @@ else:
 
     introspection, batch_runner = _load_sibling("introspection"), _load_sibling("batch_runner")
     codec, global_generators = _load_sibling("codec"), _load_sibling("global_generators")
-    dataframe_backends = codec.dataframe_backends
-
-
-def _load_package(name: str, folder: str) -> Any:
-    """Load the folder next to `foreign` as the package `name`."""
-    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), folder)
-    spec: Any = importlib.util.spec_from_file_location(name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _recording_package() -> Any:
-    """Return the package that records primitives."""
-    name = "dpwitness_recording"
-    found = sys.modules.get(name) or _load_package(name, "recording")
-    for part in ("primitives", "recorder", "session"):
-        importlib.import_module(f"{name}.{part}")
-    return found
-
-
-def _forms_module() -> Any:
-    """Return the module that recognizes functions of one run, objects and estimators."""
-    if "dpwitness_objects" not in sys.modules:
-        _load_package("dpwitness_objects", "objects")
-    return importlib.import_module("dpwitness_objects.recognition")
-
-
-def _provide_dpwitness() -> None:
-    """Make the folder `objects` importable as dpwitness and dpwitness.wrap in an interpreter without dpwitness, for target files."""
-    if importlib.util.find_spec("dpwitness") is None:
-        found = _load_package("dpwitness", "objects")
-        found.wrap = sys.modules["dpwitness.wrap"] = found
+    dataset_cache, packages = _load_sibling("dataset_cache"), _load_sibling("packages")
 
 
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
-_WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
 _MAX_PROCESSES = 32  # most processes that may still run after a batch
 
 
@@ -116,9 +81,7 @@ class Worker:
         self.looks = 8
         self.hears = 16  # remaining batches whose warnings are reported
         self.rng: Any = None
-        self.kept: OrderedDict[str, tuple[Any, codec.Blobs]] = OrderedDict()
-        self.ready: dict[str, tuple[Any, Any]] = {}  # frames that were built, and what they look like
-        self.watched: dict[str, int] = {}
+        self.datasets = dataset_cache.DatasetCache()
         self.session: Any = None
 
     def answer(self, header: codec.Message, blobs: codec.Blobs) -> tuple[codec.Message, codec.Blobs]:
@@ -142,7 +105,7 @@ class Worker:
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
         with self._user_code("is not importable", **introspection.install_declarations(self.place)):
-            _provide_dpwitness()
+            packages.provide_dpwitness()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
                 self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(spec)
@@ -170,7 +133,7 @@ class Worker:
         if isinstance(owner, type) and not isinstance(found, type) and isinstance(vars(owner).get(method), types.FunctionType):
             return {"form": f"object.{method}", "name": base, "told": f"{base} is created for each run, and its method {method} is called"}
         with self._user_code(f"{header['name']} fails in a trial call"):
-            form, description = _forms_module().recognize(found, header["name"], kwargs, dataset)
+            form, description = packages.recognition().recognize(found, header["name"], kwargs, dataset)
         return {"form": form, "name": header["name"], "told": description}
 
     def do_describe(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
@@ -210,13 +173,10 @@ class Worker:
         )
 
     def do_sample(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
-        kwargs = codec.unpack(header["kwargs"], blobs)
-        found = self._find_target(header["name"], kwargs)
-        run = getattr(found, "sample", found)
-        if found is not run or " as " in header["name"] or isinstance(getattr(self.module, header["name"], None), type):
-            kwargs = {}
-        dataset, before = self._dataset(header, blobs)
-        rng = self.rng = _generator(header)
+        _, run, kwargs = self._find_sampler(header, blobs)
+        dataset, before = self.datasets.copy(header, blobs)
+        state = codec.state_from_json(header["rng"]) if "rng" in header else None
+        rng = self.rng = batch_runner.generator(state, header["seed"])
         size, draws = header["size"], []
         global_generators.seed(header["seed"])
         started, at = time.process_time(), batch_runner.random_words_drawn(rng)
@@ -239,7 +199,7 @@ class Worker:
         left = introspection.running_children()
         if left > _MAX_PROCESSES:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
-        if before is not None and _dataset_state(dataset) != before:
+        if before is not None and dataset_cache.dataset_state(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
         if self._is_output_reused(value):
             reason = "an output changes with the next call; return a new array each time"
@@ -254,7 +214,7 @@ class Worker:
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws, "warned": warned}
 
     def do_trace(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
-        recording = _recording_package()
+        recording = packages.recording()
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
             if step == "open":
@@ -266,7 +226,7 @@ class Worker:
                     session.__exit__()
                 return {"value": None}
             if "data" in header or "key" in header:
-                arguments["dataset"] = self._dataset(header, blobs)[0]
+                arguments["dataset"] = self.datasets.copy(header, blobs)[0]
             return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
         except recording.recorder.Stopped as stopped:
             return {"stopped": str(stopped) or "time limit"}
@@ -274,15 +234,12 @@ class Worker:
             return {"error": str(wrong), "traceback": ""}
 
     def _open_session(self, recording: Any, header: codec.Message, arguments: dict[str, Any]) -> None:
-        name, kwargs = header["name"], codec.unpack(header["kwargs"], [])
-        found = self._find_target(name, kwargs)
-        run = getattr(found, "sample", found)
-        bound = kwargs if found is run and " as " not in name and not isinstance(getattr(self.module, name, None), type) else {}
+        found, run, kwargs = self._find_sampler(header, [])
         own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
         entries = [tuple(entry) for entry in arguments["entries"]]
         entries += [entry for each in own for entry in recording.primitives.entries_of(each)]
         session = recording.session.Session(
-            functools.partial(run, **bound) if bound else run,
+            functools.partial(run, **kwargs) if kwargs else run,
             entries,
             seed=global_generators.seed,
             snapshot=global_generators.snapshot,
@@ -302,7 +259,7 @@ class Worker:
             return {"raised": codec.pack(error, out)}
 
     def _is_output_reused(self, value: Any) -> bool:
-        """Whether what the call before returned has changed since; looked at in a worker's first calls."""
+        """Return whether the output of the previous call has changed since. Only a worker's first calls are checked."""
         if self.looks == 0 or isinstance(value, (batch_runner.Raised, batch_runner.Parts)):
             return False
         self.looks -= 1
@@ -313,6 +270,14 @@ class Worker:
             self.last = (value, _pack_with_blobs(value)) if self.looks else None
         return False
 
+    def _find_sampler(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any, dict[str, Any]]:
+        """Return the target, its sampling function, and the arguments that each call takes."""
+        name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
+        found = self._find_target(name, kwargs)
+        run = getattr(found, "sample", found)
+        was_built = found is not run or " as " in name or isinstance(getattr(self.module, name, None), type)
+        return found, run, {} if was_built else kwargs
+
     def _find_target(self, name: str, kwargs: dict[str, Any]) -> Any:
         """Return the target of this name. Classes, and functions with a form, are built once per arguments."""
         base, _, form = name.partition(" as ")
@@ -320,7 +285,7 @@ class Worker:
         key = f"{name} {kwargs!r}"
         if form and key not in self.built:
             with self._user_code(f"{base} cannot be taken as {form}"):
-                self.built[key] = _forms_module().formed(found, kwargs, form)
+                self.built[key] = packages.recognition().formed(found, kwargs, form)
         if not isinstance(found, type) and not form:
             return found
         if key not in self.built:
@@ -336,32 +301,6 @@ class Worker:
                 raise Wrong(f"target must name something in {self.place}, got {name!r}, which is not there")
             found = getattr(found, part)
         return found
-
-    def _dataset(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
-        """A fresh copy of the dataset, and what it looks like before the run."""
-        key: str = header.get("key", "")
-        if "data" in header:
-            found = header["data"], blobs
-            if key:
-                self.kept[key] = found
-                if len(self.kept) > codec.KEPT:
-                    gone, _ = self.kept.popitem(last=False)
-                    self.ready.pop(gone, None)
-        else:
-            found = self.kept[key]
-        if key in self.ready:  # changes of a copy cannot affect the next batch, so only the first calls are checked
-            built, before = self.ready[key]
-            self.watched[key] += 1
-            return dataframe_backends.shallow_copy(built), before if self.watched[key] < _WATCHED_BATCHES else None
-        try:
-            dataset = codec.unpack(*found)
-        except dataframe_backends.UnsupportedData as error:
-            raise Wrong(f"the dataset cannot be built here: {error}") from None
-        before, light = _dataset_state(dataset), dataframe_backends.shallow_copy(dataset)
-        if key and light is not None:
-            self.ready[key], self.watched[key] = (dataset, before), 0
-            return light, before
-        return dataset, before
 
     @contextlib.contextmanager
     def _user_code(self, what: str, **more: Any) -> Iterator[None]:
@@ -389,28 +328,9 @@ def _is_own_file(file: str) -> bool:
     return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
-def _generator(header: codec.Message) -> Any:
-    """The generator of a batch: the controller's own, as it stood, or a new one from a seed."""
-    if "rng" not in header:
-        return np.random.Generator(np.random.SFC64(np.random.SeedSequence(header["seed"])))
-    state = codec.state_from_json(header["rng"])
-    bits = getattr(np.random, state["bit_generator"])()
-    bits.state = state
-    return np.random.Generator(bits)
-
-
 def _pack_with_blobs(value: Any) -> Any:
     blobs: codec.Blobs = []
     return codec.pack(value, blobs), blobs
-
-
-def _dataset_state(dataset: Any) -> Any:
-    """What a dataset looks like: what has no form after a run has been changed."""
-    blobs: codec.Blobs = []
-    try:
-        return codec.pack_dataset(dataset, blobs), blobs
-    except dataframe_backends.UnsupportedData as error:
-        return str(error), []
 
 
 def _tie_to_supervisor(parent: int) -> None:

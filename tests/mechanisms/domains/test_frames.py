@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.pairs.simplify import simplify_pair
+from dpwitness.auditors.pairs.exploration import simplify_pair
 from dpwitness.mechanisms import Events, Graph, InvalidArgument, Pair, Relation, Table, Texts
 from dpwitness.mechanisms.core.dataframe_backends import apart, fix, fixed, whole
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 from flint import arb
+from printed_formulas import Unreadable, audit_problem, covered, evaluate, formula_problem, parse, read, text_mutants
+from printed_statements import statement_problem
 
 import dpwitness.reports
 from dpwitness.cli import main
 from dpwitness.proofs_checks import declarations
-from dpwitness.proofs_checks.engine.claim_formulas import audit_problem
-from dpwitness.proofs_checks.engine.formulas import Unreadable, covered, evaluate, formula_problem, parse, read, text_mutants
 from dpwitness.proofs_checks.engine.reviewed_texts import accept, differences, digest, read_reviewed
-from dpwitness.proofs_checks.engine.statements import statement_problem
 
-PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 UNCOVERED = json.loads((Path(__file__).parent / "uncovered_texts.json").read_text())
 AUDITS = {it["id"]: it for it in json.loads((PUBLISHED / "papers.json").read_text(encoding="utf-8"))["claims"] if it["audit"]}
 

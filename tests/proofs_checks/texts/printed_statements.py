@@ -10,12 +10,12 @@ import ast
 import re
 
 from flint import ctx
+from printed_formulas import BITS, DEFINED, NEAR, Unreadable, attempt, evaluate, parse, symbols
+from printed_readings import LINKS
 
+from dpwitness.proofs_checks.engine.check_code import places
 from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.proofs_checks.engine.formulas import BITS, DEFINED, NEAR, Unreadable, attempt, evaluate, parse, symbols
 from dpwitness.proofs_checks.engine.ledger import declarations
-from dpwitness.proofs_checks.engine.mutation import places
-from dpwitness.proofs_checks.engine.text_parsing import LINKS
 
 _BOUND_PHRASE = re.compile(r"(at most|at least|bounded by(?! B\b)|no larger than) ([^,;]+)")
 _NESTED_PARENTHESES = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))+?"

@@ -1,0 +1,51 @@
+"""Budget of an audit: the shares of its runs for probes, low bits, pilot, training and test, and the shares of its error for looks."""
+
+from __future__ import annotations
+
+import math
+
+PROBE = 64  # rounds in a probe's chunk; a probe runs about four chunks
+PILOT_SHARE = 0.2
+MIN_RUNS_PER_PAIR = 1000  # minimum number of runs per pair: up to 700 are used for its probe, bits and pilots
+TRAIN_VALUES = 2**23  # maximum number of values stored for training
+MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
+LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+EARLY_ALPHA = 0.05  # share of alpha for all looks but the last together: early looks detect gross violations only
+# share of alpha for each look before the last, and for the look at the end of the first event's test
+LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
+LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
+_MIN_PROBE_ROUNDS = 16  # minimum number of rounds in a probe's chunk
+_PROBE_SHARE = 0.05  # maximum share of the runs for probes; above it their chunks are smaller
+_BIT_SHARE = 0.1
+_BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
+_TRAIN_SHARE = 0.3  # share of a small budget; it falls with the fourth root, because more data improve tests more than events
+_FULL_SHARE_BUDGET = 20_000  # budget up to which _TRAIN_SHARE applies unchanged
+_TRAIN_ROUNDS = 2**18
+_TARGET_CHUNKS = 512  # target number of chunks in a stage
+
+
+def probe_chunk(planned: int, pairs: int) -> int:
+    """Return the number of rounds in a probe's chunk; about four such chunks are run on each pair."""
+    return max(_MIN_PROBE_ROUNDS, min(PROBE, int(_PROBE_SHARE / 4 * planned / pairs)))
+
+
+def bit_rounds(budget: int, pairs: int) -> int:
+    """Return the number of rounds for the low-bit audit, if outputs have low bits."""
+    return min(int(_BIT_SHARE * budget), _BIT_ROUNDS * min(pairs, 4))
+
+
+def training_rounds(budget: int, width: int) -> int:
+    """Return the number of rounds that train an event, out of the budget for training and testing."""
+    share = _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
+    return int(min(share * budget, _TRAIN_ROUNDS, TRAIN_VALUES // width))
+
+
+def chunk_size(rounds: int, width: int) -> int:
+    """Return the number of rounds in a chunk, a power of two.
+
+    Chunks are small enough that a slow mechanism soon finishes some, and that the outputs of a
+    chunk take a few megabytes. The number does not depend on the speed of the mechanism, which
+    determines only the number of chunks per task (`Pace`).
+    """
+    wanted = 2 ** int(math.log2(max(rounds / _TARGET_CHUNKS, 128)))
+    return int(min(wanted, MAX_CHUNK_ROUNDS, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))

@@ -1,0 +1,210 @@
+"""Stage 5 of an audit, the conclusion: the result of its findings, whatever ends its stages."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, wait
+from dataclasses import dataclass, replace
+
+from dpwitness.auditors.black_box.budget import EARLY_ALPHA
+from dpwitness.auditors.black_box.options import AuditOptions
+from dpwitness.auditors.black_box.pair_exercise import exercised
+from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.test import EventTest
+from dpwitness.auditors.events.detection import detectable
+from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
+from dpwitness.auditors.events.rule_reader import read_event
+from dpwitness.auditors.results.audit_result import AuditResult, BitLevel, PairScore
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import MechanismFailed
+from dpwitness.auditors.running.statefulness import Unfit
+from dpwitness.auditors.running.worker_failures import explained
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.combination import shares_spent
+from dpwitness.auditors.storing.audit_records import AuditLedger
+from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.privacy import resolved
+
+_ENDING = 5.0  # seconds to wait for running tasks after their target is closed
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the stages of an audit have found so far."""
+
+    options: AuditOptions
+    pairs: tuple[PairScore, ...] = ()
+    bit_level: BitLevel | None = None
+    test: EventTest | None = None
+    extensions: int = 0  # number of extensions that have begun
+
+    def on(self, pair: Pair, runner: RoundRunner) -> Findings:
+        """Return the findings with the claim on this pair, which is the tested pair."""
+        claim, remarks = resolved(self.options.claim, pair)
+        if claim is self.options.claim and not remarks:
+            return self
+        level = self.bit_level
+        if level is not None and level.pair is not None and self.options.claim.on(level.pair) != claim:
+            runner.note(f"low bits were looked at on another pair, where they certify epsilon > {level.epsilon_lower:.4g}")
+            level = None
+        runner.note(*remarks)
+        return replace(self, options=replace(self.options, claim=claim), bit_level=level)
+
+    def to_json(self, pairs: Sequence[Pair]) -> Json:
+        """Return the findings of a finished audit on these pairs, for its extensions."""
+        place = {id(pair): number for number, pair in enumerate(pairs)}
+        level, test = self.bit_level, self.test
+        return {
+            "best": test.index if test else 0,
+            "extensions": self.extensions,
+            "probe": self.options.probe,
+            "pairs": [[place[id(score.pair)], to_jsonable(score.expected), score.confirmed] for score in self.pairs],
+            "tested": [test.to_json(place[id(test.pair)])] if test else [],
+            "bits": level
+            and {
+                "verdict": level.verdict.value,
+                "lower": to_jsonable(level.epsilon_lower),
+                "pair": None if level.pair is None else place[id(level.pair)],
+                "event": level.event and level.event.to_json(),
+                "tally": level.tally and list(dataclasses.astuple(level.tally)),
+                "alpha": level.alpha,
+                "lost": level.lost,
+            },
+        }
+
+    @classmethod
+    def from_json(cls, data: Json, options: AuditOptions, pairs: Sequence[Pair]) -> Findings:
+        """Return the findings that `to_json` wrote."""
+        bits, level = data["bits"], None
+        if bits is not None:
+            level = BitLevel(
+                Verdict(bits["verdict"]),
+                from_jsonable(bits["lower"]),
+                None if bits["pair"] is None else pairs[bits["pair"]],
+                None if bits["event"] is None else read_event(bits["event"]),
+                None if bits["tally"] is None else Tally(*bits["tally"]),
+                bits["alpha"],
+                bits["lost"],
+            )
+        scores = tuple(PairScore(pairs[at], from_jsonable(expected), confirmed) for at, expected, confirmed in data["pairs"])
+        tests = [EventTest.from_json(each, pairs, data["best"]) for each in data["tested"]]
+        return cls(replace(options, probe=data["probe"]), scores, level, tests[0] if tests else None, data["extensions"])
+
+
+def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
+    """Run the stages of an audit and return its result; if they are interrupted or fail, return what was found."""
+    findings, interrupted, failure = Findings(options), False, ""
+    try:
+        for findings in stages:  # noqa: B007
+            pass
+    except KeyboardInterrupt:
+        interrupted = True
+    except MechanismFailed as error:
+        failure = str(error)
+        if isinstance(error, Unfit):
+            findings = replace(findings, test=None, bit_level=None)
+    except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
+        failure = explained(error) or str(error)
+    finally:
+        runner.close()
+        if (interrupted or failure) and isinstance(options.mechanism, Target):
+            options.mechanism.close()  # stop busy workers
+            wait(runner.pace.under_way, timeout=_ENDING)
+            options.mechanism.close()  # stop workers that a running task has started since
+        if runner.ledger is not None:
+            runner.ledger.flush()
+    result = replace(build_result(runner, findings, interrupted, failure), seconds=runner.elapsed)
+    return result if runner.ledger is None else _store_result(runner, runner.ledger, findings.extensions, result)
+
+
+def _store_result(runner: RoundRunner, ledger: AuditLedger, extensions: int, result: AuditResult) -> AuditResult:
+    """Store the result, unless the store holds a later extension, and return it with notes on the store."""
+    entry = ledger.entry
+    if len(ledger.values("end ")) <= extensions + 1:
+        ledger.finish(result, runner.done, runner.planned)
+    elif entry.verdict not in (None, result.verdict.value):
+        note = f"{ledger.store.path} holds an extension that is {entry.verdict}: --extend {entry.planned} shows it"
+        result = replace(result, notes=(note, *result.notes))
+    if ledger.trouble:
+        note = f"{ledger.store.path} could not be written to the end ({ledger.trouble}): what is not in it would be run again"
+        result = replace(result, notes=(*result.notes, note), unstored=ledger.trouble)
+    return result
+
+
+def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = False, failure: str = "") -> AuditResult:
+    """Return the result of the findings."""
+    runner.note(*filter(None, [runner.costs.growth()]))
+    options, test = findings.options, findings.test
+    base = AuditResult(
+        name=options.name,
+        claim=options.claim,
+        verdict=Verdict.ERROR,
+        confidence=options.confidence,
+        seed=options.seed,
+        trials=runner.done,
+        requested=runner.planned,
+        bit_level=findings.bit_level,
+        pairs=findings.pairs,
+        notes=tuple(runner.notes),
+        target=options.target,
+        scores=options.scores,
+        mechanism=options.mechanism,
+    )
+    if test is None:
+        note = failure or "interrupted before the test began: no event has been tried yet"
+        return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
+    share = shares_spent(findings.extensions)
+    verdict, moved, notes = _verdict(runner, findings, test, interrupted, failure)
+    return replace(
+        base,
+        verdict=verdict,
+        epsilon_lower=test.epsilon,
+        parameter_lower=test.lower,
+        p_value=min(1.0, test.p_value * share),
+        confidence=1 - share * options.alpha if share > 1 else options.confidence,
+        detectable=detectable(base.claim, test.law, test.planned, test.alpha * (1 - EARLY_ALPHA)) if test.tally.rounds else math.inf,
+        pair=test.pair,
+        event=test.event,
+        tally=test.tally,
+        stages=test.parts if len(test.parts) > 1 else (),
+        alpha=test.alpha * (1 - EARLY_ALPHA) / (2 if base.claim.bounds_renyi else 1),
+        basis=test.basis,
+        method=test.method,
+        looks=test.looks,
+        picture=test.picture,
+        exercised=moved,
+        notes=notes,
+    )
+
+
+def _verdict(
+    runner: RoundRunner, findings: Findings, test: EventTest, interrupted: bool, failure: str
+) -> tuple[Verdict, bool | None, tuple[str, ...]]:
+    """Return the verdict, whether some pair exercises the mechanism, and the notes, of which the first explains the verdict."""
+    claim, level = findings.options.claim, findings.bit_level
+    refuted = test.lower > claim.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    notes = sorted(runner.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
+    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
+        verdict = Verdict.INCONCLUSIVE
+    moved, reason = None, ""
+    if interrupted or failure:
+        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
+        notes.insert(
+            0, failure or f"interrupted after {runner.done} of {runner.planned} runs; the bound is that of the last completed look"
+        )
+        if refuted:
+            notes.insert(1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}")
+    else:
+        moved, reason = exercised(claim, test.parts, runner.seen, max(1, len(findings.pairs)))
+    if refuted or (level is not None and level.epsilon_lower > 0):
+        moved = True
+    if moved is False:
+        verdict = Verdict.INCONCLUSIVE
+        notes.insert(0, reason)
+    return verdict, moved, tuple(notes)

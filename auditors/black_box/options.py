@@ -1,0 +1,101 @@
+"""Options of an audit: the validated request, and what the first steps of the audit determine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from dpwitness.auditors.black_box.budget import PROBE
+from dpwitness.auditors.events.scores import Score
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import (
+    InvalidArgument,
+    require_integer,
+    require_numbers,
+    require_positive,
+    require_probability,
+    require_run_options,
+    require_type,
+    shown,
+)
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.manifest import require_attributes
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, name_of
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditOptions:
+    """Options of an audit, see `audit`. Stages replace options that they determine: `trials`, `scores`, `probe`, `width`, `claim`."""
+
+    name: str
+    claim: Claim
+    mechanism: Any
+    trials: int
+    confidence: float
+    seed: int
+    executor: Executor | None
+    time_limit: float
+    progress: Progress | None
+    target: Json | None
+    near: FloatArray | None
+    stop: str = "never"
+    bits: bool = False  # whether low bits are audited
+    seconds: float | None = None
+    announce: Callable[[str], None] | None = None
+    searched: Domain | None = None  # domain from which the pairs were taken
+    scores: tuple[Score, ...] = ()  # usable scores
+    probe: int = PROBE  # rounds in the chunk of each probe
+    width: int = 1  # number of columns of the outputs
+
+    @property
+    def alpha(self) -> float:
+        """Error probability of each of the two verdicts."""
+        return 1 - self.confidence
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the mechanism takes its randomness from a seed."""
+        return bool(getattr(self.mechanism, "seeded", True))
+
+    @property
+    def score_columns(self) -> int:
+        """Number of score columns, which come before the outputs' own columns."""
+        return sum(len(score.keys) for score in self.scores)
+
+
+def validated_options(
+    mechanism: Any,
+    claim: Claim,
+    trials: int,
+    confidence: float,
+    seed: int,
+    executor: Executor | None,
+    name: str | None,
+    time_limit: float = 300.0,
+    progress: Progress | None = None,
+    target: Json | None = None,
+    near: ArrayLike | None = None,
+) -> AuditOptions:
+    """Return the options of an audit. Raise InvalidArgument if an argument is invalid."""
+    from dpwitness.auditors.targets.loading import describe_target
+
+    if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
+        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {shown(mechanism)}")
+    require_attributes(mechanism)
+    trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
+    require_probability("confidence", confidence, "audit")
+    seed = require_integer("seed", seed, "audit", least=0)
+    if require_positive("time_limit", time_limit, "audit") > 1e9:
+        raise InvalidArgument(f"audit: time_limit must be at most 1e9 seconds, got {time_limit!r}")
+    require_run_options(executor, progress, name, "audit")
+    require_type("target", target, dict, "be a dict", "audit", optional=True)
+    point = None if near is None else require_numbers("near", near, "audit").ravel()
+    name, target, limit = name or name_of(mechanism), target or describe_target(mechanism), float(time_limit)
+    return AuditOptions(name, claim, mechanism, trials, confidence, seed, executor, limit, progress, target, point)

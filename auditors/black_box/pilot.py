@@ -1,0 +1,100 @@
+"""Stage 2 of an audit, the choice of a pair: a pilot ranks the pairs, once for low bits and once for the values of outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dpwitness.auditors.black_box.budget import PILOT_SHARE, TRAIN_VALUES, bit_rounds, chunk_size
+from dpwitness.auditors.black_box.options import AuditOptions
+from dpwitness.auditors.black_box.probe import ProbedPair
+from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.train import BothSides, training_outputs
+from dpwitness.auditors.events.bits import learn_float_bits
+from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.learning import expected_certificate
+from dpwitness.auditors.results.audit_result import BitLevel, PairScore
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import Phase
+from dpwitness.auditors.statistics.certificate import Tally, certified
+
+_LOOK_ROUNDS = (2**13, 2**16)  # maximum number of rounds in the first look at every pair, and in the second look at the best pairs
+_MIN_LOOK_ROUNDS = 200
+_FINALISTS = 5  # number of pairs in the second look
+
+_Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score and a by-product
+
+
+def select_pair(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]
+) -> tuple[ProbedPair, list[BothSides], tuple[PairScore, ...]]:
+    """Return the pair on which a learned event is expected to certify the most, its pilot outputs, and the scores of all pairs.
+
+    Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
+    more than choosing one.
+    """
+    if len(pairs) == 1:
+        return pairs[0], [], ()
+    goal = int((1 - PILOT_SHARE) * runner.planned)
+
+    def judge(sides: BothSides, probed: ProbedPair) -> tuple[float, BothSides]:
+        """Return the expected certificate on a pair, relative to the claim there, and the pair's outputs."""
+        claim = options.claim.on(probed.pair)
+        expected = expected_certificate(*sides, claim, alpha=options.alpha, rounds=goal)
+        # relative to the claim's parameter on this pair, which may differ between pairs
+        return expected * (options.claim.parameter / claim.parameter), sides
+
+    budget = int(PILOT_SHARE * runner.left)
+    scores, outputs = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, judge)
+    best = next(iter(scores))
+    return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
+
+
+def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> BitLevel:
+    """Return the bit-level verdict on the pair with the best float-bit event: half of the budget trains, half tests."""
+    claim, rounds = options.claim.at_delta, bit_rounds(runner.left, len(pairs)) // 2
+
+    def judge(sides: BothSides, _: ProbedPair) -> tuple[float, Event | None]:
+        """Return the expected certificate of the best float-bit event on a pair, and the event."""
+        return learn_float_bits(*sides, claim, alpha=options.alpha, rounds=rounds, first=options.score_columns) or (-math.inf, None)
+
+    scores, event = _rank(runner, options, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), rounds, judge)
+    if event is None:
+        return BitLevel(Verdict.NOT_REFUTED, 0.0)
+    index = next(iter(scores))
+    pair = pairs[index].pair
+    event = runner.fixed(Phase.BIT_TEST, index, event)
+    stage = runner.stage(pair, Phase.BIT_TEST, index, rounds, chunk_size(rounds, options.width))
+    tally, lost = Tally(0, 0, 0, event.directions), 0
+    for found in runner.counts(stage, [event]):
+        tally += found.tally(event.directions)
+        lost += found.lost
+        runner.record(stage, found)
+    counts = (tally.correct, tally.wrong, tally.rounds, options.alpha, tally.directions, lost)
+    promise = options.claim.on(pair)
+    refuted = float(certified(promise, *counts)) > promise.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    return BitLevel(verdict, float(certified(claim, *counts)), pair, event, tally, options.alpha, lost)
+
+
+def _rank(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], phases: tuple[int, int], budget: int, judge: _Judge
+) -> tuple[dict[int, float], Any]:
+    """Compare pairs in up to two looks; return the score of each pair, best first, and the by-product of `judge` on the best pair.
+
+    The first look includes all pairs; the second takes more rounds on the best pairs.
+    """
+    scores: dict[int, float] = {}
+    left, found = list(range(len(pairs))), None
+    looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[len(pairs) <= _FINALISTS :]
+    for phase, most in looks:
+        rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width), _MIN_LOOK_ROUNDS))
+        best = -math.inf
+        for index in left:
+            scores[index], here = judge(training_outputs(runner, options, pairs[index], phase, rounds), pairs[index])
+            if scores[index] > best:
+                best, found = scores[index], here
+        left = sorted(left, key=lambda i: -scores[i])[:_FINALISTS]
+    order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
+    return {i: scores[i] for i in order}, found

@@ -1,0 +1,153 @@
+"""Runner of the rounds of an audit, with the records that all rounds share."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from dpwitness.auditors.black_box.options import AuditOptions
+from dpwitness.auditors.black_box.pair_exercise import Seen
+from dpwitness.auditors.black_box.timing import Costs
+from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.rule_reader import read_event
+from dpwitness.auditors.running import engine
+from dpwitness.auditors.running.engine import Inline, Pace, Segment, Stage, audit_key, collect
+from dpwitness.auditors.running.repeated_outputs import RepeatDetector
+from dpwitness.auditors.running.statefulness import Unfit, digest
+from dpwitness.auditors.storing.audit_records import AuditLedger
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.objects.single_runs import PerRun
+
+T = TypeVar("T")
+
+FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
+
+
+class RoundRunner:
+    """Runner of rounds: counts them, reports the progress, stores them, and records costs, failures and repeated outputs."""
+
+    def __init__(self, options: AuditOptions) -> None:
+        mechanism = options.mechanism
+        wrapped = isinstance(mechanism, Target | PerRun)
+        self.run = getattr(mechanism, "sample", mechanism)
+        self.executor, self._own_executor = options.executor or Inline(), options.executor is None
+        self.progress, self.planned = options.progress, options.trials
+        self.notes: list[str] = list(mechanism.notes) if wrapped else []
+        self.batch: int | None = getattr(mechanism, "batch", None) if wrapped else None
+        self.name, self.seed, self.seeded, self.time_limit = options.name, options.seed, options.seeded, options.time_limit
+        self.ledger: AuditLedger | None = None  # store of the counts
+        self.done = 0
+        self.single: set[int] = set()  # indices of pairs on which a batch has raised
+        self.shared = False  # whether the mechanism has drawn from a global generator
+        self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
+        self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
+        self.seen = Seen()
+        self.seconds = 0.0  # duration of earlier sessions up to the restored records
+        self.started = time.perf_counter()
+
+    def close(self) -> None:
+        """Shut the executor down, unless the user gave it."""
+        if self._own_executor:
+            self.executor.shutdown(wait=False)
+
+    @property
+    def elapsed(self) -> float:
+        """Duration of the audit so far, in seconds of wall time."""
+        return self.seconds + time.perf_counter() - self.started
+
+    @property
+    def left(self) -> int:
+        """Number of remaining runs."""
+        return self.planned - self.done
+
+    def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
+        """Return the stage of these rounds on pair number `index`."""
+        chunk = min(chunk, self.batch or chunk)
+        key = (audit_key(self.name), index, phase)
+        return Stage(self.run, pair, self.seed, key, rounds, chunk, self.time_limit, index in self.single, self.shared, self.seeded)
+
+    def call(self, function: Callable[..., Any], stage: Stage, *arguments: Any, limit: float | None = None) -> Any:
+        """Return ``function(stage, *arguments)``, run on the executor."""
+        return collect(self.executor.submit(function, stage, *arguments), stage, limit)
+
+    def outputs(self, stage: Stage) -> Iterator[Segment]:
+        """Yield the stage's segments with outputs, for training. `record` must receive each of them."""
+        return engine.outputs(stage, self.executor, self.pace, ledger=self.ledger)
+
+    def counts(self, stage: Stage, events: Sequence[Event], keep: int = 0) -> Iterator[Segment]:
+        """Yield the stage's segments with the counts of events. `record` must receive each of them."""
+        return engine.counts(stage, events, self.executor, self.pace, keep=keep, ledger=self.ledger)
+
+    def record(self, stage: Stage, found: Segment) -> None:
+        """Record a segment of a stage, with the digest of its first outputs. Raise Unfit if its outputs have occurred before."""
+        _, index, phase = stage.key
+        one, zero = found.sides[0] if found.sides else (None, None)
+        if self.ledger is not None and self.repeatable and found.single == stage.single and one is not None and zero is not None:
+            plan = {"rounds": stage.rounds, "chunk": stage.chunk, "single": stage.single, "shared": stage.shared}
+            self.ledger.fact(f"{FIRST_CHUNK}{phase} {index}", lambda: plan | {"outputs": digest((one, zero))})
+        if found.single or found.lost:
+            self.single.add(index)
+        if self.repeats.add(found.marks):
+            raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
+        self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
+        self.advance(found.rounds)
+
+    def advance(self, rounds: int) -> None:
+        """Add completed rounds, and report the progress."""
+        self.done += rounds
+        if self.ledger is not None:
+            self.ledger.progress(self.done, self.planned)
+        if self.progress is not None:
+            self.progress(self.done, self.planned)
+
+    def report_look(self, symbol: str, bound: float) -> None:
+        """Report an interim look to the store and to the progress callback."""
+        if self.ledger is not None:
+            self.ledger.look(self.done, bound)
+        looked = getattr(self.progress, "looked", None)
+        if looked is not None:
+            looked(symbol, bound)
+
+    def note(self, *notes: str) -> None:
+        """Add notes that are not in the list yet."""
+        self.notes.extend(note for note in notes if note not in self.notes)
+
+    def settled(self, key: str, find: Callable[[], T]) -> T:
+        """Return the value stored under `key` by an earlier run of this audit, or else the result of `find`, which is then stored.
+
+        Later stages depend on this value, so a resumed audit must use the stored one.
+        """
+        return find() if self.ledger is None else self.ledger.fact(key, find)
+
+    def fixed(self, phase: int, index: int, event: Event) -> Event:
+        """Return the event to test in a phase: the stored event if its test has begun, else the given event.
+
+        From the same outputs, this machine may have learned a different event than an earlier one.
+        """
+        content = event.to_json()
+        stored = self.settled(f"{event.kind} {phase} {index}", lambda: content)
+        return event if stored == content else read_event(stored)
+
+    def to_json(self) -> Json:
+        """Return the records of a finished audit, for its extensions."""
+        return {
+            "done": self.done,
+            "planned": self.planned,
+            "shared": self.shared,
+            "seconds": self.elapsed,
+            "notes": self.notes,
+            "single": sorted(self.single),
+            "marks": [f"{mark:x}" for mark in self.repeats.kept()],
+            "seen": dataclasses.astuple(self.seen),
+        }
+
+    def restore(self, data: Json) -> None:
+        """Restore the records that `to_json` returned."""
+        self.done, self.planned, self.shared, self.seconds = (data[name] for name in ("done", "planned", "shared", "seconds"))
+        self.notes, self.single = list(data["notes"]), set(data["single"])
+        self.repeats.add(int(mark, 16) for mark in data["marks"])
+        self.seen = Seen(*data.get("seen", ()))

@@ -1,0 +1,85 @@
+"""Stage 3 of an audit, training: outputs of a pair, from which an event is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpwitness.auditors.black_box.budget import EARLY_ALPHA, PROBE, chunk_size, training_rounds
+from dpwitness.auditors.black_box.environment_errors import check_imports
+from dpwitness.auditors.black_box.options import AuditOptions
+from dpwitness.auditors.black_box.probe import ProbedPair
+from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.events.learning import Learned, learn
+from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, unrepeated_text_notes
+from dpwitness.auditors.running.engine import Phase, Segment
+from dpwitness.auditors.running.statefulness import check_training
+
+BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
+
+_MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, learning twice costs too much
+_MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """First event of a pair, the outputs that trained the event, and the number of remaining rounds.
+
+    The first `first_test` of these rounds also train a better event; 0 if only one event is tested.
+    """
+
+    learned: Learned
+    outputs: tuple[BothSides, ...]
+    rounds: int
+    first_test: int
+
+    def better_event(self, options: AuditOptions, more: Sequence[BothSides]) -> Learned:
+        """Return the event learned from all outputs so far and those of the first test."""
+        left, error = self.rounds - self.first_test, options.alpha * (1 - EARLY_ALPHA)
+        sides = both_sides([*self.outputs, *more])
+        return learn(*sides, options.claim, alpha=error, rounds=left, near=options.near, earlier=self.learned)
+
+
+def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]) -> Training:
+    """Train the first event on a share of the remaining runs and the known outputs of the pair.
+
+    With a small budget, the test rounds of the first event also train a better event. Renyi rules
+    (RDP, zCDP) are tested once, because they have no p-value at a parameter that is cheap to
+    combine.
+    """
+    budget = runner.left
+    wanted = training_rounds(budget, options.width)
+    missing = wanted - sum(len(side) for sides in known for side in sides)
+    if missing > PROBE or not known:
+        known = [*known, training_outputs(runner, options, probed, Phase.TRAIN, missing)]
+    rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
+    sides = both_sides(known)
+    runner.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
+    learned = learn(*sides, options.claim, alpha=error, rounds=rounds, near=options.near)
+    staged = budget <= _MAX_STAGED_BUDGET and wanted >= _MIN_FIRST_TEST_ROUNDS and not options.claim.bounds_renyi
+    return Training(learned, tuple(known), rounds, wanted if staged else 0)
+
+
+def training_outputs(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, phase: int, rounds: int) -> BothSides:
+    """Run a training stage on a pair, check its randomness, and return its outputs."""
+    chunk = min(chunk_size(rounds, options.width), max(rounds // 4, 16))
+    stage = runner.stage(probed.pair, phase, probed.index, rounds, chunk)
+    chunks: list[BothSides] = []
+    for found in runner.outputs(stage):
+        chunks += complete_sides(found)  # no chunk is dropped, because `engine.outputs` loses no rounds
+        runner.record(stage, found)
+    check_training(chunks)
+    sides = both_sides(chunks)
+    check_imports(sides)
+    runner.seen.add(*sides)
+    return sides
+
+
+def complete_sides(found: Segment) -> list[BothSides]:
+    """Return the stored outputs of a segment's chunks, without chunks in which a batch raised."""
+    return [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
+
+
+def both_sides(parts: Sequence[BothSides]) -> BothSides:
+    """Return the outputs of several batches as one pair of batches."""
+    return concatenate([part[0] for part in parts]), concatenate([part[1] for part in parts])

@@ -1,0 +1,117 @@
+"""Base classes of guess rules (events)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.mechanisms.core.json_codec import to_jsonable
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+if TYPE_CHECKING:
+    from dpwitness.auditors.events.kernels import Kernel
+
+Guesses = NDArray[np.int8]
+
+MIN_KERNEL_ROUNDS = 2**20  # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
+
+
+class Event(ABC):
+    """Base class of guess rules."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def guess(self, outputs: Outputs) -> Guesses:
+        """Return the guess for each output: +1 (D1), -1 (D0) or 0 (abstain)."""
+
+    @property
+    @abstractmethod
+    def directions(self) -> int:
+        """How many of the two guesses the rule can make: 1 or 2."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return a one-line description of the rule for display."""
+
+    def kernel(self, width: int, code: float) -> Kernel | None:
+        """Return the compiled rule (see `kernels`) for outputs of `width` numbers and structure `code`; None if the rule has no kernel."""
+        return None
+
+    def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
+        """Return the number of outputs on which D1 is guessed, and on which D0 is guessed.
+
+        A compiled kernel counts if there are at least `MIN_KERNEL_ROUNDS` outputs, or the outputs belong to a
+        test with at least `MIN_KERNEL_ROUNDS` rounds.
+        """
+        if (
+            len(outputs)
+            and max(len(outputs), rounds) >= MIN_KERNEL_ROUNDS
+            and np.array_equal(outputs.codes, np.full(len(outputs), outputs.codes[0]))
+        ):
+            found = cached_kernel(self, outputs.values.shape[1], float(outputs.codes[0]))
+            if found is not None:
+                table = np.zeros(3, dtype=np.int64)
+                found[0](*found[1], np.ascontiguousarray(outputs.values, dtype=np.float64), table)
+                return int(table[1]), int(table[2])
+        guesses = self.guess(outputs)
+        return int(np.count_nonzero(guesses > 0)), int(np.count_nonzero(guesses < 0))
+
+    def tabulate(self, outputs: Outputs, rounds: int = 0) -> NDArray[np.int64]:
+        """Return the counts of the cells abstain, D1 and D0."""
+        plus, minus = self.count(outputs, rounds)
+        return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
+
+    @property
+    def axis(self) -> str:
+        """Label of the scalar on which the event sets thresholds; empty for an event that lists outputs."""
+        return ""
+
+    def position(self, outputs: Outputs) -> FloatArray:
+        """Return each output's value of the scalar on which the event sets thresholds."""
+        raise NotImplementedError(f"{type(self).__name__} has no line")
+
+    def cuts(self) -> FloatArray:
+        """Return the thresholds on the scalar at which the guess changes."""
+        raise NotImplementedError(f"{type(self).__name__} has no line")
+
+    def guess_at(self, places: FloatArray) -> Guesses:
+        """Return the guess at given values of the scalar on which the event sets thresholds."""
+        raise NotImplementedError(f"{type(self).__name__} has no line")
+
+    def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Return the names of the cells of an event without a scalar, and the guess in each cell."""
+        return ("D1 is guessed", "D0 is guessed", "all others"), (1, -1, 0)
+
+    def cell(self, outputs: Outputs) -> NDArray[np.intp]:
+        """Return the index of each output's cell in `listed`."""
+        return np.array([2, 0, 1])[self.guess(outputs)]
+
+    def to_json(self) -> Json:
+        """Return the rule in plain JSON types; `reading.read_event` is the inverse."""
+        return {"kind": self.kind, "rule": to_jsonable(self)}
+
+
+class ScalarEvent(Event):
+    """Base class of the rules that guess by thresholds on one scalar."""
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        return self.guess_at(self.position(outputs))
+
+
+@lru_cache(maxsize=16)
+def cached_kernel(event: Event, width: int, code: float) -> Kernel | None:
+    """Return the event's kernel from a cache keyed by the identity of the event, so that tables are built once."""
+    return event.kernel(width, code)
+
+
+def count_directions(guesses: Any) -> int:
+    """Return how many different guesses other than 0 these are, at least 1."""
+    found = set(np.sign(guesses).tolist()) - {0}
+    return max(1, len(found))
