@@ -1,6 +1,5 @@
 """Fixtures of the tests of the command line and the packages."""
 
-
 import pytest
 
 MINE = '''

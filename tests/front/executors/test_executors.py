@@ -7,7 +7,6 @@ import pickle
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,9 +19,10 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness import cli
 from dpwitness.auditors.running.engine import MechanismFailed
 from dpwitness.auditors.running.worker_failures import explained
+from dpwitness.executors import cluster as cluster_module
+from dpwitness.executors.dask_worker import builds, call
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.mechanisms import Laplace
 
@@ -88,31 +88,6 @@ def pids(executor):
     return set(executor._client.run(os.getpid).values())
 
 
-def carrying(token):
-    """Return the processes that have the token in their environment.
-
-    Resource trackers of `multiprocessing` are excluded, because they end with this process.
-    """
-    return [
-        pid for pid in filter(str.isdigit, os.listdir("/proc")) if token in told(pid, "environ") and "tracker" not in told(pid, "cmdline")
-    ]
-
-
-def told(pid, what):
-    try:
-        return Path(f"/proc/{pid}/{what}").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def left(token):
-    """Return the processes that still have the token after at most five seconds."""
-    given_up = time.monotonic() + 5
-    while (found := carrying(token)) and time.monotonic() < given_up:
-        time.sleep(0.05)
-    return found
-
-
 @pytest.mark.parametrize(
     ("text", "kind", "count", "where"),
     [
@@ -132,23 +107,10 @@ def test_specs(text, kind, count, where):
 
 
 NO_SPECS = ["", "threads", "threads:", "threads:0", "threads:1025", "threads:-1", "threads:2.0", "threads:\u0662", " threads:2", "mpi:2"]
-NO_SPECS += [
-    "loky:",
-    "dask",
-    "dask:2",
-    "dask-local",
-    "dask://",
-    "dask://h",
-    "dask://h:0",
-    "dask://h:65536",
-    "dask://a b:1",
-    "slurm:3",
-    None,
-    2,
-]
+NO_SPECS += ["loky:", "dask", "dask:2", "dask-local", "dask://", "dask://h", "dask://h:0", "dask://h:65536", "dask://a b:1", "slurm:3"]
 
 
-@pytest.mark.parametrize("text", NO_SPECS)
+@pytest.mark.parametrize("text", [*NO_SPECS, None, 2])
 def test_what_is_no_spec_is_told_the_forms(text):
     with pytest.raises(dpw.InvalidArgument, match="executor must be") as told:
         dpw.executors.executor(text)
@@ -164,13 +126,8 @@ def test_what_is_no_spec_is_told_the_forms(text):
         (["--ship", "x.py"], "--ship is for --executor dask://"),
     ],
 )
-def test_options_that_do_not_fit(options, told, capsys):
-    try:
-        code = cli.main(["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1}', *PAIR, *options])
-    except SystemExit as ended:
-        code = ended.code
-    last = capsys.readouterr().err.strip().splitlines()
-    assert code == 2 and told in last[-1] and len(last) == 1
+def test_options_that_do_not_fit_are_refused(options, told, refused):
+    assert told in refused("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1}', *PAIR, *options)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +154,8 @@ def test_a_large_pair_is_read_once_by_each_process(spec, tmp_path, monkeypatch):
     pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
     with dpw.executors.executor(spec) as executor:
         found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
-        hits, misses, *_ = executor.submit(
-            eval, "tuple(__import__('dpwitness.auditors.running.pair_files').auditors.running.pair_files.read.cache_info())"
-        ).result()
+        package = "__import__('dpwitness.auditors.running.pair_files').auditors.running.pair_files"
+        hits, misses, *_ = executor.submit(eval, f"tuple({package}.read.cache_info())").result()
     assert misses == 1 and hits > 4
     assert counted(found) == counted(dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3))
     assert len(list(tmp_path.glob("dpwitness-pair-*"))) == 1
@@ -210,42 +166,36 @@ def test_a_large_pair_is_read_once_by_each_process(spec, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 @pytest.mark.parametrize("spec", [pytest.param("loky:2", marks=needs("loky")), pytest.param("dask-local:2", marks=needs("distributed"))])
-def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monkeypatch):
-    token = uuid.uuid4().hex
-    monkeypatch.setenv("DPWITNESS_TEST", token)
+def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monkeypatch, processes):
+    mine = processes()
+    monkeypatch.setenv("DPWITNESS_TEST", mine.token)
     with dpw.executors.executor(spec) as executor:
         found = dpw.audit(target, pair=NEAR, trials=1_000, seed=3, bits=False, executor=executor)
-        assert sum("foreign/inside/worker.py" in told(pid, "cmdline") for pid in carrying(token)) >= 2
+        assert sum("foreign/inside/worker.py" in command for command in mine.commands()) >= 2
     assert counted(found) == counted(alone)
     target.close()
-    assert left(token) == []
+    assert mine.left() == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 @needs("distributed")
 @needs("loky")
-def test_ctrl_c_is_ours_to_handle(shell):
+def test_ctrl_c_is_ours_to_handle(shell, processes):
     """A SIGINT to the whole process group, as from a terminal, ends the audit while workers start and while rounds run."""
     (shell.folder / "slow_target.py").write_text(SLOW)
     running = []
-    for spec, reached in (("dask-local:2", 0.0), ("loky:2", 3.0)):
-        token = uuid.uuid4().hex
-        command = [sys.executable, "-m", "dpwitness", "audit", "slow_target.py:slow", *PAIR, "--trials", "1e8", "--executor", spec]
-        environment = {**shell.environment(), "DPWITNESS_TEST": token}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen(command, cwd=shell.folder, env=environment, start_new_session=True, **pipes)
-        running.append((token, process, reached))
-    for token, process, more in running:
-        for _ in range(400):
-            if len(carrying(token)) >= 4:
-                break
-            time.sleep(0.02)
-        time.sleep(more / 2)
+    for spec, pause in (("dask-local:2", 0.0), ("loky:2", 1.5)):
+        mine = processes()
+        command = ["audit", "slow_target.py:slow", *PAIR, "--trials", "1e8", "--executor", spec]
+        running.append((mine, shell.start(*command, **mine.environment), pause))
+    for mine, process, pause in running:
+        mine.wait_for(4)
+        time.sleep(pause)
         os.killpg(process.pid, signal.SIGINT)
-    for token, process, _ in running:
+    for mine, process, _ in running:
         _, err = process.communicate(timeout=60)
         assert process.returncode == 3 and "Traceback" not in err, err
-        assert left(token) == []
+        assert mine.left() == []
 
 
 def test_dask_counts_are_those_of_a_serial_audit(cluster, serial):
@@ -315,10 +265,8 @@ def test_tasks_of_who_leaves_are_cancelled(address):
 
 
 def test_workers_of_another_version_are_named(address, monkeypatch):
-    from dpwitness.executors import cluster as module
-
-    here, numpy = module.builds()
-    monkeypatch.setattr(module, "builds", lambda: ("0.0.9", numpy))
+    here, numpy = cluster_module.builds()
+    monkeypatch.setattr(cluster_module, "builds", lambda: ("0.0.9", numpy))
     with (
         pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9"),
         dpw.executors.executor(address),
@@ -327,18 +275,14 @@ def test_workers_of_another_version_are_named(address, monkeypatch):
 
 
 def test_a_worker_that_came_later_with_another_version(cluster, monkeypatch):
-    from dpwitness.executors import cluster as module
-
-    monkeypatch.setattr(module, "builds", lambda: ("0.0.9", "1.0"))
+    monkeypatch.setattr(cluster_module, "builds", lambda: ("0.0.9", "1.0"))
     with pytest.raises(dpw.InvalidArgument, match=r"dpwitness 0\.0\.9 with NumPy 1\.0\), one worker runs dpwitness "):
         cluster.submit(pow, 2, 5).result()
 
 
 @needs("distributed")
 def test_a_scheduler_that_does_not_answer(monkeypatch):
-    from dpwitness.executors import cluster as module
-
-    monkeypatch.setattr(module, "CONNECT", 0.5)
+    monkeypatch.setattr(cluster_module, "CONNECT", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         spec = f"dask://127.0.0.1:{taken.getsockname()[1]}"
@@ -353,8 +297,6 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
 
 def test_files_are_laid_out_and_imported_anew_for_each_audit(tmp_path, monkeypatch):
     """Sent files take precedence over other versions on the worker, and modules of an earlier audit are not reused."""
-    from dpwitness.executors.dask_worker import builds, call
-
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
     name, other = (f"sent_{uuid.uuid4().hex}" for _ in range(2))
@@ -392,9 +334,7 @@ def test_mpi_counts_are_those_of_a_serial_audit(shell, serial):
     )
     (shell.folder / "run.py").write_text(script)
     places = os.pathsep.join(filter(None, [library, os.environ.get("LD_LIBRARY_PATH")]))
-    environment = {**shell.environment(), "LD_LIBRARY_PATH": places}
-    command = [launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", "run.py"]
-    ran = subprocess.run(command, cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=60)
+    ran = shell.run(launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", "run.py", LD_LIBRARY_PATH=places)
     assert ran.stdout == f"2 {serial.tally}\n", ran.stderr
-    alone = subprocess.run([sys.executable, "run.py"], cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=60)
+    alone = shell.run(sys.executable, "run.py", LD_LIBRARY_PATH=places)
     assert "--executor mpi needs two ranks or more" in alone.stderr

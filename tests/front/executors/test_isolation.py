@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -126,16 +125,14 @@ def hostile(shell):
         ("deep", [], ""),
     ],
 )
-def test_what_a_mechanism_does_to_its_process_is_an_error(hostile, name, options, told):
-    token = uuid.uuid4().hex
-    environment = {**hostile.environment(), "DPWITNESS_TEST": token}
+def test_what_a_mechanism_does_to_its_process_is_an_error(hostile, processes, name, options, told):
+    mine, started = processes(), time.monotonic()
     command = [sys.executable, "-m", "dpwitness", "audit", f"hostile.py:{name}", *PAIR, *options]
-    started = time.monotonic()
-    found = subprocess.run(command, cwd=hostile.folder, env=environment, capture_output=True, text=True, timeout=100)
+    found = hostile.run(*command, **mine.environment)
     assert found.returncode == 3, found.stdout + found.stderr
     assert found.stdout.startswith("ERROR: ") and told in found.stdout.splitlines()[0]
     assert time.monotonic() - started < 60
-    assert left(token) == []
+    assert mine.left() == []
 
 
 ONE_THREAD_ENDED = """
@@ -166,41 +163,15 @@ def test_children_of_a_process_whose_first_thread_has_ended_are_seen():
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_a_target_that_failed_leaves_no_process_while_this_one_lives(hostile, monkeypatch):
+def test_a_target_that_failed_leaves_no_process_while_this_one_lives(hostile, monkeypatch, processes):
     """Tasks that run when the other tasks are canceled must not start the target again."""
-    token = uuid.uuid4().hex
-    monkeypatch.setenv("DPWITNESS_TEST", token)
+    mine = processes()
+    monkeypatch.setenv("DPWITNESS_TEST", mine.token)
     with ThreadPoolExecutor(1) as executor:
         target = Target(str(hostile.folder / "hostile.py"), "forks")
         result = audit(target, claim="pure:1", pair=Pair([0.0], [1.0]), trials=1000, executor=executor)
         assert "leaves processes behind" in result.headline()
-        assert left(token) == []
-
-
-def left(token):
-    """Return the processes that still have the token in their environment after at most three seconds."""
-    for _ in range(60):
-        found = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if carries(pid, token)]
-        if not found:
-            break
-        time.sleep(0.05)
-    return found
-
-
-def started(token, count):
-    """Wait until `count` processes have the token in their environment."""
-    for _ in range(600):
-        if len([pid for pid in filter(str.isdigit, os.listdir("/proc")) if carries(pid, token)]) >= count:
-            return
-        time.sleep(0.05)
-
-
-def carries(pid, token):
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return token.encode() in file.read()
-    except OSError:
-        return False
+        assert mine.left() == []
 
 
 def test_a_child_that_runs_on_answers_nothing(hostile):
@@ -255,7 +226,7 @@ def test_memory_is_for_workers_only(hostile):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_no_process_survives_its_parent(hostile, end):
+def test_no_process_survives_its_parent(hostile, processes, end):
     """Audits in workers and in pools, with targets that fork, and checks of claims.
 
     All commands run at the same time, because each takes seconds to start.
@@ -267,20 +238,16 @@ def test_no_process_survives_its_parent(hostile, end):
     ]
     running = []
     for command in commands:
-        token = uuid.uuid4().hex
-        environment = {**hostile.environment(), "DPWITNESS_TEST": token}
-        whole = [sys.executable, "-m", "dpwitness", *command]
-        running.append(
-            (token, subprocess.Popen(whole, cwd=hostile.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-        )
-    for token, process in running:
-        started(token, 3)
+        mine = processes()
+        running.append((mine, hostile.start(*command, **mine.environment)))
+    for mine, process in running:
+        mine.wait_for(3)
         process.send_signal(end)
-    for token, process in running:
+    for mine, process in running:
         _, err = process.communicate(timeout=60)
         assert process.returncode == (-9 if end == signal.SIGKILL else 3)
-        assert b"Traceback" not in err
-        assert left(token) == []
+        assert "Traceback" not in err
+        assert mine.left() == []
 
 
 def test_a_worker_that_is_killed_over_a_message_holds_nobody_up():
@@ -293,12 +260,11 @@ def test_a_worker_that_is_killed_over_a_message_holds_nobody_up():
     assert not manager.is_alive()
 
 
-def test_a_second_interrupt_ends_at_once_without_a_traceback(hostile):
-    command = [sys.executable, "-m", "dpwitness", "audit", "hostile.py:slow", *PAIR[:-2], "--trials", "1e8", "--report", "out"]
-    token = uuid.uuid4().hex
-    environment = {**hostile.environment(), "DPWITNESS_TEST": token}
-    process = subprocess.Popen(command, cwd=hostile.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    started(token, 3)
+def test_a_second_interrupt_ends_at_once_without_a_traceback(hostile, processes):
+    mine = processes()
+    command = ["audit", "hostile.py:slow", *PAIR[:-2], "--trials", "1e8", "--report", "out"]
+    process = hostile.start(*command, **mine.environment)
+    mine.wait_for(3)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     time.sleep(0.05)
