@@ -50,7 +50,7 @@ class Stream(io.TextIOBase):
         self.flush()
 
     def flush(self) -> None:
-        self._try(lambda: self.inner.flush())
+        self._try(self.inner.flush)
 
     def _try(self, action: Callable[[], Any]) -> None:
         if self.error is not None:

@@ -227,7 +227,7 @@ def _float_bits(x: float) -> tuple[float, float]:
     """Return the float-bit features of one number, as `rules.lattice` does."""
     bits = np.float64(x).view(np.int64)
     exponent = (bits >> 52) & 0x7FF
-    if exponent == 0 or exponent == 0x7FF:
+    if exponent in (0, 0x7FF):
         second = np.inf if x != x else min(max(x, -1.7976931348623157e308), 1.7976931348623157e308)
         return (-2000.0 if bits < 0 else 2000.0), second
     mantissa = (bits & 0xFFFFFFFFFFFFF) | (1 << 52)

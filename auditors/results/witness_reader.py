@@ -64,7 +64,7 @@ _pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
 _tallied: dict[str, Rule] = {"correct": whole(), "wrong": whole(), "rounds": whole(1, RUNS), "directions": whole(1, 2)}
 _weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
 _stage = record(None, **_tallied, lost=whole(), weight=_weight)
-_counts = record({"alpha": _confidence, "stages": listing(_stage, 0, 10), "lost": whole()}, **_tallied)
+_counts = record({"alpha": _confidence, "stages": listing(_stage, 0, 10), "lost": whole(), "tested": whole(1, RUNS)}, **_tallied)
 _source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))
 _scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
 _more: dict[str, Rule] = {"ledger": text(200), "sha256": text(64), "source": _source, "versions": items(text(200)), "own_claim": boolean}
@@ -294,7 +294,7 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
         white = data["level"] == "white box"
         claim = exact_claim(data["claim"], data["claim_numbers"])
         event = None if white else read_event(data["event"])
-        rounds = data["trials"] if white else sum(stage["rounds"] for stage in (data["counts"], *data["counts"].get("stages", ())))
+        rounds = data["trials"] if white else max(_certifying_rounds(data["counts"]), data["counts"].get("tested", 0))
         found = Witness(
             data["name"],
             data["level"],
@@ -318,6 +318,11 @@ def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
     """Return an InvalidArgument that names the file."""
     told = str(error).removeprefix("replay: ")
     return InvalidArgument(f"replay: {name}: {told}{'; the witness is incomplete' if told.endswith('is missing') else ''}")
+
+
+def _certifying_rounds(counts: Json) -> int:
+    """Return the number of rounds of all stages that certify the bound."""
+    return sum(stage["rounds"] for stage in (counts, *counts.get("stages", ())))
 
 
 def _read_tally(counts: Json) -> Tally:

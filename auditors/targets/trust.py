@@ -28,7 +28,7 @@ from typing import Any
 
 from dpwitness.auditors.targets.loading import FOREIGN, QUERY, built, imported, named
 from dpwitness.auditors.targets.source_search import defining_module, imports_of, line_of, module_files, standard
-from dpwitness.mechanisms.core.class_registry import is_registered, public_name
+from dpwitness.mechanisms.core.class_registry import is_registered, known_class, public_name
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json, items, listing, nullable, number, printable, record, shown, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -119,17 +119,22 @@ class PlannedTarget:
 
         Raises InvalidArgument if the target does not exist, or is not a callable that may run.
         """
-        module = imported(self.place if self.file is None or not self.place.endswith(".py") else str(self.file), self.target)
-        where = getattr(module, "__file__", None)
-        itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"  # not a target that a worker loads
-        if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
-            raise InvalidArgument(f"{self.what} must come from {self.file}, but {self.place} was imported from {where}")
-        found = named(module, self.name, self.place)
+        registered = known_class(f"{self.place}:{self.name}") if self.file is None else None  # also by the module of an earlier layout
+        found = self._import() if registered is None else registered
         self.trust.check_object(found, self)
         kwargs = {
             key: from_jsonable(value, f"{self.what}.kwargs.{key[:60]}", self.trust.resolve_class) for key, value in self.kwargs.items()
         }
         return built(found, self.target.rpartition(":")[2], kwargs)
+
+    def _import(self) -> Any:
+        """Import the target. Raise InvalidArgument if another file than the planned one defines its module."""
+        module = imported(self.place if self.file is None or not self.place.endswith(".py") else str(self.file), self.target)
+        where = getattr(module, "__file__", None)
+        itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"  # not a target that a worker loads
+        if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
+            raise InvalidArgument(f"{self.what} must come from {self.file}, but {self.place} was imported from {where}")
+        return named(module, self.name, self.place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
     options = {"trials": args.trials, "seconds": args.seconds, "confidence": args.confidence, "seed": args.seed}
     one_case_per_worker = args.store is None and args.executor is None and 1 < args.workers <= len(ready)
     with suppress(KeyboardInterrupt):
-        for outcome in (
+        for audited in (
             run_cases_in_parallel(found, ready, args.workers, **options)
             if one_case_per_worker
             else _run_in_turn(args, found, ready, options)
         ):
-            note_count = len(outcome.json["notes"])
-            outcome = replace(outcome, json=judge([outcome.json], known or ()).results[0])
+            note_count = len(audited.json["notes"])
+            outcome = replace(audited, json=judge([audited.json], known or ()).results[0])
             outcomes.append(outcome)
             show(mark_verdict(plain(outcome.line(width)), at=width + 2), out)
             accepted_now = [f"accepted {acceptance_text(outcome.json)}"] if outcome.json.get("accepted") else []

@@ -169,7 +169,7 @@ def _answer_log_density(answer: float, sign: float, truth: float, predicted: flo
         if not abs(answer - predicted) <= 1e-12 * (1.0 + abs(predicted)):
             return -np.inf
         return interval_log_probability((-sigma - center) / scale, (sigma - center) / scale)
-    if sign != 1.0 and sign != -1.0:
+    if abs(sign) != 1.0:
         return -np.inf
     beyond = (sigma - sign * center) / scale
     log_tail = -beyond - math.log(2.0) if beyond > 0.0 else math.log1p(-0.5 * math.exp(beyond))

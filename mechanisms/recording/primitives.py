@@ -238,11 +238,11 @@ def entries_of(primitives: Any) -> list[tuple[str, dict[str, Any], bool, bool]]:
     found = []
     for key, entry in pairs:
         name = key if isinstance(key, str) else _dotted_name(key)
-        entry = {"law": entry} if isinstance(entry, str) else {} if entry is None else entry
-        if not isinstance(entry, dict):
-            raise WrongPrimitive(f"{name}: its entry must be a dict such as {{'law': 'laplace'}}, got a {type(entry).__name__}")
-        Primitive(name, entry)
-        found.append((name, dict(entry), False, True))
+        options = {"law": entry} if isinstance(entry, str) else {} if entry is None else entry
+        if not isinstance(options, dict):
+            raise WrongPrimitive(f"{name}: its entry must be a dict such as {{'law': 'laplace'}}, got a {type(options).__name__}")
+        Primitive(name, options)
+        found.append((name, dict(options), False, True))
     return found
 
 

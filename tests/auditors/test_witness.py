@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -285,3 +286,21 @@ def test_structured_and_masked_datasets_are_replayed():
 
         found = json.loads(json.dumps(audit(total, claim="pure:1", pair=pair, trials=20_000, seed=1, bits=False).witness))
         assert replay(found, mechanism=total, seed=8).verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_the_counts_of_a_witness_are_those_of_the_look_that_certified_the_bound(lost):
+    """An earlier look may certify more than the last, and some of its rounds may be lost."""
+    found = audit(Laplace(epsilon=2.0), claim="pure:1", pair=Pair(np.zeros(1), np.ones(1)), trials=40_000, seed=3, stop="never")
+    assert found.tally is not None and found.basis is not None
+    last = found.basis.parts[-1]
+    counts = Tally(int(0.9 * last.tally.correct), last.tally.wrong // 2, last.tally.rounds, last.tally.directions)
+    basis = replace(found.basis, parts=(*found.basis.parts[:-1], replace(last, tally=counts, lost=lost)), alpha=1e-4)
+    lower, epsilon = basis.bounds(found.claim, found.event)
+    early = replace(found, basis=basis, parameter_lower=lower, epsilon_lower=epsilon)
+    assert early.witness is not None and early.witness["bound"] == lower
+    read = read_checked_witness(early.witness, "witness")
+    assert read.rounds == sum(part.tally.rounds for part in (found.stages or (Part(found.tally),)))
+    forged = seal({**early.witness, "bound": lower * 1.01})
+    with pytest.raises(InvalidArgument, match="bound must be what the counts certify"):
+        read_checked_witness(forged, "witness")

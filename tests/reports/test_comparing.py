@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.black_box import stages
+from dpwitness.auditors.black_box import budget
 from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import MeanBound
@@ -75,7 +75,7 @@ def test_two_events_that_show_the_same_move_less_often_than_stated():
 
 
 def test_all_looks_are_paid_for():
-    assert len(stages.LOOKS) == limits.LOOKS
+    assert len(budget.LOOKS) == limits.LOOKS
     found = intervals(row(bits="VIOLATED") | {"bit_level": {"verdict": "VIOLATED", "tally": TALLY}})
     with_looks, without = found[VALUE], found[BITS]
     assert with_looks.guesses.error == pytest.approx(0.01 / 4 / 8) and without.guesses.error == pytest.approx(0.01 / 4)
