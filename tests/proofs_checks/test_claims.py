@@ -98,10 +98,7 @@ def test_wrong_constants_turn_the_verdict(mutated):
     assert mutated("CM-08", function=standard_deviation) is FAILS
     small = Box(epsilon=(1.0, 10.0), n_lambda=(0.01, 1.0))
     assert mutated("CM-11", domain=small) is HOLDS
-    assert (
-        mutated("CM-11", domain=small, function=lambda epsilon, n_lambda: corrected_budget_excess(epsilon, n_lambda, arb(0.02)))
-        is FAILS
-    )
+    assert mutated("CM-11", domain=small, function=lambda epsilon, n_lambda: corrected_budget_excess(epsilon, n_lambda, arb(0.02))) is FAILS
 
 
 def test_out_of_time_is_inconclusive_with_the_enclosure_reached():

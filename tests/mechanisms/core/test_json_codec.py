@@ -21,39 +21,16 @@ from dpwitness.reports.phrasing.wording import dataset
 TABLE = np.array([(1, 2.5, "ab"), (3, math.nan, "c")], dtype=[("id", "<i4"), ("x", "<f8"), ("name", "U3")])
 NESTED = np.zeros((2, 3), dtype=[("p", [("q", "<f4", (2,)), ("r", "<i8")]), ("s", "S3")])
 VALUES = [
-    TABLE,
-    TABLE[0],
-    TABLE.view(np.recarray),
-    NESTED,
-    np.ma.array([1, 2, 3], mask=[False, True, False]),
-    np.ma.array([1.0, 2.0], fill_value=7.0),
+    *(TABLE, TABLE[0], TABLE.view(np.recarray), NESTED),
+    *(np.ma.array([1, 2, 3], mask=[False, True, False]), np.ma.array([1.0, 2.0], fill_value=7.0)),
     np.ma.array(TABLE, mask=[(False, True, False), (True, False, False)]),
-    np.array(3.5),
-    np.zeros((0, 3)),
-    np.array([[1.0, math.inf], [-0.0, math.nan]]),
-    np.array([1, 2], dtype=">i2"),
-    np.array([True, False]),
-    np.array(["a", "bcd"]),
-    np.array([b"a", b"bc"]),
-    np.array([1 + 2j, complex("nan")]),
-    np.array(["2020-01-01", "NaT"], dtype="M8[D]"),
-    np.array([3, 4], dtype="m8[25s]"),
-    np.array([1.1, math.inf], dtype=np.longdouble),
-    np.longdouble("1.1"),
-    np.float32(1.1),
-    np.int8(-3),
-    2**3000,
-    -(2**9000),
-    1 + 2j,
-    math.nan,
-    -0.0,
-    b"\x00\xff",
-    "a\ud800b",
-    {1: 2, (1, 2): 3},
-    {"$type": "array"},
-    {1, 2},
-    frozenset("ab"),
-    [1, (2, [3, {"a": None}])],
+    *(np.array(3.5), np.zeros((0, 3)), np.array([[1.0, math.inf], [-0.0, math.nan]]), np.array([1, 2], dtype=">i2")),
+    *(np.array([True, False]), np.array(["a", "bcd"]), np.array([b"a", b"bc"]), np.array([1 + 2j, complex("nan")])),
+    *(np.array(["2020-01-01", "NaT"], dtype="M8[D]"), np.array([3, 4], dtype="m8[25s]")),
+    *(np.array([1.1, math.inf], dtype=np.longdouble), np.longdouble("1.1"), np.float32(1.1), np.int8(-3)),
+    *(2**3000, -(2**9000), 1 + 2j, math.nan, -0.0, b"\x00\xff", "a\ud800b"),
+    *({1: 2, (1, 2): 3}, {"$type": "array"}, {1, 2}, frozenset("ab"), [1, (2, [3, {"a": None}])]),
+    *(m.LabelledVectors([[0.1, 1 / 3], [1.0, 0.0]], [1, -1], [1_000_000, 1]), m.LinearCosts([[0.1, -1 / 3], [0.0, 2.0]])),
 ]
 
 
@@ -83,16 +60,8 @@ def test_what_has_no_exact_form_is_refused():
     loop = []
     loop.append(loop)
     aligned = np.zeros(2, dtype=np.dtype([("a", "i1"), ("b", "i8")], align=True))
-    for bad in (
-        nested(40),
-        loop,
-        np.array([object()]),
-        fractions.Fraction(1),
-        np.zeros((1, 1)).view(np.matrix),
-        aligned,
-        np.zeros(2, "V3"),
-        object(),
-    ):
+    arrays = np.array([object()]), np.zeros((1, 1)).view(np.matrix), np.zeros(2, "V3"), aligned
+    for bad in (nested(40), loop, fractions.Fraction(1), object(), *arrays):
         with pytest.raises(InvalidArgument, match="dataset must be writable as JSON, got"):
             to_jsonable(bad)
     assert back(nested(29)) == nested(29)
@@ -157,9 +126,6 @@ def test_classes_of_ones_own_need_ones_word():
 def test_the_table_holds_every_dataclass_of_the_public_face():
     public = {cls for cls in (getattr(m, name) for name in m.__all__) if inspect.isclass(cls) and dataclasses.is_dataclass(cls)}
     left_out = {"Pair", "Truth", "Specimen", "Relation"}  # never within a dataset, an event or a mechanism's parameters
-    missing = [
-        cls.__name__ for cls in public if known_class(public_name(cls)) is not cls and cls.__name__ not in left_out and cls is not Target
-    ]
-    assert missing == []
+    assert {cls.__name__ for cls in public if known_class(public_name(cls)) is not cls and cls is not Target} <= left_out
     assert public_name(m.LabelledVectors) == "dpwitness.mechanisms:LabelledVectors"
     assert known_class("dpwitness.mechanisms:LabelledVectors") is m.LabelledVectors  # as older files call it

@@ -5,21 +5,8 @@ import os
 
 import pytest
 
+from dpwitness.mechanisms.core import json_reader as js
 from dpwitness.mechanisms.core.atomic_files import aside, json_text, write_json, write_text
-from dpwitness.mechanisms.core.json_reader import (
-    ELEMENTS,
-    items,
-    listing,
-    nullable,
-    number,
-    one_of,
-    parse,
-    read_bytes,
-    read_json,
-    record,
-    text,
-    whole,
-)
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
@@ -38,36 +25,36 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
         (b'{"a": ', "not a complete JSON file"),
         (b"", "not a complete JSON file"),
         (json.dumps("x" * 300_000).encode(), "at most 200,000 characters"),
-        (b"[" + b"0," * ELEMENTS + b"0]", "at most 4,000,000 elements"),
+        (b"[" + b"0," * js.ELEMENTS + b"0]", "at most 4,000,000 elements"),
     ],
 )
 def test_what_no_file_of_ours_holds(content, message):
     with pytest.raises(InvalidArgument, match=message):
-        parse(content)
+        js.parse(content)
 
 
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for place, message in [(tmp_path / "pipe", "a pipe"), (tmp_path, "a folder"), ("/dev/zero", "a device"), ("/dev/full", "a device")]:
         with pytest.raises(InvalidArgument, match=f"must be a regular file, it is {message}"):
-            read_bytes(place)
+            js.read_bytes(place)
     with pytest.raises(InvalidArgument, match="No such file"):
-        read_json(tmp_path / "none.json", "replay")
+        js.read_json(tmp_path / "none.json", "replay")
     with pytest.raises(InvalidArgument, match="must be readable"):
-        read_bytes("a\0b")
+        js.read_bytes("a\0b")
     (tmp_path / "big").write_bytes(b"0" * 1001)
     with pytest.raises(InvalidArgument, match="at most 1,000 bytes"):
-        read_bytes(tmp_path / "big", most=1000)
-    assert len(read_bytes(tmp_path / "big", most=1001)) == 1001
+        js.read_bytes(tmp_path / "big", most=1000)
+    assert len(js.read_bytes(tmp_path / "big", most=1001)) == 1001
 
 
-RULE = record(
-    {"note": text()},
-    counts=record(right=whole(), rounds=whole(1, 100)),
-    mode=one_of("a", 1),
-    share=number(lambda v: 0 < v < 1, "a number in (0, 1)"),
-    names=listing(text(), 1),
-    more=items(nullable(whole())),
+RULE = js.record(
+    {"note": js.text()},
+    counts=js.record(right=js.whole(), rounds=js.whole(1, 100)),
+    mode=js.one_of("a", 1),
+    share=js.number(lambda v: 0 < v < 1, "a number in (0, 1)"),
+    names=js.listing(js.text(), 1),
+    more=js.items(js.nullable(js.whole())),
 )
 GOOD = {"counts": {"right": 1, "rounds": 2}, "mode": "a", "share": 0.5, "names": ["x"], "more": {"k": None}}
 

@@ -65,9 +65,8 @@ def test_frames_come_back_as_they_were(name):
     frame = FRAMES[name]
     for found in (whole(apart(frame)), from_jsonable(json.loads(json.dumps(to_jsonable(frame))))):
         assert type(found) is type(frame) and found.equals(frame)
-        assert list(getattr(found, "dtypes", found.schema if name.endswith("arrow") else [])) == list(
-            getattr(frame, "dtypes", frame.schema if name.endswith("arrow") else [])
-        )
+        schemas = [each.schema if name.endswith("arrow") else each.dtypes for each in (found, frame)]
+        assert list(schemas[0]) == list(schemas[1])
 
 
 def test_graphs_times_and_decimals_come_back():
@@ -85,6 +84,8 @@ def test_graphs_times_and_decimals_come_back():
     ("frame", "message"),
     [
         (pd.DataFrame({"x": [1, "a"]}), "column 'x' must hold .* all of one type; it holds values of type int"),
+        (pd.DataFrame({"x": [10**30, 1]}), "column 'x' must hold .* numbers of 64 bits"),
+        (pd.DataFrame({"x": [1]}, index=pd.MultiIndex.from_tuples([("y", 1)])), "the index must hold .* of type tuple"),
         (pd.DataFrame({"x": [[1], [2]]}), "column 'x' must hold .* it holds values of type list"),
         (pl.DataFrame({"x": [[1], [2]]}), "column 'x' has type List"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), "names of columns must differ"),
@@ -142,12 +143,7 @@ def test_neighbours_of_every_kind(d0, d1, relation):
         (PATH, graph_with(add=[(0, 3)]), "replace-one", "relations of graphs are edge, .*neighbors under edge"),
         (PATH, graph_with(add=[(0, 3), (0, 2)]), "edge", "2 edges are in one graph and not in the other, at most 1 may; .*replace-node"),
         (PATH, graph_with(without=1), "replace-node", "the nodes may not differ; they are neighbors under node"),
-        (
-            USERS,
-            PATH,
-            "edge",
-            'not a networkx graph; they are not neighbors under any relation that is checked; relation="stated" accepts any two',
-        ),
+        (USERS, PATH, "edge", 'not a networkx graph; they are not neighbors under any .* checked; relation="stated" accepts any two'),
     ],
 )
 def test_what_is_none_names_what_it_would_be(d0, d1, relation, told):
@@ -184,6 +180,12 @@ def test_a_relation_of_ones_own():
         pairs_for(rejects)
     with pytest.raises(InvalidArgument, match="must return True, or False or a text with the reason, got 1"):
         Pair(0, 1, relation=Relation(lambda a, b: 1))
+    with pytest.raises(InvalidArgument, match="the check of own:less must be symmetric"):
+        Pair(1, 2, relation=Relation(lambda a, b: a < b, title="less"))
+    of_numpy = Relation(lambda a, b: np.float64(abs(a - b)) <= 1, title="near")
+    assert Pair(1, 2, relation=of_numpy).relation == "own:near"
+    with pytest.raises(InvalidArgument, match=r"not a neighbor of D0 under own:near: its check returned False$"):
+        Pair(1, 3, relation=of_numpy)
 
 
 COLUMNS = {
@@ -275,6 +277,7 @@ def test_pairs_of_tables_become_simple(relation, user, given, simple):
         ({"columns": {"x": (0, 1)}, "relation": "add-remove:unit=x"}, "the unit of the relation must be the user's column"),
         ({"columns": {"x": (0, 1)}, "user": "u", "size": 2}, "size must be at least the 4 rows that may differ, got 2"),
         ({"columns": {"x": (0, 1)}, "frame": "excel"}, "frame must be one of"),
+        ({"columns": {"x": (0, 10**30)}}, "column x: whole-number low and high must lie between"),
     ],
 )
 def test_what_is_no_table_is_refused(arguments, told):

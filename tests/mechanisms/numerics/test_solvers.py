@@ -22,6 +22,7 @@ from dpwitness.mechanisms.numerics.solvers import (
     minimize_perturbed_risk,
     noise_for_minimizers,
 )
+from dpwitness.mechanisms.papers.generators import breast_cancer
 
 SMOOTH = [name for name in LOSSES if Loss(name).smooth]
 
@@ -129,8 +130,6 @@ def test_losses_with_kinks(case):
 def test_against_scikit_learn():
     """Logistic regression on breast cancer, and the hinge loss by its support vector machine."""
     linear_model, svm = pytest.importorskip("sklearn.linear_model"), pytest.importorskip("sklearn.svm")
-    from dpwitness.mechanisms.papers.generators import breast_cancer
-
     data = breast_cancer()
     for ridge in (0.01, 1.0, 50.0):
         ours = minimise(Problem.of(data, Loss("logistic"), ridge))

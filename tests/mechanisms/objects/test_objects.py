@@ -5,6 +5,7 @@ Statistical tests fail falsely with probability 1e-9: each is one audit at that 
 
 import asyncio
 import pickle
+import secrets
 import sys
 import types
 import warnings
@@ -14,6 +15,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.rounds import is_own_mechanism
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.objects.adversaries import answer_kind
 from dpwitness.mechanisms.objects.single_runs import PerRun
@@ -215,16 +217,13 @@ def test_what_an_estimator_warns_of_is_told_once():
 
 
 def test_noise_from_elsewhere_is_found_and_can_be_declared():
-    import secrets
-
     def drawn(dataset):
         return float(np.sum(dataset) + secrets.randbelow(1000))
 
     assert audited(dpw.one_run(drawn), 1000).verdict is Verdict.ERROR
     result = audited(dpw.one_run(drawn, seeded=False), 1000)
-    assert result.verdict is not Verdict.ERROR and any(
-        "takes no seed; numpy.random, random and torch were seeded globally" in note for note in result.notes
-    )
+    assert result.verdict is not Verdict.ERROR
+    assert any("takes no seed; numpy.random, random and torch were seeded globally" in note for note in result.notes)
 
 
 def test_a_trace_sees_the_noise_of_an_estimator():
@@ -244,7 +243,5 @@ def test_a_module_of_pytorch():
 
 def test_kinds_of_mechanism_stay_outside_of_this_project():
     """They are run with all the checks that other people's code gets."""
-    from dpwitness.auditors.running.rounds import is_own_mechanism
-
     assert isinstance(right, PerRun) and not is_own_mechanism(right)
     assert answer_kind(np.float64(2)) == "number" and answer_kind(np.int64(3)) == "3" and answer_kind(np.bool_(True)) == "True"

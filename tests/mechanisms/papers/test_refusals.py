@@ -14,6 +14,7 @@ from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 HINGE, LINEAR = Loss("hinge"), Loss("linear")
 LEARNER = m.KernelLearner(Loss("logistic"), 0.1, 2, 4)
 RADIAL = m.KernelLearner(HINGE, 1.0, 1, 1, Kernel("rbf"))
+FOUR = m.LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.6, 0.6]], [1.0, 1.0, -1.0, 1.0])
 POINTS = np.array([[0.3, 0.1], [0.2, 0.4]])
 EPSILON = "epsilon must be positive and finite, got 0.0"
 NO_POINTS = "test_points must have at least one row of length 2, got shape (0, 2)"
@@ -83,7 +84,11 @@ GOOD = {
         (m.PrivateInteractivePrediction, {"norm_bound": 0.0}, "norm_bound must be positive and finite, got 0.0"),
         (m.PrivateInteractivePrediction, {"test_points": np.zeros((0, 2))}, NO_POINTS),
         (m.PrivateInteractivePrediction, {"test_points": [[2.0, 0.0]]}, "test_points must have finite rows of norm at most 1.0, got 2.0"),
-        (m.PrivateInteractivePrediction, {"test_points": [[np.nan, 0.0]]}, "test_points must have finite rows of norm at most 1.0, got nan"),
+        (
+            m.PrivateInteractivePrediction,
+            {"test_points": [[np.nan, 0.0]]},
+            "test_points must have finite rows of norm at most 1.0, got nan",
+        ),
         (m.PrivateInteractivePrediction, {"rule": rule}, "exactly one of test_points and rule must be given"),
         (m.PrivateInteractivePrediction, {"test_points": None, "rule": print, "horizon": 3}, "rule must be compiled with numba.njit"),
         (m.PrivateInteractivePrediction, {"test_points": None, "rule": rule}, "horizon must be a whole number, at least 1, got None"),
@@ -101,3 +106,11 @@ def test_a_parameter_out_of_its_range_is_refused(build, change, text):
     with pytest.raises(InvalidArgument) as caught:
         build(**(GOOD[build] | change))
     assert str(caught.value).startswith(f"{build.__name__}: {text}")
+
+
+@pytest.mark.parametrize("build", [m.PrivateRidge, m.TestDataDependentLearner])
+def test_rounded_outputs_are_the_same_outputs_on_a_grid_and_have_no_density(build):
+    data = m.LabelledVectors([[0.3], [-0.9], [1.0]], [0.5, 1.0, -0.3]) if build is m.PrivateRidge else FOUR
+    plain, rounded = (build(**GOOD[build], grid=grid).sample(data, 1000, np.random.default_rng(16)) for grid in (0.0, 2.0**-6))
+    assert np.all(rounded * 64 == np.rint(rounded * 64)) and np.abs(rounded - plain).max() <= 2.0**-7
+    assert not hasattr(build(**GOOD[build], grid=0.1), "log_density")

@@ -66,7 +66,7 @@ def test_repaired_law_on_the_line_has_atoms_at_the_ends(epsilon):
 
 
 @pytest.mark.parametrize(("form", "epsilon"), [("printed", 1.0), ("repaired", 0.5), ("repaired", 20.0)])
-def test_law_in_the_plane(form, epsilon):
+def test_law_in_the_plane(form, epsilon, chi_square):
     estimate = ridge(form, 2, epsilon)
     radius = 1 - 1e-11 if form == "repaired" else 60.0
     points, weights = disc(radius, radial=160 if form == "repaired" else 1200)
@@ -87,8 +87,7 @@ def test_law_in_the_plane(form, epsilon):
     both = np.bincount(eighth, mass, 8)
     assert inner.sum() == pytest.approx(mass[within].sum(), abs=0.05)
     expected = 300_000 * np.concatenate([inner, both - inner, np.bincount(np.arange(360) // 45, on_circle, 8)])
-    keep = expected > 5
-    assert stats.chi2.sf(((counts - expected)[keep] ** 2 / expected[keep]).sum(), keep.sum() - 1) > 1e-6
+    assert chi_square(counts, expected) > 1e-6
 
 
 def test_estimates_minimise_the_printed_objective():
@@ -133,12 +132,6 @@ def test_repaired_form_keeps_its_bound_inside_and_on_the_sphere():
             outputs = np.vstack([estimate.sample(d, 200, rng) for d in (d0, d1)])
             worst = max(worst, np.abs(estimate.log_density(outputs, d0) - estimate.log_density(outputs, d1)).max())
         assert 0.3 < worst <= estimate.truth.parameter == 0.5 + math.log(1.5)
-
-
-def test_rounded_estimates_are_the_same_estimates_on_a_grid():
-    plain, rounded = (ridge("printed", 2, grid=g).sample(PLANE, 1000, np.random.default_rng(16)) for g in (0.0, 2.0**-6))
-    assert np.all(rounded * 64 == np.rint(rounded * 64)) and np.abs(rounded - plain).max() <= 2.0**-7
-    assert ridge("printed", 2, grid=0.1).truth.bits_safe and not hasattr(ridge("printed", 2, grid=0.1), "log_density")
 
 
 def protocol(index="t", clip=False, release="full", organisations=3):
@@ -199,21 +192,6 @@ def test_mn05_clipping_restores_the_oracle_inequality():
         best = 1.0 if clip else 9.0
         excess[clip] = (beta**2 - best) / bound
     assert excess[False] == pytest.approx(22.2, abs=0.05) and excess[True] <= 1
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"epsilon": -1.0}, "PrivateRidge: epsilon must be positive and finite, got -1.0"),
-        ({"regularization": -0.1}, "PrivateRidge: regularization must be non-negative and finite, got -0.1"),
-        ({"label_bound": math.inf}, "PrivateRidge: label_bound must be positive and finite, got inf"),
-        ({"form": "fixed"}, "PrivateRidge: form must be one of 'printed', 'repaired', got 'fixed'"),
-    ],
-)
-def test_refused_parameters(change, text):
-    with pytest.raises(InvalidArgument) as caught:
-        ridge(**{"form": "printed", "p": 1, **change})
-    assert str(caught.value) == text
 
 
 def test_refused_datasets():

@@ -1,34 +1,16 @@
 """Is the stated truth the true one? Reached at the worst pair, exceeded at no other, and equal to the literature's numbers."""
 
 import math
+from time import perf_counter
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpwitness.mechanisms import (
-    AboveThreshold,
-    Answers,
-    ApproxDP,
-    BrokenSparseVector,
-    Gaussian,
-    InvalidArgument,
-    Laplace,
-    LaplaceVector,
-    NoisyHistogram,
-    NoisyMax,
-    OneTimeRappor,
-    Pair,
-    PermuteAndFlip,
-    PrefixSums,
-    Rappor,
-    Records,
-    SparseVector,
-    TruncatedGeometric,
-    zoo,
-)
+from dpwitness import mechanisms as m
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
-ZOO = zoo()
+ZOO = m.zoo()
 
 
 def losses(mechanism, d0, d1):
@@ -49,7 +31,7 @@ def supremum(mechanism, d0, d1):
     return losses(mechanism, d0, d1).max()
 
 
-PURE = [name for name, m in ZOO.items() if m.claim.kind == "pure" and name not in ("noisy-max-both", "svt3")]
+PURE = [name for name, each in ZOO.items() if each.claim.kind == "pure" and name not in ("noisy-max-both", "svt3")]
 
 
 @pytest.mark.parametrize("name", PURE)
@@ -60,7 +42,7 @@ def test_truth_is_reached_at_the_worst_pair(name):
 
 
 def random_pair(domain, rng):
-    if isinstance(domain, Records):
+    if isinstance(domain, m.Records):
         d0 = rng.uniform(domain.low, domain.high, domain.size)
         d0 = np.rint(d0) if domain.integer else d0
         if domain.relation == "add-remove":
@@ -82,7 +64,7 @@ def test_no_random_pair_exceeds_the_truth(name):
     for _ in range(12):
         d0, d1 = random_pair(mechanism.domain, rng)
         if not np.array_equal(d0, d1):
-            Pair(d0, d1, mechanism.domain.relation)
+            m.Pair(d0, d1, mechanism.domain.relation)
         assert supremum(mechanism, d0, d1) <= mechanism.truth.parameter * (1 + 1e-9) + 1e-9
 
 
@@ -92,12 +74,12 @@ def test_worst_pairs_are_neighbours_within_the_domain(name):
     pair, domain = mechanism.worst_pair(), mechanism.domain
     assert pair.relation == domain.relation
     for d in (pair.d0, pair.d1):
-        assert d.size == (domain.length if isinstance(domain, Answers) else domain.size)
+        assert d.size == (domain.length if isinstance(domain, m.Answers) else domain.size)
         assert d.min() >= domain.low and d.max() <= domain.high
 
 
 def test_which_are_broken():
-    broken = {name for name, m in ZOO.items() if m.truth.breaks(m.claim)}
+    broken = {name for name, each in ZOO.items() if each.truth.breaks(each.claim)}
     assert broken == {
         *("laplace-0.9", "gaussian-0.8", "prefix-sums-uncalibrated", "histogram-one-count", "histogram-wrong-scale"),
         *("noisy-max-value", "noisy-max-both", "svt3", "svt4", "svt5", "svt6", "broken-svt"),
@@ -112,10 +94,10 @@ def test_gaussian_calibration(epsilon, delta):
         a, b = 1 / (2 * sigma), epsilon * sigma
         return norm.cdf(a - b) - np.exp(epsilon + norm.logcdf(-a - b))
 
-    sigma = Gaussian(epsilon, delta).sigma
+    sigma = m.Gaussian(epsilon, delta).sigma
     assert spent(sigma) == pytest.approx(delta, rel=1e-7)
     assert spent(sigma * (1 - 1e-4)) > delta
-    assert Gaussian(epsilon, delta, sensitivity=3.0).sigma == pytest.approx(3 * sigma, rel=1e-12)
+    assert m.Gaussian(epsilon, delta, sensitivity=3.0).sigma == pytest.approx(3 * sigma, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["gaussian-grid", "gaussian-0.8"])
@@ -131,15 +113,15 @@ def test_gaussian_truth_on_the_grid(name):
 
 
 def test_gaussian_truth_in_float():
-    assert Gaussian(1.0, 1e-5).truth.parameter == pytest.approx(1.0, rel=1e-9)
-    assert Gaussian(1.0, 1e-5, noise_multiplier=0.8).truth.parameter == pytest.approx(ZOO["gaussian-0.8"].truth.parameter, rel=1e-6)
-    assert Gaussian(1.0, 1e-5).claim == ApproxDP(1.0, 1e-5)
+    assert m.Gaussian(1.0, 1e-5).truth.parameter == pytest.approx(1.0, rel=1e-9)
+    assert m.Gaussian(1.0, 1e-5, noise_multiplier=0.8).truth.parameter == pytest.approx(ZOO["gaussian-0.8"].truth.parameter, rel=1e-6)
+    assert m.Gaussian(1.0, 1e-5).claim == m.ApproxDP(1.0, 1e-5)
 
 
 def test_noisy_max_value_leaks_half_epsilon_a_query():
     """The docstring's proof: the ratio is exactly e^(k epsilon / 2) wherever y is below all answers, an event of probability 2^-k."""
     for k in (2, 5, 8):
-        mechanism = NoisyMax(1.0, queries=k, release="value")
+        mechanism = m.NoisyMax(1.0, queries=k, release="value")
         y = np.array([[-9.0], [-3.0], [0.0]])
         loss = mechanism.log_density(y, np.zeros(k)) - mechanism.log_density(y, np.ones(k))
         np.testing.assert_allclose(loss, k / 2, rtol=1e-12)
@@ -153,32 +135,32 @@ def test_noisy_max_value_leaks_half_epsilon_a_query():
 
 
 def test_index_truths_tend_to_epsilon():
-    for cls in (NoisyMax, type(ZOO["exponential"])):
+    for cls in (m.NoisyMax, type(ZOO["exponential"])):
         narrow, wide = (cls(1.0, low=0.0, high=h).truth.parameter for h in (2.0, 60.0))
         assert narrow < 0.99 and wide == pytest.approx(1.0, abs=1e-9)
 
 
 def test_broken_sparse_vector_number():
     """The benchmark's published figures: epsilon 4.0308 at an atom of probability .0022."""
-    mechanism = BrokenSparseVector(1.0)
+    mechanism = m.BrokenSparseVector(1.0)
     low, high = np.repeat([0.0, 1.0], 5), np.repeat([1.0, 0.0], 5)
     atom = np.repeat([0.0, 1.0], 5)[None]
     loss = mechanism.log_density(atom, low)[0] - mechanism.log_density(atom, high)[0]
     assert mechanism.truth.parameter == pytest.approx(loss, rel=1e-12)
     assert f"{loss:.4f} {np.exp(mechanism.log_density(atom, low)[0]):.4f}" == "4.0308 0.0022"
-    assert SparseVector(1.0, variant=6).truth.parameter == mechanism.truth.parameter
+    assert m.SparseVector(1.0, variant=6).truth.parameter == mechanism.truth.parameter
 
 
 def test_sparse_vector_theorems():
     """Finite numbers of queries lie below the theorems' limits and approach them: epsilon, and (1 + 6c)/4 epsilon for variant 4."""
     for c in (1, 2):
         for variant, limit in ((1, 1.0), (2, 1.0), (4, (1 + 6 * c) / 4)):
-            few, many = (SparseVector(1.0, length=n, variant=variant, cutoff=c).truth.parameter for n in (10, 200))
+            few, many = (m.SparseVector(1.0, length=n, variant=variant, cutoff=c).truth.parameter for n in (10, 200))
             assert few < many <= limit * (1 + 1e-12) and many > 0.98 * limit
     for variant in (3, 6):
-        few, many = (SparseVector(1.0, length=n, variant=variant).truth.parameter for n in (10, 100))
+        few, many = (m.SparseVector(1.0, length=n, variant=variant).truth.parameter for n in (10, 100))
         assert many > 8 * few
-    assert SparseVector(0.7, variant=1, cutoff=1).truth.parameter == AboveThreshold(0.7).truth.parameter
+    assert m.SparseVector(0.7, variant=1, cutoff=1).truth.parameter == m.AboveThreshold(0.7).truth.parameter
 
 
 def test_svt3_truth_is_reached_and_never_exceeded():
@@ -194,22 +176,22 @@ def test_svt3_truth_is_reached_and_never_exceeded():
 
 
 def test_histogram_scales():
-    assert NoisyHistogram(0.5, noise="inverted").truth.parameter == 4.0
-    assert NoisyHistogram(0.5, noise="inverted", relation="add-remove").truth.parameter == 2.0
-    assert NoisyHistogram(1.0, noise="one count").truth.parameter == 2.0
-    removed = NoisyHistogram(1.0, relation="add-remove")
+    assert m.NoisyHistogram(0.5, noise="inverted").truth.parameter == 4.0
+    assert m.NoisyHistogram(0.5, noise="inverted", relation="add-remove").truth.parameter == 2.0
+    assert m.NoisyHistogram(1.0, noise="one count").truth.parameter == 2.0
+    removed = m.NoisyHistogram(1.0, relation="add-remove")
     pair = removed.worst_pair()
     assert supremum(removed, pair.d0, pair.d1) == removed.truth.parameter == 1.0
 
 
 def test_rappor_parameters_follow_the_paper():
     """Theorem 1: 2h ln((1 - f/2) / (f/2)). Theorem 2: h ln(q*(1 - p*) / (p*(1 - q*))), q* and p* as in Lemma 1."""
-    once, twice = OneTimeRappor(1.0), Rappor(1.0)
+    once, twice = m.OneTimeRappor(1.0), m.Rappor(1.0)
     assert 2 * once.hashes * math.log((1 - once.f / 2) / (once.f / 2)) == pytest.approx(1.0, rel=1e-12)
     f, q, p = twice.f, twice.q, 1 - twice.q
     q_star, p_star = f / 2 * (p + q) + (1 - f) * q, f / 2 * (p + q) + (1 - f) * p
     assert twice.hashes * math.log(q_star * (1 - p_star) / (p_star * (1 - q_star))) == pytest.approx(1.0, rel=1e-12)
-    colliding = OneTimeRappor(1.0, hashes=4, bits=4)  # so small a filter never differs in 2h = 8 bits
+    colliding = m.OneTimeRappor(1.0, hashes=4, bits=4)  # so small a filter never differs in 2h = 8 bits
     assert colliding.truth.parameter <= 0.5
 
 
@@ -218,7 +200,7 @@ def test_grid_outputs_lie_on_the_grid_and_rounding_adds_no_sensitivity():
         mechanism = ZOO[name]
         scaled = mechanism.sample(0.1234567, 10_000, np.random.default_rng(2)) * 1024
         assert np.all(scaled == np.rint(scaled))
-    step, mechanism = 2.0**-10, Laplace(1.0, sensitivity=2.0**-10, arithmetic="grid")
+    step, mechanism = 2.0**-10, m.Laplace(1.0, sensitivity=2.0**-10, arithmetic="grid")
     for x in (0.5, 1.5, 2.5, -0.5):
         assert supremum(mechanism, x * step, (x + 1) * step) == pytest.approx(1.0, rel=1e-9)
     records = np.random.default_rng(3).uniform(0, step, 1000)
@@ -229,25 +211,25 @@ def test_grid_outputs_lie_on_the_grid_and_rounding_adds_no_sensitivity():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Laplace(0.0), "Laplace: epsilon must be positive and finite, got 0.0"),
-        (lambda: Laplace(1.0, arithmetic="fixed"), "Laplace: arithmetic must be one of 'float', 'grid', 'discrete', got 'fixed'"),
-        (lambda: Laplace(1.0, 0.3, "grid"), "Laplace: sensitivity must be a multiple of 2^-10 in grid arithmetic, got 0.3"),
-        (lambda: Laplace(1.0, 0.5, "discrete"), "Laplace: sensitivity must be a whole number, at least 1, got 0.5"),
-        (lambda: Gaussian(1.0, 0.0), "Gaussian: delta must lie in (0, 1), got 0.0"),
-        (lambda: TruncatedGeometric(1.0, low=5), "TruncatedGeometric: low must be a whole number, between 0 and 4, got 5"),
-        (lambda: LaplaceVector(1.0, length=0), "LaplaceVector: length must be a whole number, at least 1, got 0"),
-        (lambda: PrefixSums(float("nan")), "PrefixSums: epsilon must be positive and finite, got nan"),
+        (lambda: m.Laplace(0.0), "Laplace: epsilon must be positive and finite, got 0.0"),
+        (lambda: m.Laplace(1.0, arithmetic="fixed"), "Laplace: arithmetic must be one of 'float', 'grid', 'discrete', got 'fixed'"),
+        (lambda: m.Laplace(1.0, 0.3, "grid"), "Laplace: sensitivity must be a multiple of 2^-10 in grid arithmetic, got 0.3"),
+        (lambda: m.Laplace(1.0, 0.5, "discrete"), "Laplace: sensitivity must be a whole number, at least 1, got 0.5"),
+        (lambda: m.Gaussian(1.0, 0.0), "Gaussian: delta must lie in (0, 1), got 0.0"),
+        (lambda: m.TruncatedGeometric(1.0, low=5), "TruncatedGeometric: low must be a whole number, between 0 and 4, got 5"),
+        (lambda: m.LaplaceVector(1.0, length=0), "LaplaceVector: length must be a whole number, at least 1, got 0"),
+        (lambda: m.PrefixSums(float("nan")), "PrefixSums: epsilon must be positive and finite, got nan"),
         (
-            lambda: NoisyHistogram(1.0, noise="none"),
+            lambda: m.NoisyHistogram(1.0, noise="none"),
             "NoisyHistogram: noise must be one of 'calibrated', 'one count', 'inverted', got 'none'",
         ),
-        (lambda: PermuteAndFlip(1.0, high=-4.0), "PermuteAndFlip: high - low must be at least 2, got 1.0"),
-        (lambda: NoisyMax(1.0, release="max"), "NoisyMax: release must be one of 'index', 'value', 'both', got 'max'"),
-        (lambda: Rappor(1.0, f=0.99), "Rappor: f must be at most 2 / (1 + e^(epsilon / 2h)), got 0.99"),
-        (lambda: SparseVector(1.0, variant=7), "SparseVector: variant must be one of 1, 2, 3, 4, 5, 6, got 7"),
-        (lambda: SparseVector(1.0, length=3, cutoff=4), "SparseVector: cutoff must be at most length, 3, got 4"),
+        (lambda: m.PermuteAndFlip(1.0, high=-4.0), "PermuteAndFlip: high - low must be at least 2, got 1.0"),
+        (lambda: m.NoisyMax(1.0, release="max"), "NoisyMax: release must be one of 'index', 'value', 'both', got 'max'"),
+        (lambda: m.Rappor(1.0, f=0.99), "Rappor: f must be at most 2 / (1 + e^(epsilon / 2h)), got 0.99"),
+        (lambda: m.SparseVector(1.0, variant=7), "SparseVector: variant must be one of 1, 2, 3, 4, 5, 6, got 7"),
+        (lambda: m.SparseVector(1.0, length=3, cutoff=4), "SparseVector: cutoff must be at most length, 3, got 4"),
         (
-            lambda: LaplaceVector(1.0, 3).sample(np.zeros(2), 1, np.random.default_rng(0)),
+            lambda: m.LaplaceVector(1.0, 3).sample(np.zeros(2), 1, np.random.default_rng(0)),
             "LaplaceVector: dataset must be a vector of 3 numbers, got shape (2,)",
         ),
         (lambda: ZOO["geometric"].support(np.array([0.5])), "Geometric: dataset must hold whole numbers, got [0.5]"),
@@ -262,9 +244,7 @@ def test_errors_name_the_argument_the_rule_and_the_value(build, message):
 @pytest.mark.benchmark
 def test_laplace_reaches_150_million_samples_a_second():
     """About 260 on an idle core; the bar leaves room for a busy one."""
-    from time import perf_counter
-
-    mechanism, rng, best = Laplace(1.0), np.random.Generator(np.random.SFC64(1)), math.inf
+    mechanism, rng, best = m.Laplace(1.0), np.random.Generator(np.random.SFC64(1)), math.inf
     for _ in range(20):
         start = perf_counter()
         mechanism.sample(np.array([0.0]), 1 << 18, rng)
