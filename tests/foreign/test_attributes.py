@@ -18,10 +18,8 @@ from dpwitness.mechanisms.foreign.worker_pool import TargetError
 FILE = """
 import numpy as np
 
-
 def f(dataset, size, rng):
     return np.sum(dataset) + rng.laplace(size=size)
-
 
 f.claim = "pure:1"
 f.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0}

@@ -14,63 +14,50 @@ from dpwitness import mechanisms as m
 PAIR = dpw.Pair(np.array([0.0]), np.array([1.0]))
 stages = []
 
-
 def leaky(dataset, size, rng):
     return dataset[0] + rng.laplace(0.0, 0.5, size)
-
 
 def fine(dataset, size, rng):
     return dataset[0] + rng.laplace(0.0, 1.0, size)
 
-
 def raises(dataset, size, rng):
     raise RuntimeError("out of order")
-
 
 def test_kept(dp_audit):
     result = dp_audit(fine, claim="pure:1", pair=PAIR)
     assert result.confidence == 1 - 1e-9 and result.epsilon_lower > 0.7
 
-
 def test_broken(dp_audit):
     dp_audit(leaky, claim="pure:1", pair=PAIR, trials=50_000)
-
 
 def test_two(dp_audit):
     for epsilon in (1, 2):
         dp_audit(fine, claim=f"pure:{epsilon}", pair=PAIR, trials=20_000)
 
-
 def test_no_verdict(dp_audit):
     dp_audit(raises, claim="pure:1", pair=PAIR)
 
-
 def test_local(dp_audit):
     dp_audit(lambda dataset, size, rng: leaky(dataset, size, rng), claim="pure:1", pair=PAIR, trials=50_000)
-
 
 @pytest.mark.dp_audit(claim="pure:1", pair=PAIR, trials=20_000)
 @pytest.mark.parametrize("multiplier", [1.0, 0.5])
 def test_marked(multiplier):
     return m.Laplace(1.0, arithmetic="grid", noise_multiplier=multiplier)
 
-
 @pytest.mark.dp_audit(claim="pure:1", trials=20_000)
 def test_yielded(tmp_path):
     yield m.RandomizedResponse(1.0)
     print("after the audit")
 
-
 @pytest.mark.dp_audit(claim="pure:1")
 def test_nothing():
     pass
-
 
 @pytest.mark.dp_audit(claim="pure:1", trials=20_000)
 class TestGroup:
     def test_method(self):
         return m.RandomizedResponse(1.0)
-
 
 def test_plain():
     assert 1 + 1 == 2
@@ -83,27 +70,22 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors import MeanBound
 
-
 @pytest.mark.dp_audit(white_box=True)
 @pytest.mark.parametrize("multiplier", [1.0, 0.5])
 def test_law(multiplier):
     return m.Laplace(1.0, noise_multiplier=multiplier)
 
-
 def test_law_of_a_pair(dp_audit):
     result = dp_audit(m.Laplace(1.0), white_box=True, pair=dpw.Pair(np.array([0.0]), np.array([0.5])))
     assert result.epsilon_upper < 0.51
-
 
 @pytest.mark.parametrize("bound", [0.25, 0.2])
 def test_sensitivity(dp_check, bound):
     dp_check(dpw.audit_sensitivity(np.mean, bound, m.Records(4), evaluations=300))
 
-
 @pytest.mark.parametrize("bound", [1.1, 0.9])
 def test_utility(dp_check, bound):
     dp_check(dpw.audit_utility(lambda size, rng: rng.exponential(size=size), MeanBound(bound), runs=20_000))
-
 
 def test_no_claim(dp_audit):
     with pytest.raises(dpw.InvalidArgument, match="mechanism must have a method sample"):

@@ -8,7 +8,7 @@ from flint import arb
 
 from dpwitness.mechanisms import PrivateRidge
 from dpwitness.proofs_checks import ClaimVerdict, check, enclose
-from dpwitness.proofs_checks.claims.aggregation_claims import averaging, first_step_excess, step_fails
+from dpwitness.proofs_checks.claims.aggregation_claims import first_step_excess, step_fails
 from dpwitness.proofs_checks.claims.ridge_claims import _gradient_at_closed_form, price_constant
 from dpwitness.proofs_checks.engine.enclosures import interval, times
 from dpwitness.proofs_checks.engine.evidence import identities, unsatisfiable
@@ -68,8 +68,6 @@ def test_the_oracle_inequality():
     assert 0.9 < check("MN-05").evidence.numbers["share of the bound"] < 1
     outside = check("MN-05-outside", first=3.0, second=20.0).evidence.reached.lower + 1
     assert outside == pytest.approx((11.5**2 - 9) / (8 * math.log(2)), rel=1e-9) and outside == pytest.approx(22.2, abs=0.05)
-    released = averaging([1.0], [0.0], 8.0, "t-1").aggregate(np.array([[3.0, 20.0]]))[0, 0]
-    assert released == pytest.approx(11.5)
 
 
 def test_wrong_constants_turn_certificates(mutated):

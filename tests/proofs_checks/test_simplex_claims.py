@@ -78,11 +78,6 @@ def test_where_the_algorithm_draws(at, least):
     assert check("JT-13", epsilon=epsilon, delta=delta, actions=actions, records=numbers["least_n"] + 1).claim_verdict is HOLDS
 
 
-def test_cod_rna():
-    numbers = check("JT-13").evidence.numbers
-    assert numbers["draws"] == pytest.approx(0.166, abs=5e-4) and numbers["pure_draws"] == pytest.approx(22.5, abs=0.05)
-
-
 def test_wrong_constants_turn_the_verdict(mutated):
     def tighter(range):
         return supremum(

@@ -29,16 +29,13 @@ import sys
 
 HOSTILE = {HOSTILE!r}
 
-
 def texts(dataset, size, rng):
     print(HOSTILE, "VIOLATED")
     print(HOSTILE, file=sys.stderr)
     return [HOSTILE if draw < 0.1 + 0.8 * float(sum(dataset)) else "no" for draw in rng.random(size)]
 
-
 def raises(dataset, size, rng):
     raise RuntimeError(HOSTILE)
-
 
 raises.claim = "pure:1"
 raises.domain = {{"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relation": "replace-one"}}

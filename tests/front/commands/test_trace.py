@@ -7,21 +7,16 @@ import pytest
 COUNTS = """
 import numpy as np
 
-
 def add_noise(value, sensitivity, epsilon, rng):
     return value + rng.laplace(0.0, sensitivity / epsilon)
 
-
 PRIMITIVES = {"add_noise": {"law": "laplace", "input": "value", "scale": "sensitivity / epsilon", "sensitivity": "sensitivity"}}
-
 
 def mean(dataset, size, rng):
     return np.array([add_noise(dataset.sum(), 1 / len(dataset), 1.0, rng) for _ in range(size)])
 
-
 def total(dataset, size, rng):
     return np.array([add_noise(dataset.sum(), 1.0, 1.0, rng) for _ in range(size)])
-
 
 mean.claim = total.claim = "pure:1"
 mean.domain = total.domain = {"kind": "Records", "size": 5, "low": 0.0, "high": 1.0}

@@ -32,11 +32,9 @@ import time
 
 import numpy as np
 
-
 def slow(dataset, size, rng):
     time.sleep(0.01)
     return np.round(1024 * (np.sum(dataset) + rng.laplace(0.0, 1.0, size))) / 1024
-
 
 slow.claim = "pure:1"
 """

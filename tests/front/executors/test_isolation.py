@@ -26,23 +26,18 @@ import time
 
 import numpy as np
 
-
 def bye(dataset, size, rng):
     os._exit(0)
-
 
 def segfault(dataset, size, rng):
     ctypes.string_at(0)
 
-
 def holds_the_lock(dataset, size, rng):
     ctypes.PyDLL(None).sleep(600)
-
 
 def endless(dataset, size, rng):
     while True:
         sys.stdout.write("x" * 10_000)
-
 
 def forks(dataset, size, rng):
     if os.fork() == 0:
@@ -50,15 +45,12 @@ def forks(dataset, size, rng):
         time.sleep(600)
     return noisy(dataset, size, rng)
 
-
 def returns_twice(dataset, size, rng):
     os.fork()
     return noisy(dataset, size, rng)
 
-
 def hungry(dataset, size, rng):
     return np.ones(3 * 10**8)[:size]
-
 
 def deep(dataset, size, rng):
     value = []
@@ -66,10 +58,8 @@ def deep(dataset, size, rng):
         value = [value]
     return [value] * size
 
-
 def noisy(dataset, size, rng):
     return np.round(1024 * (np.sum(dataset) + rng.laplace(0.0, 1.0, size))) / 1024
-
 
 def talks(dataset, size, rng):
     print("hello")
@@ -77,21 +67,17 @@ def talks(dataset, size, rng):
     os.system("echo child")
     return noisy(dataset, size, rng)
 
-
 def raises(dataset, size, rng):
     if rng.random() < 0.3:
         raise ValueError("low")
     return noisy(dataset, size, rng)
 
-
 def labels(dataset, size, rng):
     return [["a", "b"][int(x)] for x in rng.random(size) < 0.5 + 0.1 * (type(dataset).__name__ == "LabelledVectors")]
-
 
 def slow(dataset, size, rng):
     time.sleep(0.05)
     return noisy(dataset, size, rng)
-
 
 class Mine:
     def __init__(self, scale):

@@ -63,13 +63,11 @@ def test_commands_without_a_home(tmp_path, home, arguments):
 CALLERS = """from dpwitness.mechanisms.numerics.jit import jit
 import kernels
 
-
 def calling(inner):
     @jit
     def outer(x):
         return inner(x) + 1
     return outer
-
 
 callers = [calling(kernels.one), calling(kernels.two), calling(kernels.scaled(3)), calling(kernels.scaled(4)), calling(kernels.plain)]
 print([outer(5) for outer in callers], kernels.by_name(5))
@@ -79,16 +77,13 @@ KERNELS = """from numba import njit
 from dpwitness.mechanisms.numerics.jit import jit
 from deeper import deepest
 
-
 @jit
 def one(x):
     return 10 * x
 
-
 @jit
 def two(x):
     return deepest(x)
-
 
 def scaled(by):
     @jit
@@ -96,18 +91,15 @@ def scaled(by):
         return by * x
     return inner
 
-
 @njit
 def plain(x):
     return -x
-
 
 @jit
 def by_name(x):
     return deepest(x)
 """
 DEEPER = """from dpwitness.mechanisms.numerics.jit import jit
-
 
 @jit
 def deepest(x):
@@ -138,13 +130,11 @@ def test_what_a_kernel_calls_decides_what_is_taken_from_the_cache(tmp_path):
 RACING = """import sys
 from dpwitness.mechanisms.numerics import jit as house
 
-
 def adding(by):
     @house.jit
     def add(x):
         return x + by
     return add
-
 
 if sys.argv[1:] == ["race"]:  # another process has read the same index, and saves its code last
     one, two = adding(1), adding(2)

@@ -84,12 +84,6 @@ def test_jt16_delta_of_the_symmetric_witness(epsilon, delta, horizon, published)
     assert composed_delta(game, game.worst_pair(), epsilon) == pytest.approx(published, rel=6e-3)
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "ratio"), [(1, 1e-8, 1.23), (2, 1e-8, 4.0), (3, 1e-3, 1.06), (5, 1e-5, 9.0)])
-def test_jt17_log_p_below_one_breaks_the_promise_earlier(epsilon, delta, ratio):
-    game = m.PrivateFTRL(float(epsilon), delta, 1.0, 2, 1000, lambda_rule="with_log_p")
-    assert composed_delta(game, game.worst_pair(), epsilon) / delta == pytest.approx(ratio, rel=0.02)
-
-
 def test_jt16_a_baseline_is_worse_than_none_at_small_t():
     """eps=8, delta=.01, T=13: without a baseline the promise holds (.0048), with log-odds -.8 it breaks (.0112)."""
     game = m.PrivateFTRL(8.0, 0.01, 1.0, 2, 13)

@@ -111,14 +111,6 @@ def test_mn03_tail_witness():
     assert math.isinf(estimate.truth.parameter) and estimate.truth.breaks(estimate.claim)
 
 
-@pytest.mark.parametrize(("label_bound", "published"), [(100.0, 0.11099), (1000.0, 0.11132)])
-def test_mn03_bulk_witness(label_bound, published):
-    estimate = ridge("printed", 1, 0.1, regularization=0.0, label_bound=label_bound, records=500_001)
-    pair = estimate.worst_pair("bulk")
-    w = np.array([[-1.0]])
-    assert estimate.log_density(w, pair.d0)[0] - estimate.log_density(w, pair.d1)[0] == pytest.approx(published, abs=5e-6)
-
-
 def test_repaired_form_keeps_its_bound_inside_and_on_the_sphere():
     rng = np.random.default_rng(5)
     for p in (1, 3):
