@@ -89,6 +89,8 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         ((*LEAKY, "--d0", "[NaN]", "--d1", "[1]"), "NaN is not a valid JSON number"),
         ((*LEAKY, "--d0", "[0, 0]", "--d1", "[1, 1]"), "2 records differ (rows 0, 1)"),
         ((*LEAKY, *PAIR, "--relation", "friends"), "relation must be one of replace-one"),
+        ((*LEAKY, "--d0", "null", "--d1", "[1]"), "got None"),
+        ((*LEAKY, "--d0", "[1]", "--d1", "[1]"), "identical"),
         ((*LEAKY, *PAIR, "--trials", "10"), "trials must be a whole number, between 1000"),
         ((*LEAKY, *PAIR, "--trials", "1e5.5"), "must be a whole number such as"),
         ((*LEAKY, *PAIR, "--confidence", "1"), "confidence must lie in (0, 1), got 1.0"),

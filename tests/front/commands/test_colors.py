@@ -137,15 +137,8 @@ def test_every_command_takes_the_option(capsys):
 
 RESULTS = [
     {"kind": "black box", "name": "kept", "claim": "pure:1", "verdict": "NOT_REFUTED", "parameter_lower": 0.5, "detectable": 1.25},
-    {
-        "kind": "black box",
-        "name": HOSTILE,
-        "claim": "pure:1",
-        "verdict": "VIOLATED",
-        "parameter_lower": 3.0,
-        "detectable": 1.5,
-        "trials": 900,
-    },
+    {"kind": "black box", "name": HOSTILE, "claim": "pure:1", "verdict": "VIOLATED", "parameter_lower": 3.0, "detectable": 1.5}
+    | {"trials": 900},
     {"kind": "white box", "name": "a*b_c<d", "claim": "gdp:1", "verdict": "CERTIFIED", "parameter": "mu", "parameter_lower": 0.9},
 ]
 

@@ -49,10 +49,3 @@ def test_all_labels_are_more_than_one_record():
 def test_values_that_json_has_no_word_for_are_numbers():
     found = dataset("d0", '[{"$type": "float", "value": "nan"}, 1]')
     assert found.dtype == np.float64 and np.isnan(found[0])
-
-
-def test_from_outside(shell):
-    found = shell.dpwitness("audit", "mine.py:fine", "--claim", "pure:1", "--d0", "null", "--d1", "[1]")
-    assert (found.returncode, found.stdout) == (2, "") and "got None" in found.stderr and len(found.stderr.splitlines()) == 1
-    found = shell.dpwitness("audit", "mine.py:fine", "--claim", "pure:1", "--d0", "[1]", "--d1", "[1]")
-    assert found.returncode == 2 and "identical" in found.stderr
