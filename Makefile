@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 pytho
 VENV := .venv
 EXTRAS_test := [test,proofs]
 EXTRAS_docs := [test,docs]
+EXTRAS_lint := [dev,test,proofs]
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements.lock
 ifneq ($(shell command -v uv),)
 PIP := uv pip install --quiet --python $(VENV)/bin/python --no-build-isolation -c requirements.lock
@@ -12,7 +13,7 @@ endif
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: audit test test-all site docs release-check clean
+.PHONY: audit test test-all lint types site docs release-check clean
 
 audit: $(VENV)/.audit
 	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.html"; exit $$status
@@ -27,6 +28,18 @@ test-all: $(VENV)/.test
 	@tests/browser.sh $(VENV)/axe
 	@tests/compilers.sh
 	$(VENV)/bin/python -m pytest -n auto -m 'not benchmark' $(TESTS)
+
+lint: $(VENV)/.lint types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/codespell
+
+# In a copy as it is installed: in this folder, mypy would find the front door only.
+types: $(VENV)/.lint
+	rm -rf out/typed
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target out/typed .
+	cp -r benchmarks out/typed/dpwitness
+	cd out/typed && ../../$(VENV)/bin/mypy --config-file ../../pyproject.toml -p dpwitness
 
 site: $(VENV)/.audit
 	$(VENV)/bin/python -m dpwitness.reports.site reports/published
@@ -46,7 +59,7 @@ $(VENV)/.python:
 
 # `audit` needs the package and its dependencies; `test` and `docs` need their extras too. Modules are compiled once, because
 # processes do not store bytecode where PYTHONDONTWRITEBYTECODE is set.
-$(VENV)/.audit $(VENV)/.test $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python requirements.lock pyproject.toml
+$(VENV)/.audit $(VENV)/.test $(VENV)/.lint $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python requirements.lock pyproject.toml
 	$(PIP) setuptools wheel
 	$(PIP) -e '.$(EXTRAS_$*)'
 	$(VENV)/bin/python -m compileall -q -j0 dpwitness auditors mechanisms proofs_checks reports benchmarks

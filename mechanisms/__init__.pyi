@@ -6,7 +6,7 @@ from .domains.answers import Answers as Answers
 from .domains.base import Domain as Domain
 from .domains.costs import Costs as Costs
 from .domains.counts import Counts as Counts
-from .domains.frames import Events as Events
+from .domains.event_streams import Events as Events
 from .domains.frames import Table as Table
 from .domains.graphs import Graph as Graph
 from .domains.labelled_ball import LabelledBall as LabelledBall

@@ -21,6 +21,7 @@ LEAST = 1000  # minimum number of runs of an audit
 _MAX_TRIALS = 10**10  # maximum number of runs for a time budget
 _MAX_BATCH = 2**14  # maximum number of rounds in a timed batch
 _BATCH_TIME_SHARE = 0.02  # share of the time budget for one timed batch
+_ESTIMATE_ROWS = 2**12  # rows of each side from which learning is timed without a time budget
 _MIN_BATCH = 128  # batch size up to which the fixed cost of a batch is measured, because batches of an audit are at least as large
 _MAX_EXTRA_SECONDS = 3.0  # seconds that a further batch may take to measure the fixed cost, without a time budget
 _MAX_EXTRA_SHARE = 0.1  # the same, as a share of the time budget
@@ -92,6 +93,8 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         size = min(4 * size, max_size)
     ranking = learning = 0.0
     if run_seconds < _CHEAP_RUN:
+        if seconds is None:  # an estimate is enough
+            sides = [side.take(np.arange(min(len(side), _ESTIMATE_ROWS))) for side in sides]
         learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6)  # loads libraries
         started = perf_counter()
         event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event

@@ -213,8 +213,7 @@ def audit_sensitivity(
     require_positive("seconds", seconds, "audit_sensitivity")
     evaluations = require_integer("evaluations", evaluations, "audit_sensitivity", most=10**12)
     seed = require_integer("seed", seed, "audit_sensitivity", least=0)
-    if not callable(function):
-        raise InvalidArgument(f"audit_sensitivity: function must be callable, got {shown(function)}")
+    require_callable("function", function, "audit_sensitivity")
     _require_norm(norm, "audit_sensitivity")
     require_type("name", name, str, "be a text", "audit_sensitivity", optional=True)
     require_domain(domain, "audit_sensitivity")
@@ -252,23 +251,19 @@ def sensitivity_at(
 
 
 def _require_norm(norm: Any, owner: str) -> None:
-    """Raise InvalidArgument unless the norm is 1, 2, inf or a distance function."""
     if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
         raise InvalidArgument(f"{owner}: norm must be 1, 2, inf or a distance function, got {shown(norm)}")
 
 
 def _result(measure: _Difference, pair: Pair | None, bound: float, name: str | None, seed: int = 0, **fields: Any) -> SensitivityResult:
-    """Return the result on the pair, or the verdict ERROR without a pair."""
     size, error = measure(pair) if pair is not None else (math.nan, 0.0)
     lower = max(size - error, 0.0) / bound if pair is not None else math.nan
     slack = _EXACT_SLACK if measure.exact else _SLACK
     verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
     if pair is not None and verdict_found is Verdict.NOT_REFUTED and measure.coarse and size / bound > 1 + _SLACK:
-        within = f"the function moves by {size / bound:.9g} times the claimed bound, an excess within the rounding of {measure.coarse}"
-        fields["notes"] = (
-            *fields.get("notes", ()),
-            f"{within} ({error:.3g} at these values): add the rounding to the bound, or use float64",
-        )
+        excess = f"the function moves by {size / bound:.9g} times the claimed bound, an excess within the rounding of {measure.coarse}"
+        note = f"{excess} ({error:.3g} at these values): add the rounding to the bound, or use float64"
+        fields["notes"] = (*fields.get("notes", ()), note)
     return SensitivityResult(
         name=name or name_of(measure.function),
         verdict=verdict_found if pair is not None else Verdict.ERROR,

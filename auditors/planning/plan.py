@@ -362,7 +362,6 @@ def _smallest_parameter(claim: Claim, shape: str, power: float, chance_of: Calla
 
 
 def _round_to_three_digits(value: float) -> int:
-    """Return the value rounded to three significant digits."""
     unit = 10 ** max(0, len(str(int(value))) - 3)
     return int(round(value / unit) * unit)
 

@@ -1,4 +1,4 @@
-"""The domains of data frames with typed columns and of event streams. Neighbors differ in a row, in all rows of a user, or in some columns.
+"""The domain of data frames with typed columns. Neighbors differ in a row, in all rows of a user, or in some columns.
 
 Pairs are built from pairs of `Rows`, whose numbers encode the values: a category by its index, a
 date by its day, a missing value by an additional flag column. Where users or groups of k records
@@ -385,32 +385,3 @@ class _FrameMoves(RandomSteps):
 
     def learn(self, part: int, before: float, after: float) -> None:
         self._moves.learn(part, before, after)
-
-
-@dataclass(frozen=True, slots=True)
-class Events(Table):
-    """Streams of up to `size` events, in order: a list of dicts with `columns`, the number of the event under `time`, and a `user`.
-
-    Under ``event`` one event is added or removed, and the others keep their order and time. Under
-    ``add-remove:unit=USER`` all events of one user are added or removed.
-
-    Parameters
-    ----------
-    columns, size, user, relation, per_user, frame
-        Parameters of `Table`. The default relation without a user is ``event``.
-    time : str
-        Key of the number of an event, in increasing order.
-
-    Raises
-    ------
-    InvalidArgument
-        As for `Table`.
-    """
-
-    frame: str = "records"
-    time: str | None = "time"
-
-    def __post_init__(self) -> None:
-        if not self.relation and self.user is None:
-            object.__setattr__(self, "relation", "event")
-        Table.__post_init__(self)

@@ -65,6 +65,7 @@ class Session:
         self.outputs: dict[int, Any] = {}
         self.numbers = itertools.count()
         self.compiled = True
+        self.kernels: list[Any] = []  # compiled functions that are replaced by their Python source
 
     def __enter__(self) -> Session:
         try:
@@ -82,6 +83,9 @@ class Session:
             for each in reversed(self.patches):
                 each.undo()
         self.patches.clear()
+        for kernel in self.kernels:  # a compilation that failed beside replaced functions would fail ever after
+            getattr(getattr(kernel, "_compiler", None), "_failed_cache", {}).clear()
+        self.kernels.clear()
         self.kept.clear()
         self.outputs.clear()
 
@@ -194,7 +198,8 @@ class Session:
             for name, value in list(vars(module).items())
             if isinstance(value, dispatcher)
         ]
-        self.patches += [Patch(module, name, value.py_func) for module, name, value in found]
+        self.kernels += [kernel for _, _, kernel in found]
+        self.patches += [Patch(module, name, kernel.py_func) for module, name, kernel in found]
         return bool(found)
 
     def record(self, dataset: Any, seed: int) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 import dpwitness as dpw
 from dpwitness.auditors.gray_box.call_losses import Call, Losses, add, permute_and_flip
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.numerics.jit import jit_uncached
 from dpwitness.mechanisms.recording.primitives import LAWS
 from dpwitness.mechanisms.recording.session import Session
 from dpwitness.mechanisms.textbook.zoo import zoo
@@ -421,3 +423,25 @@ def test_a_float32_input_moves_by_its_sensitivity_up_to_its_rounding(broken):
     pair = Pair(np.array([1000.1, 5.3, 0.3]), np.array([1000.1, 5.3, 1.3]), "replace-one")
     found = dpw.trace(mean, pair, "pure:1", traced.PRIMITIVES, confirm=False)
     assert any(finding.kind == "SENSITIVITY" for finding in found.findings) is broken
+
+
+@jit_uncached
+def _half(x):
+    return 0.5 * x
+
+
+@jit_uncached
+def _shifted_half(x, shift):
+    return _half(x) + shift
+
+
+KERNELS = [_shifted_half]
+
+
+def test_kernels_compile_after_a_trace():
+    """A kernel that is called through another reference fails to compile while its callee is replaced, and only then."""
+    with Session(lambda *_: 0.0, [], seed=lambda _: None, snapshot=dict) as session:
+        assert session.uncompile() and not hasattr(_half, "py_func")
+        with pytest.raises(TypingError):
+            KERNELS[0](0.0, 1.0)
+    assert KERNELS[0](2.0, 1.0) == 2.0
