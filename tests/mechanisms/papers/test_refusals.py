@@ -16,6 +16,7 @@ LEARNER = m.KernelLearner(Loss("logistic"), 0.1, 2, 4)
 RADIAL = m.KernelLearner(HINGE, 1.0, 1, 1, Kernel("rbf"))
 FOUR = m.LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.6, 0.6]], [1.0, 1.0, -1.0, 1.0])
 POINTS = np.array([[0.3, 0.1], [0.2, 0.4]])
+REPAIRED = {"loss": Loss("huber"), "regularization": 1.0, "repaired": True}
 EPSILON = "epsilon must be positive and finite, got 0.0"
 NO_POINTS = "test_points must have at least one row of length 2, got shape (0, 2)"
 
@@ -25,6 +26,7 @@ def rule(t, points, answers, weights, z):
     z[0] = 0.3
 
 
+ANSWERS = {"learner": LEARNER, "delta": 0.1, "test_points": POINTS}
 GOOD = {
     m.LogisticObjectivePerturbation: {"epsilon": 1.0, "regularization": 0.1},
     m.LogisticOutputPerturbation: {"epsilon": 1.0, "regularization": 1.0},
@@ -36,10 +38,8 @@ GOOD = {
     m.PrivateRidge: {"epsilon": 1.0, "regularization": 0.1, "radius": 1.0, "label_bound": 1.0, "dimension": 1, "records": 3},
     m.PrivateFTRL: {"epsilon": 1.0, "delta": 0.1, "bound": 1.0, "actions": 2, "horizon": 3},
     m.SimplexSampling: {"epsilon": 1.0, "regularization": 40.0, "loss": LINEAR, "dimension": 2, "records": 1},
-    m.PrivateInteractivePrediction: {
-        **{"learner": LEARNER, "epsilon": 1e4, "delta": 0.1, "beta": 0.1, "norm_bound": 5.0, "test_points": POINTS}
-    },
-    m.TestDataDependentLearner: {"learner": LEARNER, "epsilon": 20.0, "delta": 0.1, "test_points": POINTS},
+    m.PrivateInteractivePrediction: ANSWERS | {"epsilon": 1e4, "beta": 0.1, "norm_bound": 5.0},
+    m.TestDataDependentLearner: ANSWERS | {"epsilon": 20.0},
     m.TestDataIndependentLearner: {"learner": LEARNER, "epsilon": 200.0, "delta": 0.5, "beta": 0.9, "units": "repaired"},
 }
 
@@ -55,11 +55,7 @@ GOOD = {
         (m.GLMOutputPerturbation, {"delta": 0.1}, "delta must be 0 for gamma noise, got 0.1"),
         (m.GLMObjectivePerturbation, {"loss": HINGE}, "loss must be differentiable, got 'hinge'"),
         (m.GLMObjectivePerturbation, {"loss": Loss("squared")}, "loss must be 1.0-Lipschitz, got squared with constant inf"),
-        (
-            m.GLMObjectivePerturbation,
-            {"loss": Loss("huber"), "regularization": 1.0, "repaired": True},
-            "regularization must be at least 2 c_2 R^2/epsilon = 2.0 when repaired, got 1.0",
-        ),
+        (m.GLMObjectivePerturbation, REPAIRED, "regularization must be at least 2 c_2 R^2/epsilon = 2.0 when repaired, got 1.0"),
         (m.ConvexObjectivePerturbation, {"kappa": 0.5}, "kappa must bound the slope of the loss, 1.0 for logistic, got 0.5"),
         (m.ConvexObjectivePerturbation, {"loss": 3}, "loss must be a Loss or have gradient and hessian, got int"),
         (QuadraticPenalty, {"weight": 0.0}, "weight must be positive and finite, got 0.0"),
