@@ -28,7 +28,7 @@ q_k <= q_j + sum_{j < i <= k} z_i / (i w_i). Multiply by w_j w_k and sum over j 
 that is P(C >= v) <= P(B >= v) + m delta max_i G_i. Binomial laws are log-concave: P(B >= i) / w_i falls in i, and for i <= v,
 with i w_i = e^epsilon (r - i + 1) w_{i-1}, P(B <= i - 1) / w_{i-1} and 1 / (r - i + 1) rise. So the largest is G_v. For r = m the bound
 is attained by counts with z_v as the only positive z, and by Y = S with as many coins flipped, at random places
-(`tests/auditors/test_canaries.py`).
+(`tests/auditors/canaries/test_canaries.py`).
 
 **Any number of guesses.** If r itself is a function of Y and of coins of canaries that are not named, the lemma holds for sets T of pairs
 (r, k) and the proof for each r, with one sum of all z at most m delta. Let P(B >= v_r) <= a and m delta P(B >= v_r) / (v_r w_{v_r}) <= b

@@ -1,0 +1,129 @@
+"""Exceptions on one dataset: those of the environment and of types end in ERROR, those that depend on values are findings."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpwitness import Pair, Verdict, audit, audit_outputs, trace
+from dpwitness.auditors.black_box.environment_errors import is_environment_fault, names_environment_fault
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+def raising(act):
+    def run(dataset, size, rng):
+        if dataset[0] > 0.5:
+            act()
+        return rng.laplace(size=size)
+
+    return run
+
+
+def missing():
+    import a_module_that_nobody_has  # noqa: F401
+
+
+def wrapped():
+    try:
+        missing()
+    except ImportError as error:
+        raise RuntimeError("the solver cannot be loaded") from error
+
+
+def unbound():
+    if not PAIR:
+        found = 1
+    return found
+
+
+def deprecated():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.warn("use the other one", DeprecationWarning, stacklevel=1)
+
+
+NAMES = [
+    lambda: np.a_name_that_was_removed,
+    lambda: a_name_that_nobody_defines,  # noqa: F821
+    lambda: Path("/no/such/file").read_text(),
+    lambda: sorted([], by=1),
+]
+
+
+@pytest.mark.parametrize("act", [missing, wrapped, deprecated, *NAMES])
+def test_the_environment_is_no_event(act):
+    result = audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000)
+    assert result.verdict is Verdict.ERROR and result.tally is None
+    assert result.headline().startswith("ERROR: mechanism always raises on D1 alone: ")
+    assert "a fault of the environment and not a violation: install what is missing" in result.headline()
+
+
+@pytest.mark.parametrize("act", [unbound, lambda: 1 / 0, lambda: {}["age"], lambda: int("x"), lambda: None.real_name])
+def test_what_depends_on_the_data_is_an_event(act):
+    assert audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000).verdict is Verdict.VIOLATED
+
+
+def test_a_module_that_some_runs_miss():
+    def run(dataset, size, rng):
+        if dataset[0] > 0.5 and rng.random() < 0.3:
+            missing()
+        return rng.laplace(size=size)
+
+    result = audit(run, claim="pure:1", pair=PAIR, trials=2_000)
+    assert result.verdict is Verdict.ERROR and "ModuleNotFoundError in some runs" in result.headline()
+
+
+def test_given_outputs_and_traces():
+    outputs = [ImportError("No module named 'a'")] * 1_000
+    assert audit_outputs(outputs, np.zeros(1_000), "pure:1").verdict is Verdict.ERROR
+    assert audit_outputs([ValueError("no")] * 1_000, np.zeros(1_000), "pure:1").verdict is Verdict.VIOLATED
+    traced = trace(raising(missing), PAIR, "pure:1")
+    assert traced.verdict is Verdict.ERROR and "a fault of the environment" in traced.headline()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("PermissionError", "", True),  # by its name, from another process
+        ("AttributeError", "`np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.", True),
+        ("AttributeError", "'NoneType' object has no attribute 'mean'", False),
+        ("TypeError", "fit() got an unexpected keyword argument 'normalize'", True),
+        ("ValueError", "the row was removed", False),
+        ("UnboundLocalError", "", False),
+    ],
+)
+def test_the_rule(kind, text, expected):
+    assert names_environment_fault(kind, text) is expected and not is_environment_fault(AssertionError("a record is missing"))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(
+    ("mechanism", "d0", "d1"),
+    [
+        (lambda d, n, rng: sum(d) + rng.laplace(size=n), [1.0, None], [1.0, 2.0]),
+        (lambda d, n, rng: sum(row["age"] for row in d) + rng.laplace(size=n), [{"age": 3}], [{"age": "x"}]),
+    ],
+)
+def test_a_slip_is_an_error(mechanism, d0, d1, swapped):
+    pair = Pair(d1, d0) if swapped else Pair(d0, d1)
+    result = audit(mechanism, claim="pure:1", pair=pair, trials=4000)
+    assert result.verdict.value == "ERROR"
+    assert "alone: TypeError: unsupported operand" in result.headline() and "a type error and not a violation" in result.headline()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "act", "pair"),
+    [
+        (2.0, lambda: 2.0 + "record", Pair(np.array([1.0]), np.array([2.0]))),  # of one type: the value decides
+        (2.0, lambda: 2.0 + "record", Pair([1.0], [2.0])),
+        (None, lambda: 1 / 0, Pair([1.0, None], [1.0, 2.0])),  # its text is not about types
+    ],
+)
+def test_exceptions_that_tell_values_apart_are_violations(wrong, act, pair):
+    """Every run tells: 4000 of them prove epsilon > 1 at 1 - 1e-9 whatever the seed."""
+    result = audit(
+        lambda d, n, rng: act() if wrong in list(d) else rng.laplace(size=n), claim="pure:1", pair=pair, trials=4000, confidence=1 - 1e-9
+    )
+    assert result.verdict is Verdict.VIOLATED

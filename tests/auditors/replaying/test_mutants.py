@@ -1,0 +1,75 @@
+"""A thousand witnesses gone wrong: each is refused in one line or replayed; nothing else is raised, nothing foreign is loaded."""
+
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpwitness import InvalidArgument, Pair, audit, audit_sensitivity, certify, replay
+from dpwitness.auditors.results.witness_reader import load_json
+from dpwitness.benchmarks.mutants import mutants
+from dpwitness.mechanisms import Laplace, Records
+from dpwitness.mechanisms.textbook.zoo import zoo
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
+
+
+def bases():
+    """How many mutants, and of which witness."""
+    yield 400, audit(zoo()["laplace-0.9"], pair=PAIR, trials=400_000, seed=5).witness
+    yield 350, audit_sensitivity(np.mean, 0.2, Records(4), evaluations=200).witness
+    yield 150, certify(Laplace(1.0, noise_multiplier=0.5), PAIR).witness
+    yield 100, json.loads((PUBLISHED / "papers" / "witness-cm-05-event.json").read_text())
+
+
+def test_mutants_of_audits_and_measures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "w.json"
+    ended: Counter[str] = Counter()
+    told = []
+    before = set(sys.modules)
+    for count, witness in bases():
+        for mutant in mutants(witness, count, seed=3):
+            file.write_bytes(mutant.content)
+            try:
+                result = replay(file, allow=["numpy:mean"], **({} if witness.get("kind") else {"trials": 1000}), seed=8)
+                ended[result.verdict.value] += 1
+            except InvalidArgument as error:
+                told.append(str(error))
+                ended["refused"] += 1
+    assert not [text for text in told if "\n" in text or len(text) > 1000]
+    assert sum(ended.values()) == 1000 and 850 < ended["refused"] < 990, ended
+    loaded = {name.partition(".")[0] for name in set(sys.modules) - before}
+    assert not loaded & {"no_such_module_anywhere", "elsewhere", "this", "antigravity"}
+
+
+def test_mutants_of_third_party_libraries_and_claims_are_read(tmp_path):
+    """Read only: what they name runs in environments that need not be there."""
+    file = tmp_path / "w.json"
+    for name in ("third-party/witness-k12-diffprivlib-histogram-replaced.json", "papers/witness-cm-05.json"):
+        whole = 0
+        for mutant in mutants(json.loads((PUBLISHED / name).read_text()), 300, seed=4):
+            file.write_bytes(mutant.content)
+            try:
+                load_json(file)
+                whole += 1
+            except InvalidArgument:
+                continue
+        assert 10 < whole < 250
+
+
+def test_the_same_seed_gives_the_same_mutants():
+    _, witness = next(iter(bases()))
+    one, two, other = (list(mutants(witness, 40, seed)) for seed in (1, 1, 2))
+    assert one == two != other
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*/witness-*.json")), ids=lambda p: p.stem)
+def test_published_witnesses_are_read(path):
+    load_json(path)
+    assert re.findall(r'"/\w[^"]*"', path.read_text(encoding="utf-8")) == []  # a place of one machine: they are replayed on others

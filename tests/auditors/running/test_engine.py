@@ -1,0 +1,238 @@
+"""Stages on executors: segments are those of a serial run, whatever order answers come in; stragglers run twice; what does not add up."""
+
+import random
+import threading
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpwitness import Pair
+from dpwitness.auditors.events.rules import Intervals
+from dpwitness.auditors.running.chunks import run_span
+from dpwitness.auditors.running.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts, outputs, require_equal_runs
+from dpwitness.auditors.running.generator_locks import reset_generator_lock, turns
+from dpwitness.auditors.running.stage import SEGMENTS
+from dpwitness.auditors.running.statefulness import Unfit
+from dpwitness.auditors.running.streams import stream, streams
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+EVENT = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
+
+
+def noisy(dataset, size, rng):
+    return dataset[0] + rng.laplace(0.0, 1.0, size)
+
+
+def stage_of(run=noisy, rounds=20_000, chunk=100, **more):
+    return Stage(run, PAIR, 5, (1, 0, Phase.TEST), rounds, chunk, 60.0, **more)
+
+
+def tables(found):
+    return [segment.tables[0].tolist() for segment in found]
+
+
+SERIAL = tables(counts(stage_of(), [EVENT], Inline()))
+
+
+class Shuffled(Executor):
+    """Answers tasks in random order, many at once, and does not say how many workers it has."""
+
+    def __init__(self, seed):
+        self.rng, self.waiting, self.most = random.Random(seed), [], 0
+        self.lock = threading.Condition()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        with self.lock:
+            self.waiting.append((future, lambda: fn(*args, **kwargs)))
+            self.most = max(self.most, len(self.waiting))
+            self.lock.notify()
+        return future
+
+    def _work(self):
+        while True:
+            with self.lock:
+                self.lock.wait_for(lambda: self.waiting)
+            time.sleep(0.001)
+            with self.lock:
+                future, call = self.waiting.pop(self.rng.randrange(len(self.waiting)))
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("window", [None, 1, 3, 100])
+def test_segments_are_those_of_a_serial_run_whatever_order_answers_come_in(seed, window):
+    executor = Shuffled(seed)
+    assert tables(counts(stage_of(), [EVENT], executor, Pace(window=window))) == SERIAL
+    assert executor.most <= (window or 17)
+
+
+def test_outputs_come_in_order_too():
+    stage = stage_of(rounds=3_000)
+    found = [[side.values.tolist() for sides in segment.sides for side in sides] for segment in outputs(stage, Shuffled(1))]
+    assert found == [[side.values.tolist() for side in stage.sample(index)] for index in range(stage.chunks)]
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 1023, 1024, 1025, 3_000, 100_003])
+def test_a_plan_of_any_size_has_as_many_segments_at_most(chunks):
+    stage = stage_of(rounds=chunks * 100 - 50)
+    assert stage.segments == min(chunks, SEGMENTS)
+    ends = [stage.end(k) for k in range(stage.segments)]
+    assert ends[-1] == chunks and min(np.diff([0, *ends])) >= 1
+    for index in {0, 1, chunks // 3, chunks - 1} & set(range(chunks)):
+        place = stage.segment(index)
+        assert (stage.end(place - 1) if place else 0) <= index < stage.end(place)
+    assert stage.size(0, chunks) == stage.rounds
+
+
+def test_segments_of_many_chunks_hold_their_sum():
+    stage = stage_of(rounds=30_000, chunk=10)
+    each = [run_span(stage, [EVENT], 0, False, index, index + 1).parts[0] for index in range(stage.chunks)]
+    wanted = [sum(part.tables[0] for place, part in each if place == k).tolist() for k in range(stage.segments)]
+    assert tables(counts(stage, [EVENT], Inline())) == wanted
+
+
+def test_a_lost_batch_in_the_middle_of_a_segment_changes_what_follows_it_only():
+    def raises(dataset, size, rng):
+        drawn = rng.random(size)
+        if size > 1 and drawn[0] == first:
+            raise ValueError("late")
+        return drawn
+
+    stage = stage_of(raises, rounds=20_480, chunk=10)
+    first = float(stage.streams(1000)[0][1].random())
+    serial, shuffled = (list(counts(stage, [EVENT], executor)) for executor in (Inline(), Shuffled(2)))
+    assert tables(serial) == tables(shuffled) and [s.lost for s in serial] == [s.lost for s in shuffled]
+    assert sum(s.lost for s in serial) > 0 and [s.single for s in serial] == [False] * 500 + [True] * 524
+
+
+class Slow:
+    """Hangs for a while in the first call of chunk 20."""
+
+    def __init__(self, seconds):
+        self.seconds, self.lock = seconds, threading.Lock()
+        self.first = float(stage_of().streams(20)[0][1].laplace(0.0, 1.0))
+        self.calls = 0
+
+    def __call__(self, dataset, size, rng):
+        drawn = noisy(dataset, size, rng)
+        if drawn[0] - dataset[0] == self.first:
+            with self.lock:
+                self.calls += 1
+                hang = self.calls == 1
+            if hang:
+                time.sleep(self.seconds)
+        return drawn
+
+
+def test_a_straggler_is_run_once_more_and_the_first_answer_counts():
+    slow, pace = Slow(6.0), Pace()
+    began = time.monotonic()
+    with ThreadPoolExecutor(2) as executor:
+        assert tables(counts(stage_of(slow), [EVENT], executor, pace)) == SERIAL
+        assert time.monotonic() - began < 5.0 and slow.calls == 2
+        assert [future.result().agrees(span) for future, span in pace.copies.items()] == [True]
+
+
+def test_what_takes_no_seed_is_never_run_twice():
+    slow = Slow(2.5)
+    with ThreadPoolExecutor(2) as executor:
+        assert tables(counts(stage_of(slow, repeatable=False), [EVENT], executor)) == SERIAL
+    assert slow.calls == 1
+
+
+def test_two_answers_must_agree():
+    span = run_span(stage_of(), [EVENT], 200, False, 0, 3)
+    other, wrong = run_span(stage_of(), [EVENT], 200, False, 0, 3), 0
+    for change in (
+        lambda s: None,
+        lambda s: s.parts[0][1].tables[0].__setitem__((0, 0), 7),
+        lambda s: setattr(s.parts[1][1], "lost", 1),
+        lambda s: setattr(s.parts[2][1], "marks", [1]),
+        lambda s: s.parts[0][1].sides[0][0].values.__setitem__((0, 0), 0.5),
+        lambda s: setattr(s, "last", 4),
+    ):
+        again = run_span(stage_of(), [EVENT], 200, False, 0, 3)
+        change(again)
+        future = Future()
+        future.set_result(again)
+        if again.agrees(other):  # the first: nothing was changed
+            require_equal_runs(future, span)
+            continue
+        wrong += 1
+        with pytest.raises(Unfit, match="chunks 0 to 2 gave different counts in two runs: the mechanism is not a function of its"):
+            require_equal_runs(future, span)
+    assert span.agrees(other) and wrong == 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: setattr(s.parts[0][1], "rounds", 90),
+        lambda s: s.parts[0][1].tables[0].__setitem__((0, 0), s.parts[0][1].tables[0][0, 0] + 1),
+        lambda s: s.parts.pop(),
+        lambda s: s.parts[0][1].tables[0].__setitem__(slice(None), -s.parts[0][1].tables[0]),
+    ],
+)
+def test_counts_that_do_not_add_up_stop_the_audit(change):
+    class Wrong(Inline):
+        def submit(self, fn, /, *args, **kwargs):
+            def call():
+                span = fn(*args, **kwargs)
+                change(span)
+                return span
+
+            return super().submit(call)
+
+    with pytest.raises(MechanismFailed, match="a worker returned counts that do not add up: chunks 0 to"):
+        list(counts(stage_of(), [EVENT], Wrong()))
+
+
+def test_a_task_that_hangs_ends_the_stage():
+    stage = replace(stage_of(Slow(30.0), repeatable=False), time_limit=1.0)
+    began = time.monotonic()
+    with pytest.raises(MechanismFailed, match="a chunk of 100 rounds took longer than time_limit = 1 s"):
+        list(counts(stage, [EVENT], Inline()))
+    assert time.monotonic() - began < 5
+
+
+def test_streams_of_a_key_are_independent_and_can_spawn():
+    (one, two, three), words = streams(7, (1, 2, 3), 3)
+    again, more = streams(7, (1, 2, 3), 3)
+    assert words == more and [g.random() for g in (one, two, three)] == [g.random() for g in again]
+    assert len({int(g.integers(2**63)) for g in (one, two, three, *one.spawn(2), *streams(7, (1, 2, 4), 3)[0], stream(7, 1, 2, 3))}) == 9
+    drawn = np.stack([g.random(20_000) for g in streams(1, (5,), 3)[0]])
+    assert np.abs(np.corrcoef(drawn) - np.eye(3)).max() < 6 / np.sqrt(20_000)
+
+
+def test_a_task_that_was_left_behind_holds_up_nobody():
+    """A chunk that hangs is given up; when it wakes, the later chunks of its task keep to the turns that it began with."""
+    calls, wake, end = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+    def hangs(dataset, size, rng):
+        calls.release()
+        if not end.is_set():
+            wake.acquire()
+        return noisy(dataset, size, rng)
+
+    executor = Inline()
+    future = executor.submit(run_span, stage_of(hangs), [EVENT], 0, False, 0, 3)
+    calls.acquire()
+    left = turns()
+    reset_generator_lock()  # what `collect` and `counts` do once a task took too long
+    wake.release(2)
+    for _ in range(2):  # the other side, and the first side of the next chunk
+        calls.acquire()
+    with turns().free:
+        assert (turns().watched, left.watched) == (0, 1)
+    end.set()
+    wake.release(8)
+    assert future.result().last == 3 and left.watched == 0
+    executor.shutdown()

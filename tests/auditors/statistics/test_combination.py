@@ -1,0 +1,154 @@
+"""Several events, one certificate: exact for one stage, and valid where a stage was chosen by the counts before it."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import binom
+
+import dpwitness as dpw
+from dpwitness.auditors.statistics.certificate import Tally, certified, p_value
+from dpwitness.auditors.statistics.combination import (
+    Part,
+    _excess,
+    combined_bound,
+    combined_p_value,
+    extension_share,
+    reweight_for_extension,
+    shares_spent,
+)
+from dpwitness.mechanisms import ApproxDP, PureDP
+from dpwitness.mechanisms.privacy import GDP
+
+PAIR = dpw.Pair(np.zeros(1), np.ones(1))
+CLAIMS = [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)]
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+def test_one_stage_is_the_certificate(claim):
+    part = Part(Tally(3_000, 1_000, 10_000), lost=7)
+    assert combined_bound(claim, [part], 0.05) == float(certified(claim, 3_000, 1_000, 10_000, 0.05, 2, 7))
+    assert combined_p_value(claim, [part]) == float(p_value(claim, 3_000, 1_000, 10_000, 2, 7))
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+def test_two_equal_halves_say_about_what_the_whole_says(claim):
+    halves = [Part(Tally(1_500, 500, 5_000), weight=0.5**0.5), Part(Tally(1_500, 500, 5_000))]
+    whole, alone = (float(certified(claim, 1_500 * k, 500 * k, 5_000 * k, 0.05)) for k in (2, 1))
+    both = combined_bound(claim, halves, 0.05)
+    assert alone < both <= whole * 1.005 and both > whole - 0.3 * (whole - alone)
+    assert combined_bound(claim, halves, 0.01) < both
+    assert combined_p_value(claim.with_parameter(both), halves) == pytest.approx(0.05, rel=0.01)
+
+
+def test_the_error_holds_where_the_second_event_depends_on_the_first_ones_luck():
+    """Guesses of an exactly 1-DP mechanism, rare in the second stage after luck, and often without: pooled counts would be no binomial.
+
+    P[more than 580 of 1,000 false alarms at alpha = .5] < 3e-7.
+    """
+    rng, claim, theta = np.random.default_rng(8), PureDP(1.0), np.e / (1 + np.e)
+    alarms = 0
+    for _ in range(1000):
+        first = rng.binomial(200, theta)
+        made = 20 if first > 200 * theta else 600
+        second = rng.binomial(made, theta)
+        parts = [Part(Tally(int(first), int(200 - first), 400), weight=0.4**0.5), Part(Tally(int(second), int(made - second), 600))]
+        alarms += combined_p_value(claim, parts) <= 0.5
+    assert 400 < alarms < 580
+
+
+def test_a_stage_gone_wrong_does_not_silence_the_other():
+    good, bad = Tally(900, 100, 2_000), Tally(0, 300, 600)
+    alone = combined_bound(PureDP(1.0), [Part(good)], 0.05)
+    assert 0.3 * alone < combined_bound(PureDP(1.0), [Part(bad, weight=0.2**0.5), Part(good)], 0.05) < alone
+
+
+def test_nothing_counted_says_nothing():
+    nothing = Part(Tally(0, 0, 500), weight=0.5**0.5)
+    assert combined_bound(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))], 0.05) == 0
+    assert combined_p_value(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))]) == 1
+
+
+def test_an_audit_of_few_rounds_tests_two_events():
+    """Its witness holds both stages, and a changed count of the first is seen."""
+
+    def weak(data, size, rng):
+        return data[0] + rng.laplace(0.0, 0.5, size)
+
+    result = dpw.audit(weak, claim="pure:1", pair=PAIR, trials=20_000, confidence=0.95, stop="never", bits=False, seed=2)
+    first, last = result.stages
+    assert result.verdict is dpw.Verdict.VIOLATED and result.tally == last.tally
+    assert first.weight**2 == pytest.approx(first.tally.rounds / (first.tally.rounds + last.tally.rounds), rel=1e-9)
+    assert result.epsilon_lower == combined_bound(PureDP(1.0), result.stages, result.alpha)
+    witness = json.loads(json.dumps(result.witness))
+    assert dpw.replay(witness, mechanism=weak, trials=20_000, seed=8).verdict is dpw.Verdict.VIOLATED
+    witness["counts"]["stages"][0]["correct"] += 1
+    witness.pop("sha256", None)
+    with pytest.raises(dpw.mechanisms.InvalidArgument, match="bound must be what the counts certify"):
+        dpw.replay(witness, mechanism=weak)
+
+
+@pytest.mark.parametrize(
+    ("trials", "claim", "stages"), [(20_000, "pure:1", 2), (300_000, "pure:1", 0), (1_500, "pure:1", 0), (20_000, "zcdp:0.5", 0)]
+)
+def test_where_one_event_is_tested(trials, claim, stages):
+    result = dpw.audit(dpw.mechanisms.Laplace(1.0), claim=claim, pair=PAIR, trials=trials, stop="never", bits=False, seed=2)
+    assert len(result.stages) == stages
+
+
+THETA, PLAN = float(expit(1.0)), 400  # randomized response exactly at the claim; rounds of the plan
+
+
+def least_refuting(refutes, most):
+    """Smallest number of right guesses that refutes; `most` + 1 if none does."""
+    low, high = 0, most + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if middle <= most and refutes(middle) else (middle + 1, high)
+    return low
+
+
+def error_of_one_extension(alpha, lengths, refutes):
+    """Exact error of the plan and of one extension, over alpha: for each count of the plan, the length that helps the accuser most."""
+    claim, total = PureDP(1.0), 0.0
+    least = least_refuting(lambda right: combined_bound(claim, [Part(Tally(right, PLAN - right, PLAN))], alpha) > 1.0, PLAN)
+    spread = np.sqrt(PLAN * THETA * (1 - THETA))
+    for right in range(int(PLAN * THETA - 2 * spread), least):
+        chance = max(
+            binom.sf(least_refuting(partial(refutes, right, length=n, alpha=alpha * extension_share(1)), n) - 1, n, THETA) for n in lengths
+        )
+        total += binom.pmf(right, PLAN, THETA) * chance
+    return (total + binom.sf(least - 1, PLAN, THETA)) / alpha
+
+
+def stages_refute(right, more, *, length, alpha):
+    parts = [*reweight_for_extension([Part(Tally(right, PLAN - right, PLAN))]), Part(Tally(more, length - more, length))]
+    return _excess(PureDP(1.0), parts, 1.0, alpha) > 0
+
+
+def pool_refutes(right, more, *, length, alpha):
+    rounds = PLAN + length
+    return combined_bound(PureDP(1.0), [Part(Tally(right + more, rounds - right - more, rounds))], alpha) > 1.0
+
+
+@pytest.mark.parametrize("alpha", [0.01, 1e-9])
+def test_an_extension_as_long_as_the_accuser_likes_errs_no_more_than_stated(alpha):
+    """Exact, not simulated: binomial sums over all counts of the plan that the extension can follow."""
+    lengths = [1, 13, 60, 400, 3_000]
+    assert 0.4 < error_of_one_extension(alpha, lengths, stages_refute) <= shares_spent(1)
+
+
+def test_counts_pooled_over_an_extension_err_more_than_stated():
+    assert error_of_one_extension(1e-9, [30, 60, 150, 400, 1_000, 3_000], pool_refutes) > shares_spent(1)
+
+
+def test_weights_of_extensions_are_fixed_by_rule():
+    """The k-th extension weighs as much as all before it, whatever the counts and the lengths."""
+    parts = [Part(Tally(3, 1, 10), weight=0.3**0.5), Part(Tally(5, 1, 20))]
+    for number in range(1, 5):
+        parts = [*reweight_for_extension(parts), Part(Tally(1, 0, 10**number))]
+        squares = [part.weight**2 for part in parts[:-1]]
+        assert sum(squares) == pytest.approx(0.5) and squares[0] == pytest.approx(0.3 * 2.0**-number)
+    assert shares_spent(4) == sum(extension_share(number) for number in range(5)) == 2 - 2**-4

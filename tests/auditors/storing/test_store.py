@@ -1,0 +1,547 @@
+"""The store: a stopped audit ends with the counts of an undisturbed one; what is no store is refused; two agree or say so."""
+
+import inspect
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpwitness import Pair, audit
+from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.chunks import Segment, Span
+from dpwitness.auditors.storing.audit_records import AuditLedger
+from dpwitness.auditors.storing.merge import merge
+from dpwitness.auditors.storing.serialization import pack, unpack
+from dpwitness.auditors.storing.store import Store, open_store, read_store
+from dpwitness.cli import main
+from dpwitness.mechanisms.core.validation import InvalidArgument
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 3, "bits": False}
+
+LIBRARY = 1.0
+
+
+def noisy(dataset, size, rng):
+    return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
+
+
+SHORT = SMALL | {"trials": 1_000}
+SOURCE = f"import numpy as np\n\n{inspect.getsource(noisy)}\nnoisy.claim = 'pure:1'\n"
+
+
+def library_scale():
+    return globals()["LIBRARY"]
+
+
+def drifting(dataset, size, rng):
+    return dataset[0] + rng.laplace(0.0, library_scale(), size)
+
+
+def drifting_later(dataset, size, rng):
+    """As `drifting`, but in large batches only: no probe sees the change."""
+    return dataset[0] + rng.laplace(0.0, library_scale() if size > 50 else 1.0, size)
+
+
+def unseeded(dataset, size, rng):
+    return dataset[0] + np.random.default_rng().laplace(0.0, library_scale(), size)
+
+
+unseeded.seeded = False
+
+
+def told(result):
+    """All that a result says, but for the time that it took."""
+    data = result.to_json()
+    data.pop("seconds")
+    return data
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return told(audit(noisy, **SMALL))
+
+
+def stopping(after):
+    def progress(done, planned):
+        if done >= after:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize("runs", [300, 4_000, 9_000, 19_999])
+def test_stopped_and_begun_again_it_ends_with_the_same_result(plain, tmp_path, runs):
+    file = tmp_path / "run.db"
+    assert audit(noisy, **SMALL, store=file, progress=stopping(runs)).verdict is Verdict.INCONCLUSIVE
+    lines: list[str] = []
+    assert told(audit(noisy, **SMALL, store=file, announce=lines.append)) == plain
+    assert lines[0].startswith(f"{file}: noisy goes on, ") and lines[0].endswith(" of 20,000 runs are done")
+    with open_store(file) as store:  # one that is open serves several
+        assert told(audit(noisy, **SMALL, store=store, announce=lines.append)) == plain
+    assert lines[-1] == f"{file}: noisy was run to its end before, nothing is left to run"
+
+
+def test_nothing_is_run_twice(plain, tmp_path):
+    """Runs of both starts together are those of one, but for the probe, and for what was under way."""
+    runs = []
+
+    def counted(dataset, size, rng):
+        runs.append(size)
+        return noisy(dataset, size, rng)
+
+    audit(counted, **SMALL)
+    once = sum(runs)
+    runs.clear()
+    audit(counted, **SMALL, store=tmp_path / "run.db", progress=stopping(12_000))
+    first = sum(runs)
+    runs.clear()
+    audit(counted, **SMALL, store=tmp_path / "run.db")
+    assert 0 < first < once and sum(runs) < 0.75 * once and first + sum(runs) < 1.3 * once
+    runs.clear()
+    audit(counted, **SMALL, store=tmp_path / "run.db")
+    assert sum(runs) < 0.1 * once  # the first rounds of each stage, which must give what they gave
+
+
+def counted_spans(file):
+    with read_store(file) as store:
+        return dict(store.connection.execute("SELECT first, payload FROM spans WHERE stage & 1 = 0 AND (stage / 2097152) % 256 = 4"))
+
+
+def test_what_takes_no_seed_goes_on_with_what_was_counted(tmp_path):
+    """Runs are other ones each time: a right mechanism is refuted with probability 1e-9."""
+    asked = SMALL | {"confidence": 1 - 1e-9}
+    file = tmp_path / "run.db"
+    audit(unseeded, **asked, store=file, progress=stopping(12_000))
+    before = counted_spans(file)
+    result = audit(unseeded, **asked, store=file)
+    again = audit(unseeded, **asked, store=file)
+    assert result.verdict is Verdict.NOT_REFUTED and told(replace(again, notes=result.notes)) == told(result)
+    assert "1,000 rounds run now fit the counts of the store (tested at error 1e-09)" in again.notes[-1]
+    after = counted_spans(file)
+    assert all(after[first] == payload for first, payload in before.items() if first in after)
+
+
+def killed(file, folder, after):
+    """Start the command, and end it by SIGKILL after a time; None: let it end."""
+    command = [sys.executable, "-m", "dpwitness", "audit", "mine.py:noisy", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
+    command += ["--trials", "100000", "--in-process", "--store", str(file), "--json"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if after is not None:
+        time.sleep(after)
+        process.send_signal(signal.SIGKILL)
+    out, err = process.communicate()
+    return process.returncode, out, err
+
+
+def test_killed_at_random_moments_it_ends_with_the_counts_of_an_undisturbed_run(tmp_path):
+    (tmp_path / "mine.py").write_text(SOURCE)
+    code, out, _ = killed(tmp_path / "whole.db", tmp_path, None)
+    assert code in (0, 1)
+    rng = random.Random(7)
+    for _ in range(3):
+        killed(tmp_path / "run.db", tmp_path, rng.uniform(1.0, 3.0))
+    again, found, _ = killed(tmp_path / "run.db", tmp_path, None)
+    whole, pieces = json.loads(out), json.loads(found)
+    assert again == code and {k: v for k, v in pieces.items() if k != "seconds"} == {k: v for k, v in whole.items() if k != "seconds"}
+
+
+def test_a_second_coordinator_says_so_and_leaves(tmp_path):
+    file = tmp_path / "run.db"
+    with (
+        open_store(file),
+        pytest.raises(InvalidArgument, match=rf"store must be free, got .*run.db: process {os.getpid()} on .* is at work on it"),
+    ):
+        audit(noisy, **SMALL, store=file)
+    assert audit(noisy, **SMALL, store=file).verdict is Verdict.NOT_REFUTED
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 4}, "noisy has other content: seed: 3 there, 4 here"),
+        ({"trials": 30_000}, "other content: trials: 20000 there, 30000 here"),
+        ({"claim": "pure:2"}, "claim: pure:1 there, pure:2 here"),
+        ({"confidence": 0.9}, "confidence: 0.99 there, 0.9 here"),
+        ({"pair": PAIR.swapped()}, "pair: "),
+        ({"mechanism": lambda d, n, rng: noisy(d, n, rng), "name": "noisy"}, "target: "),
+    ],
+)
+def test_another_audit_of_the_name_is_refused_with_what_differs(tmp_path, change, message):
+    audit(noisy, **SMALL, store=tmp_path / "run.db")
+    asked = {"mechanism": noisy, **SMALL, **change}
+    with pytest.raises(InvalidArgument, match=f"store must hold this audit or none of its name, got .*{message}"):
+        audit(**asked, store=tmp_path / "run.db")
+
+
+@pytest.mark.parametrize("stop", [stopping(9_000), None], ids=["stopped", "finished"])
+@pytest.mark.parametrize("mechanism", [drifting, drifting_later])
+def test_a_library_that_has_changed_below_the_target_is_seen(tmp_path, monkeypatch, mechanism, stop):
+    audit(mechanism, **SMALL, store=tmp_path / "run.db", progress=stop)
+    monkeypatch.setitem(globals(), "LIBRARY", 1.1)
+    with pytest.raises(InvalidArgument, match=r"store was made by another version of this mechanism: the first \d+ rounds .*store gc"):
+        audit(mechanism, **SMALL, store=tmp_path / "run.db")
+
+
+def test_the_counts_of_what_takes_no_seed_are_compared_with_fresh_runs(tmp_path, monkeypatch):
+    """A sound mechanism is refused with probability 1e-9."""
+    asked = SMALL | {"confidence": 1 - 1e-9}
+    audit(unseeded, **asked, store=tmp_path / "run.db")
+    monkeypatch.setitem(globals(), "LIBRARY", 0.2)
+    with pytest.raises(InvalidArgument, match=r"another version of this mechanism: .* rounds run now .* probability below 1e-09"):
+        audit(unseeded, **asked, store=tmp_path / "run.db")
+
+
+def test_an_edited_bound_in_a_store_is_refused(tmp_path):
+    file = tmp_path / "run.db"
+    audit(noisy, **SMALL, store=file)
+    with open_store(file) as store:
+        found = json.loads(store.rows("facts", "key = 'end 0'")[0][2])
+        found["tested"][0]["lower"] = 1.5
+        store.write("facts", 1, "end 0", json.dumps(found))
+    with pytest.raises(
+        InvalidArgument, match=r"store is damaged or edited, got .*its counts give parameter_lower = 0\.\d+, but it states 1\.5"
+    ):
+        audit(noisy, **SMALL, store=file)
+
+
+def _version(file):
+    open_store(file).close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 7")
+
+
+def _foreign(file):
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+
+
+def _truncated(file):
+    audit(noisy, **SMALL, store=file)
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def _flipped(file):
+    audit(noisy, **SMALL, store=file)
+    content = bytearray(file.read_bytes())
+    content[4096:8192] = os.urandom(4096)
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (_version, "store must be of version 1 to 2, got .* of version 7"),
+        (_foreign, "store must be a store of dpwitness, got .*: a database of something else"),
+        (_truncated, "store must be (whole|a sound file)"),
+        (_flipped, "store must be (whole|a sound file)"),
+        (lambda file: file.write_text("no database\n" * 100), "store must be a sound file that can be written, got .*not a database"),
+        (lambda file: file.mkdir(), "store must be a file that can be written, got .*is a directory"),
+    ],
+)
+def test_what_is_no_store_is_refused(tmp_path, make, message):
+    make(tmp_path / "run.db")
+    with pytest.raises(InvalidArgument, match=message):
+        audit(noisy, **SMALL, store=tmp_path / "run.db")
+    with pytest.raises(InvalidArgument):
+        read_store(tmp_path / "run.db")
+
+
+def fill_disk(store):
+    """Leave a dozen pages: the pages that a database may take stand for the disk."""
+    pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+    store.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
+
+
+def test_a_full_disk_costs_no_verdict_and_no_count(plain, tmp_path):
+    """The audit ends as it would, says so, and begins again where it can."""
+    file = tmp_path / "run.db"
+    with open_store(file) as store:
+        fill_disk(store)
+        full = audit(noisy, **SMALL, store=store)
+    assert {**told(full), "notes": []} == {**plain, "notes": []}
+    assert [note for note in full.notes if "could not be written to the end (database or disk is full)" in note]
+    assert told(audit(noisy, **SMALL, store=file)) == plain
+
+
+def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpwitness.auditors.storing.audit_records._RETRY", 0.0)
+    file = tmp_path / "run.db"
+    with open_store(file) as store:
+        fill_disk(store)
+
+        def progress(done, planned):
+            if done > 15_000:
+                store.connection.execute("PRAGMA max_page_count = 1000000")
+
+        assert told(audit(noisy, **SMALL, store=store, progress=progress)) == plain
+    with read_store(file) as store:
+        assert store.entries()[0].verdict == "NOT_REFUTED"
+
+
+def test_one_mechanism_under_two_names_is_two_audits_with_streams_of_their_own(tmp_path):
+    first = audit(noisy, **SHORT, name="first", store=tmp_path / "run.db")
+    second = audit(noisy, **SHORT, name="second", store=tmp_path / "run.db")
+    assert told(second) == told(audit(noisy, **SHORT, name="second")) and second.tally != first.tally
+
+
+def halves(tmp_path):
+    """One audit begun in two stores, and stopped at different places."""
+    for name, runs in (("a.db", 9_000), ("b.db", 14_000)):
+        audit(noisy, **SMALL, store=tmp_path / name, progress=stopping(runs))
+    return tmp_path / "a.db", tmp_path / "b.db"
+
+
+def test_merged_stores_hold_each_chunk_once(plain, tmp_path):
+    first, second = halves(tmp_path)
+    audit(noisy, **{**SMALL, "seed": 5}, name="other", store=second)
+    with open_store(first) as store, read_store(second) as other:
+        found = merge(store, other)
+        again = merge(store, other)
+    assert found.audits == 1 and found.spans > 0 and found.equal > 0 and (again.audits, again.spans) == (0, 0)
+    assert told(audit(noisy, **SMALL, store=first)) == plain
+
+
+def test_finished_stores_of_one_audit_are_merged_whatever_time_they_took(tmp_path):
+    for name in ("a.db", "b.db"):
+        audit(noisy, **SMALL, store=tmp_path / name)
+    with open_store(tmp_path / "a.db") as store, read_store(tmp_path / "b.db") as other:
+        ends = [json.loads(each.rows("facts", "key = 'end 0'")[0][2]) for each in (store, other)]
+        assert ends[0]["seconds"] != ends[1]["seconds"] and merge(store, other).audits == 0
+        store.write("facts", 1, "end 0", json.dumps(ends[0] | {"done": 1}))
+        with pytest.raises(InvalidArgument, match=r"stores must agree, got .* which differ in end 0 of noisy"):
+            merge(store, other)
+
+
+def test_stores_that_disagree_are_named(tmp_path):
+    first, second = tmp_path / "a.db", tmp_path / "b.db"
+    audit(noisy, **SMALL, store=first, progress=stopping(9_000))
+    second.write_bytes(first.read_bytes())
+    with open_store(second) as store:
+        stage, at, last, rounds, payload = store.rows("spans", "1 ORDER BY stage, first LIMIT 1")[0]
+        span = unpack(at, payload)
+        _, part = span.parts[0]
+        part.seconds, part.marks = 0.0, [*part.marks, 1]
+        store.write("spans", stage, at, last, rounds, pack(span))
+    before = first.read_bytes()
+    with (
+        open_store(first) as store,
+        read_store(second) as other,
+        pytest.raises(InvalidArgument, match="the mechanism is not a function of its seed"),
+    ):
+        merge(store, other)
+    with read_store(first) as store, sqlite3.connect(":memory:") as memory:
+        memory.deserialize(before)
+        assert store.connection.execute("SELECT count(*) FROM spans").fetchone() == memory.execute("SELECT count(*) FROM spans").fetchone()
+
+
+def test_spans_are_bytes_and_back():
+    sides = (Outputs(np.array([[1.0, np.nan]]), np.array([5.0]), {5.0: "float[2]", 6.0: "'text'"}, opaque=frozenset({"X"})), None)
+    parts = [(3, Segment([np.array([[1, 2], [3, 4]])], [sides], 10, 0, [2**127, 5], 0.5, True)), (4, Segment([], [], 0))]
+    for parts_ in (parts, parts[1:]):
+        span = Span(7, 9, parts_, True, 0.25)
+        found = unpack(7, pack(span))
+        assert found.agrees(span) and found.seconds == span.seconds and (found.raised, found.last) == (True, 9)
+    assert unpack(7, pack(Span(7, 9, parts, True))).parts[0][1].sides[0][0].names == sides[0].names
+    with pytest.raises(ValueError, match="no span begins with"):
+        unpack(0, b"pickle")
+
+
+@pytest.fixture(scope="module")
+def small_store(tmp_path_factory):
+    """A finished audit of 1,000 runs beside one that was stopped, and the results that both give."""
+    file = tmp_path_factory.mktemp("damage") / "run.db"
+    first = told(audit(noisy, **SHORT, store=file))
+    audit(noisy, **SHORT | {"seed": 9}, name="other", store=file, progress=stopping(700))
+    return file.read_bytes(), first
+
+
+def flipped_places(content, count):
+    """Bytes of pages in use: those that are not zero."""
+    used = [place for place, byte in enumerate(content) if byte]
+    return used[:: max(1, len(used) // count)]
+
+
+def test_a_flipped_bit_is_seen_or_changes_nothing(small_store, tmp_path, capsys):
+    """Reading alone: each flip ends in a line that names the store, or shows the results as they are."""
+    content, first = small_store
+    file, lines = tmp_path / "run.db", []
+    for number, place in enumerate(flipped_places(content, 300)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << number % 8
+        file.write_bytes(changed)
+        try:
+            with read_store(file) as store:
+                results = {entry.name: entry.result for entry in store.entries()}
+                for entry in store.entries():
+                    store.require_intact(entry)
+                    store.rows("spans")
+        except InvalidArgument as error:
+            lines.append(str(error))
+            continue
+        for name, result in results.items():
+            assert name in ("noisy", "other") and (result is None or result["verdict"] == first["verdict"])
+        assert main(["store", "ls", str(file)]) in (0, 2)
+        assert "unexpected error" not in capsys.readouterr().err
+    assert len(lines) > 100 and all(line.startswith("store ") and str(file) in line for line in lines)
+
+
+@pytest.mark.parametrize("table", ["audits", "facts", "looks", "stages", "spans"])
+def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_path, table, capsys):
+    content, first = small_store
+    file = tmp_path / "run.db"
+    file.write_bytes(content)
+    column, where = {
+        "audits": ("begun", "id = 2"),
+        "facts": ("value", "audit = 2 AND key LIKE 'probe%'"),
+        "looks": ("bound", "0"),
+        "stages": ("rounds", "audit = 2"),
+        "spans": ("payload", "stage >= 2 * 2 * 2 << 27"),
+    }[table]
+    with sqlite3.connect(file) as connection:
+        if table == "looks":
+            connection.execute("INSERT INTO looks VALUES (2, 5, 0.5, 'none')")
+        else:
+            connection.execute(f"UPDATE {table} SET {column} = substr({column}, 1, 3) || '7' WHERE {where}")
+    with pytest.raises(InvalidArgument, match=f"store is damaged.*table {table}, "):
+        audit(noisy, **SHORT | {"seed": 9}, name="other", store=file)
+    assert told(audit(noisy, **SHORT, store=file)) == first
+    assert main(["store", "ls", str(file)]) == (0 if table == "spans" else 2) and "noisy  NOT_REFUTED" in capsys.readouterr().out
+    assert main(["store", "gc", str(file)]) == 0 and "1 damaged audits removed" in capsys.readouterr().out
+    with read_store(file) as store:
+        assert [entry.name for entry in store.entries()] == ["noisy"] and not store.damage(spans=True)
+
+
+@pytest.mark.parametrize("action", ["gc", "merge"])
+def test_a_store_that_cannot_be_changed_is_one_line(small_store, tmp_path, monkeypatch, capsys, action):
+    """Damage between the rows, such as a wrong list of free pages, and a full disk show only when something is written."""
+    file, other = tmp_path / "run.db", tmp_path / "other.db"
+    file.write_bytes(small_store[0])
+    other.write_bytes(small_store[0])
+
+    def fail(*_):
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr(Store, "clear_damage" if action == "gc" else "require_intact", fail)
+    assert main(["store", action, str(file), *([str(other)] if action == "merge" else [])]) == 2
+    told = f"store is damaged or cannot be written, got {file}: database disk image is malformed"
+    assert told in capsys.readouterr().err
+
+
+def test_a_store_of_version_1_is_read_and_upgraded(small_store, tmp_path):
+    content, first = small_store
+    file = tmp_path / "run.db"
+    file.write_bytes(content)
+    with sqlite3.connect(file) as connection:
+        for table in ("audits", "facts", "looks", "stages", "spans"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        connection.execute("PRAGMA user_version = 1")
+    before = file.read_bytes()
+    with read_store(file) as store:
+        assert [entry.name for entry in store.entries()] == ["noisy", "other"] and not store.damage(spans=True)
+    assert file.read_bytes() == before
+    assert told(audit(noisy, **SHORT, store=file)) == first
+    with read_store(file) as store:
+        assert store.query("PRAGMA user_version") == [(2,)] and not store.damage(spans=True)
+
+
+def test_a_store_that_could_not_be_written_ends_the_command_with_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(AuditLedger, "trouble", property(lambda self: "disk full", lambda self, value: None), raising=False)
+    (tmp_path / "mine.py").write_text(SOURCE)
+    arguments = ["audit", "mine.py:noisy", "--claim", "pure:1", "--trials", "1000"]
+    assert main([*arguments, "--d0", "[0]", "--d1", "[1]", "--in-process", "--store", "run.db", "--report", "out"]) == 2
+    assert "NOT REFUTED" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"] == "NOT_REFUTED"
+
+
+def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
+    file, more = tmp_path / "run.db", {"store": tmp_path / "run.db", "extend_to": 60_000}
+    with pytest.raises(InvalidArgument, match="extend_to needs an audit that has come to its end"):
+        audit(noisy, **SMALL, **more)
+    first = audit(noisy, **SMALL, store=file)
+    audit(noisy, **SMALL, **more, progress=stopping(30_000))
+    longer = audit(noisy, **SMALL, **more)
+    assert longer.event.to_json() == first.event.to_json() and longer.trials == longer.requested == 60_000
+    assert [part.tally for part in longer.stages[:2]] == [part.tally for part in first.stages] and longer.tally.rounds == 40_000
+    assert sum(part.weight**2 for part in longer.stages[:2]) == pytest.approx(0.5)
+    assert longer.confidence == pytest.approx(0.985) and first.confidence == 0.99
+    assert told(audit(noisy, **SMALL, store=file)) == told(first)
+    assert audit(noisy, **SMALL, store=file, extend_to=80_000).confidence == pytest.approx(0.9825)
+    assert told(audit(noisy, **SMALL, **more)) == told(longer)
+    with pytest.raises(InvalidArgument, match="extend_to must be above the 80,000 runs that are planned already, got 70,000"):
+        audit(noisy, **SMALL, store=file, extend_to=70_000)
+    with pytest.raises(InvalidArgument, match="extend_to needs the store of the audit that is extended"):
+        audit(noisy, **SMALL, extend_to=70_000)
+    whole = audit(noisy, **SMALL, store=tmp_path / "whole.db")
+    assert told(audit(noisy, **SMALL, store=tmp_path / "whole.db", extend_to=60_000)) == told(longer) and told(whole) == told(first)
+
+
+def exceeded(dataset, size, rng):
+    return dataset[0] + rng.laplace(0.0, 0.8, size)
+
+
+def stored_verdict(file):
+    with read_store(file) as store:
+        (entry,) = store.entries()
+        return entry.verdict
+
+
+def test_the_violation_of_an_extension_stays_in_the_store(tmp_path):
+    files = [tmp_path / name for name in ("long.db", "short.db", "plan.db")]
+    for file in files:
+        assert audit(exceeded, **SHORT, store=file).verdict is Verdict.NOT_REFUTED
+    for file, total in ((files[0], 30_000), (files[0], 40_000), (files[1], 30_000)):
+        assert audit(exceeded, **SHORT, store=file, extend_to=total).verdict is Verdict.VIOLATED
+    again = audit(exceeded, **SHORT, store=files[0])
+    assert again.verdict is Verdict.NOT_REFUTED and "is VIOLATED: --extend 40000 shows it" in again.notes[0]
+    assert stored_verdict(files[0]) == "VIOLATED"
+    for file in files[1:]:  # extensions that go on from those of the other store, and from none
+        with open_store(file) as store, read_store(files[0]) as other:
+            merge(store, other)
+        assert stored_verdict(file) == "VIOLATED"
+        assert audit(exceeded, **SHORT, store=file, extend_to=40_000).requested == 40_000
+    with open_store(files[0]) as store, read_store(files[1]) as other:
+        merge(store, other)
+
+
+def test_threads_and_a_store_end_with_the_same(plain, tmp_path):
+    with ThreadPoolExecutor(2) as executor:
+        audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, progress=stopping(9_000))
+        assert told(audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, window=3)) == plain
+
+
+def test_store_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    audit(noisy, **SMALL, store="a.db")
+    audit(noisy, **SMALL, store="b.db", progress=stopping(9_000))
+    assert main(["store", "ls", "a.db"]) == 0 and "noisy  NOT_REFUTED  20,000 of 20,000 runs" in capsys.readouterr().out
+    assert main(["store", "show", "b.db", "noisy"]) == 0
+    shown = capsys.readouterr().out
+    assert "noisy: not finished" in shown and "  claim: pure:1\n" in shown and "rounds in" in shown
+    assert main(["store", "merge", "b.db", "a.db"]) == 0 and "agree" in capsys.readouterr().out
+    assert main(["store", "ls", "b.db", "--json"]) == 0 and json.loads(capsys.readouterr().out)[0]["verdict"] == "NOT_REFUTED"
+    assert main(["store", "export", "a.db", "out"]) == 0
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"] == "NOT_REFUTED"
+    capsys.readouterr()
+    assert main(["store", "gc", "a.db"]) == 0 and "1 audits were reduced to results" in capsys.readouterr().out
+    assert main(["store", "gc", "b.db", "noisy"]) == 0 and main(["store", "ls", "b.db"]) == 0
+    assert "0 audits" in capsys.readouterr().out.splitlines()[-1]
+    for arguments, message in (
+        (("ls", "no.db"), "store must be an existing file, got no.db"),
+        (("show", "a.db", "x"), "NAME must be an audit of a.db, got 'x'; audits in the store: noisy"),
+        (("merge", "a.db"), "store merge needs stores to merge into FILE, got none"),
+        (("export", "a.db"), "store export takes one folder after FILE, got none"),
+    ):
+        assert main(["store", *arguments]) == 2
+        assert message in capsys.readouterr().err
