@@ -202,7 +202,7 @@ def _with_loose_findings(runs: PairSession, evidence: Evidence, pairs: list[Run]
 
 
 def _with_findings_for_all_noise(runs: PairSession, evidence: Evidence, recordings: list[Json], pairs: list[Run]) -> Evidence:
-    """Add findings for differences that occur in so many recordings of both sides that chance is ruled out under the claim."""
+    """Add findings for differences that occur in more recordings of both sides than chance allows under the claim."""
     rounds, sure = _rounds_needed(runs.claim)
     own = recordings + [runs.record() for _ in range(rounds - len(recordings))]
     others = [runs.recorder.record(runs.second) for _ in range(rounds)]

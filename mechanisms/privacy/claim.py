@@ -72,7 +72,7 @@ class Claim(ABC):
 
     @classmethod
     def recall(cls, text: str, numbers: Sequence[float]) -> Claim | None:
-        """Return the claim of a text in a file, if `numbers` are needed beside the text after the kind."""
+        """Return the claim of a text in a file, if it needs `numbers` in addition to the text after the kind."""
         return None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from dpwitness.auditors.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.bounds.utility import UtilityResult
@@ -85,8 +85,7 @@ def _method_and_enclosure(result: Result) -> tuple[str, Enclosure | None]:
         return "sensitivity audit", Enclosure(result.ratio_lower - 1, math.inf)
     if isinstance(result, AuditResult):
         return "black-box audit", excess_of(result.parameter_lower, math.inf, result.claim.parameter)
-    assert isinstance(result, UtilityResult)
-    return result.claim.method, None
+    return cast(UtilityResult, result).claim.method, None
 
 
 def identities(*differences: Any, text: str) -> Evidence:

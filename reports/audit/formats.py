@@ -24,7 +24,7 @@ class Format(Protocol):
     SUFFIX: str
 
     def write(self, document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
-        """Write the document into `file`, and pictures beside it."""
+        """Write the document into `file`, and pictures into its folder."""
 
 
 def format_names() -> list[str]:

@@ -69,7 +69,7 @@ def markdown(
 
 
 def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
-    """Write the markdown of a document, with its plots beside it."""
+    """Write the markdown of a document, with its plots in the same folder."""
     entries_with_plots, overview = [], album.overview(document["results"])
     for entry in entries:
         kinds = album.kinds(entry)[:PLOTS_AS_FILES]

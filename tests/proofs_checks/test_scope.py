@@ -1,13 +1,13 @@
 """How far a finding reaches and what it rests on: computed from what was run, counted on the page, and never more than was shown."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 
-from dpwitness.auditors.bounds.utility import UtilityResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
@@ -87,8 +87,7 @@ def test_only_a_proof_lets_a_claim_hold():
 )
 @pytest.mark.parametrize("grade", ["proved", "statistical", "numerical", "assumed"])
 def test_an_audit_of_a_pair_never_makes_a_claim_hold(verdict, word, grade):
-    claim = SimpleNamespace(method="m")
-    found = audited(Mock(UtilityResult, verdict=verdict, evidence=grade, headline=lambda: "WORD: text", claim=claim))
+    found = audited(SimpleNamespace(verdict=verdict, evidence=grade, headline=lambda: "WORD: text", claim=SimpleNamespace(method="audit")))
     assert (found.verdict, found.grade, found.text) == (word, grade, "text")
 
 
