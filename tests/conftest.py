@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,54 @@ def _unload_modules_of_tests(tmp_path_factory):
     sys.path[:] = [place for place in sys.path if not place.startswith(below)]
 
 
-@pytest.fixture(scope="session")
-def command_line():
-    """Return a function that runs ``python -m dpwitness`` in a fork of this process, where modules and kernels are already loaded."""
-    return _run_in_fork
+@pytest.fixture
+def refused(capsys):
+    """Return a function that runs a command in this process, asserts exit code 2 and one line of error, and returns the line."""
+
+    def run(*arguments):
+        from dpwitness.cli import main
+
+        try:
+            code = main(list(arguments))
+        except SystemExit as end:  # of the parser of arguments
+            code = end.code
+        out, err = capsys.readouterr()
+        assert (code, out, err.count("\n")) == (2, "", 1), (code, out, err)
+        return err
+
+    return run
+
+
+@dataclass
+class Shell:
+    """Runner of commands in a temporary folder outside the repository."""
+
+    folder: Path
+
+    def environment(self):
+        return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120"}
+
+    def run(self, *command, **environment):
+        whole = self.environment() | environment
+        return subprocess.run(command, cwd=self.folder, env=whole, capture_output=True, text=True, timeout=300)
+
+    def start(self, *arguments, **environment):
+        """Start ``python -m dpwitness`` in a process group of its own."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+        command = [sys.executable, "-m", "dpwitness", *arguments]
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment() | environment, **pipes)
+
+    def dpwitness(self, *arguments, **environment):
+        """Run ``python -m dpwitness`` in a fork of this process, where modules and kernels are already loaded."""
+        return _run_in_fork(arguments, self.folder, self.environment() | environment)
+
+    def pytest(self, *arguments):
+        return self.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    return Shell(tmp_path)
 
 
 def _run_in_fork(arguments, folder, environment, timeout=300):

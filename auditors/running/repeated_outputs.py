@@ -40,7 +40,7 @@ def mark(outputs: Outputs) -> int | None:
 
 
 class RepeatDetector:
-    """Set of the marks seen so far, in constant memory: when it is full, only marks that a growing power of 2 divides stay."""
+    """Set of the marks seen so far, in constant memory: a full set keeps only the multiples of the next power of 2."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

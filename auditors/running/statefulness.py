@@ -1,6 +1,6 @@
 """Fitness checks of a mechanism: independent rounds, randomness only from the given generator, and one output shape.
 
-Every check has a false-alarm probability below 1e-9 for a sound mechanism. An alarm makes the
+Every check has a false-alarm probability below 1e-9 for a correct mechanism. An alarm makes the
 verdict ERROR.
 """
 

@@ -129,4 +129,4 @@ def measure() -> Table:
                 ratio = best[faster_spec, name, task][time_index] / best[base_spec, name, task][time_index]
                 rows.append(Row(f"{label}: {name}, tasks of {task:g} s", required, ratio, "ratio"))
     rows += endurance.rows()
-    return Table("scale", tuple(rows), (f"best of {REPEATS}; by the clock only where nothing else runs on the machine",))
+    return Table("scale", tuple(rows), (f"best of {REPEATS}; elapsed time is meaningful only on an idle machine",))

@@ -172,7 +172,9 @@ def hello_faults(found: Json) -> list[str]:
         for key, (_, rule, test) in _HELLO_RULES.items()
         if key in found and found[key] is not None and not test(found[key])
     ]
-    return faults + [f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}" for key in found if key not in _HELLO_RULES]
+    return faults + [
+        f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}" for key in found if key not in _HELLO_RULES
+    ]
 
 
 def parse_hello(line: bytes) -> Json:

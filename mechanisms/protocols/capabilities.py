@@ -158,7 +158,7 @@ class HasDrawsBall(Protocol):
 
 
 class HasAxisBall(Protocol):
-    """Mechanism that states whether the loss of its perturbed minimizer depends on one coordinate only, or has its supremum on that axis."""
+    """Mechanism that states whether the loss of its perturbed minimizer depends on one coordinate only, or is largest on that axis."""
 
     def axis_ball(self, d1: Any, d0: Any, /) -> Any: ...
 

@@ -1,7 +1,5 @@
 """The whole pipeline, pair search included, on correct mechanisms at their exact epsilon: how often does it cry wolf?"""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom

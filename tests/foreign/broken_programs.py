@@ -9,38 +9,30 @@ HELLO = {
 }
 data, served = {}, []
 
-
 def write(block):
     OUT.write(block)
     OUT.flush()
 
-
 def say(message):
     write(json.dumps(message).encode() + b"\\n")
 
-
 def hello():
     say(HELLO)
-
 
 def draw(values, size, seed):
     rng = random.Random(repr(seed))
     return [sum(values) + rng.expovariate(1.0) - rng.expovariate(1.0) for _ in range(size)]
 
-
 def pack(values):
     return struct.pack("<%dd" % len(values), *values)
-
 
 def answer(values, size, seed):
     out = draw(values, size, seed)
     say({"kind": "float64", "rows": len(out), "columns": 1})
     write(pack(out))
 
-
 def keep(number, values):
     data[number] = values
-
 
 def known(asked):
     if asked.get("op") != "run":
@@ -49,10 +41,8 @@ def known(asked):
         return "size must be at least 1"
     return "" if asked["dataset"] in data else "no such dataset"
 
-
 def line():
     return IN.readline()
-
 
 def parsed(text):
     try:
@@ -60,13 +50,10 @@ def parsed(text):
     except ValueError:
         return {}
 
-
 def last():
     pass
 
-
 #BREAK
-
 
 def main():
     hello()
@@ -89,7 +76,6 @@ def main():
         answer(data[asked["dataset"]], asked["size"], asked["seed"])
     last()
 
-
 main()
 """
 
@@ -100,6 +86,18 @@ def answer(values, size, seed):
 """
 _HEAD = 'say({"kind": "float64", "rows": len(out), "columns": 1})'
 _RUN = "answers a run"
+_HELLO = "says hello"
+_LITTLE = "numbers are little-endian"
+_SAME = "same seed, same answer"
+_OTHER_SEED = "other seed, other answer"
+_AFTER = "same answer after other requests"
+_FRESH = "same answer in a fresh process"
+_OTHER_DATA = "other data, other answer"
+_ODD_DATA = "no records, NaN and infinities"
+_JSON = "a dataset in JSON"
+_AHEAD = "requests ahead of answers"
+_NO_SIZE = "says failed: a size of 0"
+_END = "ends with its input"
 
 
 def _answer(*lines):
@@ -139,18 +137,18 @@ def line():
 
 # name: (what is put in, the step that must see it, what it must say)
 BROKEN = {
-    "no hello": ("def hello(): pass", "says hello", "hello was due"),
-    "no flush": ("def write(block): OUT.write(block)", "says hello", "hello was due"),
-    "early exit": ("sys.exit(3)", "says hello", "ended with exit code 3"),
-    "hello is no JSON": ("def hello(): print('ready', flush=True)", "says hello", "wrote 'ready' where hello was due"),
-    "hello in JSON that is no object": ("def hello(): say([1])", "says hello", "where hello was due, a JSON object"),
-    "huge line": ("HELLO['name'] = 'x' * 10**6", "says hello", "at most 65536 bytes"),
-    "wrong version": ("HELLO['protocol'] = 2", "says hello", "speaks protocol 2, this dpwitness 1"),
-    "nothing on seeds": ("del HELLO['seedable']", "says hello", "hello has no seedable"),
-    "seedable is a text": ("HELLO['seedable'] = 'yes'", "says hello", "seedable must be true or false, got 'yes'"),
-    "an encoding of its own": ("HELLO['datasets'] = ['csv']", "says hello", "datasets must be a list of some of json, float64"),
-    "a key of its own": ("HELLO['epsilon'] = 1", "says hello", "a key 'epsilon'; there are protocol, name"),
-    "a greeting": ("def hello(): say(HELLO); print('welcome', flush=True)", "says hello", "without a request: 'welcome"),
+    "no hello": ("def hello(): pass", _HELLO, "hello was due"),
+    "no flush": ("def write(block): OUT.write(block)", _HELLO, "hello was due"),
+    "early exit": ("sys.exit(3)", _HELLO, "ended with exit code 3"),
+    "hello is no JSON": ("def hello(): print('ready', flush=True)", _HELLO, "wrote 'ready' where hello was due"),
+    "hello in JSON that is no object": ("def hello(): say([1])", _HELLO, "where hello was due, a JSON object"),
+    "huge line": ("HELLO['name'] = 'x' * 10**6", _HELLO, "at most 65536 bytes"),
+    "wrong version": ("HELLO['protocol'] = 2", _HELLO, "speaks protocol 2, this dpwitness 1"),
+    "nothing on seeds": ("del HELLO['seedable']", _HELLO, "hello has no seedable"),
+    "seedable is a text": ("HELLO['seedable'] = 'yes'", _HELLO, "seedable must be true or false, got 'yes'"),
+    "an encoding of its own": ("HELLO['datasets'] = ['csv']", _HELLO, "datasets must be a list of some of json, float64"),
+    "a key of its own": ("HELLO['epsilon'] = 1", _HELLO, "a key 'epsilon'; there are protocol, name"),
+    "a greeting": ("def hello(): say(HELLO); print('welcome', flush=True)", _HELLO, "without a request: 'welcome"),
     "claim that is none": ("HELLO['claim'] = 'private'", "claim and domain", "claim must"),
     "domain that is none": ("HELLO['domain'] = {'kind': 'Table3'}", "claim and domain", "domain kind must be one of"),
     "dies when asked": (_answer("os._exit(9)"), _RUN, "ended with exit code 9 (an answer was due)"),
@@ -185,38 +183,22 @@ BROKEN = {
     ),
     "huge output": (_answer("say({'kind': 'json', 'rows': size})", "write(b'1' * (2**24 + 9))"), _RUN, "at most 16777216 bytes"),
     "fails at size 1": (_answer("if size == 1: os._exit(4)", _HEAD, "write(pack(out))"), "sizes 1, 2 and 65536", "exit code 4"),
-    "big-endian": (
-        "def pack(values): return struct.pack('>%dd' % len(values), *values)",
-        "numbers are little-endian",
-        "look like big-endian float64",
-    ),
+    "big-endian": ("def pack(values): return struct.pack('>%dd' % len(values), *values)", _LITTLE, "look like big-endian float64"),
     "integers as floats": (
         "def pack(values): return struct.pack('<%dq' % len(values), *(round(9 * v) for v in values))",
-        "numbers are little-endian",
+        _LITTLE,
         "look like int64",
     ),
-    "draws afresh": (_draw("return usual(values, size, time.time())"), "same seed, same answer", "one seed gave two answers"),
-    "ignores the seed": (_draw("return usual(values, size, 1)"), "other seed, other answer", "the seed is ignored"),
-    "keeps state": (
-        _draw("return usual(values, size, [seed, sum(s['size'] == 7 for s in served)])"),
-        "same answer after other requests",
-        "state is kept",
-    ),
-    "seeded by its process": (
-        _draw("return usual(values, size, [seed, os.getpid()])"),
-        "same answer in a fresh process",
-        "in a fresh process",
-    ),
+    "draws afresh": (_draw("return usual(values, size, time.time())"), _SAME, "one seed gave two answers"),
+    "ignores the seed": (_draw("return usual(values, size, 1)"), _OTHER_SEED, "the seed is ignored"),
+    "keeps state": (_draw("return usual(values, size, [seed, sum(s['size'] == 7 for s in served)])"), _AFTER, "state is kept"),
+    "seeded by its process": (_draw("return usual(values, size, [seed, os.getpid()])"), _FRESH, "in a fresh process"),
     "crash on a second dataset": (
         "def keep(number, values):\n    data and os._exit(5); data.update({number: values})",
-        "same answer after other requests",
+        _AFTER,
         "exit code 5",
     ),
-    "mixes datasets up": (
-        "def keep(number, values): data.update(dict.fromkeys([*data, number], values))",
-        "same answer after other requests",
-        "state is kept",
-    ),
+    "mixes datasets up": ("def keep(number, values): data.update(dict.fromkeys([*data, number], values))", _AFTER, "state is kept"),
     "keeps the first of a number": (
         "def keep(number, values): data.setdefault(number, values)",
         "a dataset in place of another",
@@ -229,18 +211,14 @@ BROKEN = {
     ),
     "NaN among the data": (
         _draw("return [v + int(sum(values)) * 0 for v in usual(values, size, seed)]"),
-        "no records, NaN and infinities",
+        _ODD_DATA,
         "cannot convert float NaN",
     ),
-    "no record": (
-        _draw("return [v + 0 * values[0] for v in usual(values, size, seed)]"),
-        "no records, NaN and infinities",
-        "tuple index out of range",
-    ),
-    "throws away what was sent ahead": (_THROWS, "requests ahead of answers", "an answer was due"),
+    "no record": (_draw("return [v + 0 * values[0] for v in usual(values, size, seed)]"), _ODD_DATA, "tuple index out of range"),
+    "throws away what was sent ahead": (_THROWS, _AHEAD, "an answer was due"),
     "size 0": (
         "_known = known\ndef known(asked): return '' if asked.get('size') == 0 else _known(asked)",
-        "says failed: a size of 0",
+        _NO_SIZE,
         "the answer must be failed",
     ),
     "negative size": (
@@ -261,47 +239,39 @@ BROKEN = {
     "dies of a line": ("parsed = json.loads", "says failed: a line that is not valid JSON", "JSONDecodeError"),
     "raises for failed": (
         "_say = say\ndef say(m): _say({'raised': 'ValueError'} if m.get('failed', '')[:4] == 'size' else m)",
-        "says failed: a size of 0",
+        _NO_SIZE,
         "the answer must be failed",
     ),
-    "a mark of byte order": ("def hello(): write(b'\\xef\\xbb\\xbf'); say(HELLO)", "says hello", "where hello was due"),
-    "a name of two lines": ("HELLO['name'] = 'a\\nb'", "says hello", "name must be a text of 1 to 200 characters in a line"),
+    "a mark of byte order": ("def hello(): write(b'\\xef\\xbb\\xbf'); say(HELLO)", _HELLO, "where hello was due"),
+    "a name of two lines": ("HELLO['name'] = 'a\\nb'", _HELLO, "name must be a text of 1 to 200 characters in a line"),
     "count as a float": (_answer("say({'kind': 'float64', 'rows': float(size), 'columns': 1})"), _RUN, "answered 1000.0 rows"),
     "kind without end": (_answer("say({'kind': 'x' * 60000, 'rows': size})"), _RUN, "xx, hello names float64, json"),
     "fails in two lines": (_answer("say({'failed': 'one\\n\\x1b[31mtwo'})"), _RUN, "one \\x1b[31mtwo"),
-    "seeds of 31 bits": (
-        _draw("return usual(values, size, seed) if max(seed) < 2**31 else 1 / 0"),
-        "other seed, other answer",
-        "division by",
-    ),
-    "one word of the seed": (_draw("return usual(values, size, seed[0])"), "other seed, other answer", "1 of the four words"),
-    "one run copied": (_draw("return usual(values, 1, seed) * size"), "other seed, other answer", "runs must be independent"),
+    "seeds of 31 bits": (_draw("return usual(values, size, seed) if max(seed) < 2**31 else 1 / 0"), _OTHER_SEED, "division by"),
+    "one word of the seed": (_draw("return usual(values, size, seed[0])"), _OTHER_SEED, "1 of the four words"),
+    "one run copied": (_draw("return usual(values, 1, seed) * size"), _OTHER_SEED, "runs must be independent"),
     "nobody seeds it": (
         "HELLO['seedable'] = False\n_g = random.Random(1)\ndef draw(v, n, s): return [sum(v) + _g.gauss(0, 1) for _ in range(n)]",
-        "same answer in a fresh process",
+        _FRESH,
         "each process must use a new seed",
     ),
-    "ignores its data": (_draw("return usual([0.5], size, seed)"), "other data, other answer", "are they read?"),
-    "nothing but NaN": (_draw("return [math.nan] * size"), "other data, other answer", "are they read?"),
-    "reads no JSON": (
-        "_parsed = parsed\ndef parsed(t): return {} if b'json' in t else _parsed(t)",
-        "a dataset in JSON",
-        "the program says",
-    ),
+    "ignores its data": (_draw("return usual([0.5], size, seed)"), _OTHER_DATA, "are they read?"),
+    "nothing but NaN": (_draw("return [math.nan] * size"), _OTHER_DATA, "are they read?"),
+    "reads no JSON": ("_parsed = parsed\ndef parsed(t): return {} if b'json' in t else _parsed(t)", _JSON, "the program says"),
     "room for two datasets": (
         "def keep(number, values): data.update({number: values}) if number == 15 or number < 2 else os._exit(8)",
-        "a dataset in JSON",
+        _JSON,
         "exit code 8",
     ),
-    "last come, first served": (_REVERSE, "requests ahead of answers", "answered 64 rows for size = 1"),
+    "last come, first served": (_REVERSE, _AHEAD, "answered 64 rows for size = 1"),
     "floods standard error": (
         _answer("sys.stderr.write('x' * 2**20)", _HEAD, "write(pack(out))"),
         "standard error",
         "bytes to standard error",
     ),
-    "exit code after good answers": ("def last(): sys.exit(3)", "ends with its input", "exit code 3"),
-    "goes on without input": ("def last(): time.sleep(60)", "ends with its input", "still runs"),
-    "a farewell": ("def last(): print('bye')", "ends with its input", "wrote b'bye"),
+    "exit code after good answers": ("def last(): sys.exit(3)", _END, "exit code 3"),
+    "goes on without input": ("def last(): time.sleep(60)", _END, "still runs"),
+    "a farewell": ("def last(): print('bye')", _END, "wrote b'bye"),
 }
 
 

@@ -1,9 +1,6 @@
 """Fixtures of the tests of targets in other processes and interpreters."""
 
-import os
 import venv
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +23,6 @@ import numpy as np
 
 DOMAIN = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0, "relation": "replace-one"}
 
-
 def target(claim="pure:1", **more):
     def declare(function):
         function.claim, function.domain = claim, DOMAIN
@@ -35,12 +31,10 @@ def target(claim="pure:1", **more):
         return function
     return declare
 
-
 @target()
 def leaky(dataset, size, rng):
     """Noise scaled by 0.9: epsilon = 1.11 where 1 is claimed."""
     return np.clip(np.sum(dataset), 0, 1) + rng.laplace(0.0, 0.9, size)
-
 
 @target()
 def grid(dataset, size, rng):
@@ -49,23 +43,19 @@ def grid(dataset, size, rng):
         raise ValueError("not finite")
     return np.round(1024 * (np.clip(np.sum(dataset), 0, 1) + rng.laplace(0.0, 1.0, size))) / 1024
 
-
 @target(seeded=False)
 def unseeded(dataset, size, rng):
     return grid(dataset, size, np.random.default_rng())
 
-
 @target()
 def ones(dataset, size, rng):
     return np.full(size, dataset[0])
-
 
 @target()
 def raises_on_one(dataset, size, rng):
     if dataset[0] == 1.0:
         raise KeyError("one")
     return rng.laplace(0.0, 1.0, size)
-
 
 @target()
 def raises_at_times(dataset, size, rng):
@@ -74,11 +64,9 @@ def raises_at_times(dataset, size, rng):
         raise ValueError("too large")
     return noise
 
-
 @target()
 def shape_tells(dataset, size, rng):
     return [rng.random(2 if dataset[0] > 0.5 else 1) for _ in range(size)]
-
 
 @target()
 def draws_tell(dataset, size, rng):
@@ -88,36 +76,30 @@ def draws_tell(dataset, size, rng):
             out[i] = np.round(64 * rng.laplace()) / 64
     return out
 
-
 @target()
 def remembers(dataset, size, rng, seen=[0.0]):
     before, seen[0] = seen[0], float(dataset[0])
     return before + rng.laplace(0.0, 1.0, size)
 
-
 @target()
 def nan_passes(dataset, size, rng):
     return np.round(1024 * (np.sum(np.clip(dataset, 0, 1)) + rng.laplace(0.0, 1.0, size))) / 1024
-
 
 @target()
 def changes_its_data(dataset, size, rng):
     dataset[0] = 0.0
     return rng.random(size)
 
-
 @target()
 def crashes(dataset, size, rng):
     print("the last words", flush=True)
     os.kill(os.getpid(), signal.SIGSEGV)
-
 
 @target()
 def crashes_with_a_child(dataset, size, rng):
     if os.fork() == 0:
         time.sleep(60)
     os.abort()
-
 
 @target()
 def crashes_once(dataset, size, rng, flag=""):
@@ -126,16 +108,13 @@ def crashes_once(dataset, size, rng, flag=""):
         os._exit(7)
     return rng.random(size)
 
-
 @target()
 def leaves(dataset, size, rng):
     sys.exit("enough")
 
-
 @target()
 def hangs(dataset, size, rng):
     time.sleep(60)
-
 
 @target()
 def slow(dataset, size, rng, note=""):
@@ -144,11 +123,9 @@ def slow(dataset, size, rng, note=""):
     time.sleep(0.2)
     return rng.random(size)
 
-
 @target()
 def eats(dataset, size, rng):
     return np.ones(2**29).sum() + np.zeros(size)
-
 
 @target()
 def prints(dataset, size, rng):
@@ -157,41 +134,33 @@ def prints(dataset, size, rng):
     os.write(1, b"raw")
     return rng.random(size)
 
-
 @target(batch=8)
 def in_eights(dataset, size, rng):
     if size > 64:
         raise AssertionError(size)
     return np.full(size, rng.laplace() if size == 0 else 0.0) + np.round(16 * rng.laplace(0, 1, size)) / 16
 
-
 @target("pure:inf")
 def promises_nothing(dataset, size, rng):
     return rng.random(size)
-
 
 @target(lambda: "approx:%r,%r" % (0.1 + 0.2, 1e-5))
 def accounted(dataset, size, rng):
     return rng.random(size)
 
-
 @target(lambda: {}["epsilon"])
 def accountant_fails(dataset, size, rng):
     return rng.random(size)
 
-
 def kinds(dataset, size, rng, kind="float"):
     return KINDS[kind](size, rng)
-
 
 class Money(int):
     pass
 
-
 class Thing:
     def __repr__(self):
         return "a thing"
-
 
 KINDS = {
     "float": lambda n, rng: [float(v) for v in rng.random(n)],
@@ -224,22 +193,6 @@ KINDS = {
     "number": lambda n, rng: 3.5,
 }
 '''
-
-
-@dataclass
-class Shell:
-    """Runner of commands in a temporary folder."""
-
-    folder: Path
-    command_line: Callable
-
-    def run(self, *arguments, **environment):
-        return self.command_line(arguments, self.folder, {**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment})
-
-
-@pytest.fixture
-def shell(tmp_path, command_line):
-    return Shell(tmp_path, command_line)
 
 
 @pytest.fixture(scope="session")

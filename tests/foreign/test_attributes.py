@@ -9,6 +9,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem
+from dpwitness.mechanisms.foreign.inside import introspection
 from dpwitness.mechanisms.foreign.inside.introspection import Unfit, attributes_of, check_attribute_names
 from dpwitness.mechanisms.foreign.manifest import require_attributes
 from dpwitness.mechanisms.foreign.target import Target
@@ -17,10 +18,8 @@ from dpwitness.mechanisms.foreign.worker_pool import TargetError
 FILE = """
 import numpy as np
 
-
 def f(dataset, size, rng):
     return np.sum(dataset) + rng.laplace(size=size)
-
 
 f.claim = "pure:1"
 f.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0}
@@ -36,27 +35,8 @@ class Raises:
     __hash__ = None
 
 
-WHOLE = [
-    0,
-    -1,
-    True,
-    False,
-    "x",
-    "",
-    "64",
-    1.5,
-    float("nan"),
-    float("inf"),
-    HUGE,
-    -HUGE,
-    1j,
-    [],
-    [64],
-    {},
-    np.array([64]),
-    np.bool_(True),
-    Raises(),
-]
+WHOLE = [0, -1, True, False, "x", "", "64", 1.5, float("nan"), float("inf"), HUGE, -HUGE, 1j]
+WHOLE += [[], [64], {}, np.array([64]), np.bool_(True), Raises()]
 HOSTILE = {
     "batch": WHOLE,
     "rounds": WHOLE,
@@ -172,9 +152,7 @@ def test_a_broken_library_is_not_called_missing():
     assert "installed but cannot be imported: ModuleNotFoundError: No module named 'adbc'" in import_problem("duckdb", within, "")
 
 
-def test_about_reads_attributes_without_dpwitness(tmp_path):
+def test_attributes_are_read_without_dpwitness():
     """The checks run in interpreters that have NumPy or nothing at all."""
-    import dpwitness.mechanisms.foreign.inside.introspection as about
-
-    code = f"import runpy; found = runpy.run_path({about.__file__!r}); print(found['attributes_of'](len)['seeded'])"
+    code = f"import runpy; found = runpy.run_path({introspection.__file__!r}); print(found['attributes_of'](len)['seeded'])"
     assert subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True).stdout == "True\n"

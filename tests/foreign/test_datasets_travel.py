@@ -123,19 +123,23 @@ def violated(d0, d1, relation):
     return dpw.audit(count, claim="pure:1", pair=dpw.Pair(d0, d1, relation), trials=5000, seed=1, target={"target": "mine:count"}), count
 
 
-def test_large_frames_lie_beside_their_witness(tmp_path):
+@pytest.fixture
+def witnessed(tmp_path):
+    """Return the witness of a report on large frames, its frame and its mechanism."""
     pytest.importorskip("pyarrow")
     frame = big(ENTRIES)
     result, count = violated(frame, frame.iloc[1:], "add-remove")
     write_report([result], tmp_path, title="T", plots=False)
+    return tmp_path / "witness-count.json", frame, count
+
+
+def test_large_frames_lie_beside_their_witness(witnessed, tmp_path):
+    path, frame, count = witnessed
     files = sorted(tmp_path.glob("frame-*.parquet"))
-    assert len(files) == 2
-    held = json.loads((tmp_path / "witness-count.json").read_text())
-    assert has_frame_files(held) and (tmp_path / "witness-count.json").stat().st_size < 10_000
-    raw, _ = load_json(tmp_path / "witness-count.json")
+    assert len(files) == 2 and has_frame_files(json.loads(path.read_text())) and path.stat().st_size < 10_000
+    raw, _ = load_json(path)
     pd.testing.assert_frame_equal(from_jsonable(raw["pair"]["d0"]), frame)
-    again = dpw.replay(tmp_path / "witness-count.json", mechanism=count, trials=2000, seed=8)
-    assert again.verdict is dpw.Verdict.VIOLATED
+    assert dpw.replay(path, mechanism=count, trials=2000, seed=8).verdict is dpw.Verdict.VIOLATED
     document = read_document(tmp_path / "audit.json")
     other = tmp_path / "other"
     other.mkdir()
@@ -144,18 +148,14 @@ def test_large_frames_lie_beside_their_witness(tmp_path):
     content = files[0].read_bytes()
     files[0].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(dpw.InvalidArgument, match=r"frame-\w+.parquet was edited or damaged"):
-        dpw.replay(tmp_path / "witness-count.json", mechanism=count)
+        dpw.replay(path, mechanism=count)
     files[0].unlink()
     with pytest.raises(dpw.InvalidArgument, match="the Parquet file of a frame, must be readable"):
-        dpw.replay(tmp_path / "witness-count.json", mechanism=count)
+        dpw.replay(path, mechanism=count)
 
 
-def test_a_reference_leads_nowhere_else(tmp_path):
-    pytest.importorskip("pyarrow")
-    frame = big(ENTRIES)
-    result, count = violated(frame, frame.iloc[1:], "add-remove")
-    write_report([result], tmp_path, title="T", plots=False)
-    path = tmp_path / "witness-count.json"
+def test_a_reference_leads_nowhere_else(witnessed):
+    path, _, count = witnessed
     held = json.loads(path.read_text())
     held["pair"]["d0"]["file"] = "../secret.parquet"
     del held["sha256"]

@@ -1,7 +1,5 @@
 """Each check of special data fails on a target that has the fault; the commands say what they find."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -128,63 +126,62 @@ def test_the_decorator_takes_expected_failures_from_the_file(file, tmp_path):
 
 
 def test_new_template_runs_as_it_is(shell):
-    written = shell.run("targets", "new", "mine.py")
+    written = shell.dpwitness("targets", "new", "mine.py")
     assert written.returncode == 0 and "dpwitness check mine.py" in written.stdout
     assert len([line for line in TEMPLATE.splitlines() if line and not line.startswith("# ")]) <= 10
-    checked = shell.run("check", "mine.py", "--trials", "50000")
+    checked = shell.dpwitness("check", "mine.py", "--trials", "50000")
     assert checked.returncode == 0, checked.stdout
     assert "mine:noisy_sum: 14 passed, 4 skipped" in checked.stdout
-    again = shell.run("targets", "new", "mine.py")
+    again = shell.dpwitness("targets", "new", "mine.py")
     assert again.returncode == 2 and "File exists" in again.stderr
 
 
 def test_check_exits_by_what_it_found(shell, file, foreign):
-    found = shell.run("check", f"{file}:raises_on_one", "--python", foreign, "--trials", "5000", "-k", "exceptions or trace", "--json")
+    found = shell.dpwitness(
+        "check", f"{file}:raises_on_one", "--python", foreign, "--trials", "5000", "-k", "exceptions or trace", "--json"
+    )
     assert found.returncode == 1
     (report,) = json.loads(found.stdout)
     assert {f["check"]: f["status"] for f in report["findings"]} == {
         "check_exceptions_do_not_tell": "failed",
         "check_other_data_leave_no_trace": "passed",
     }
-    assert shell.run("check", f"{file}:crashes", "-k", "one_output").returncode == 3
-    assert shell.run("check", f"{file}:nothing").returncode == 2
+    assert shell.dpwitness("check", f"{file}:crashes", "-k", "one_output").returncode == 3
+    assert shell.dpwitness("check", f"{file}:nothing").returncode == 2
 
 
 def test_targets_that_cannot_be_checked_are_told_and_the_others_are_checked(shell):
     text = TEMPLATE + "def bad(d, n, r): return r.random(n)\nbad.claim = 'pure:inf'\n"
     (shell.folder / "two.py").write_text(text + "again = noisy_sum\n")
-    every = shell.run("check", "two.py", "-k", "one_output")
+    every = shell.dpwitness("check", "two.py", "-k", "one_output")
     assert every.returncode == 2 and "bad: two:bad: claim must be finite" in every.stdout, every.stdout
     assert "two:noisy_sum: 1 passed" in every.stdout and "two:again: 1 passed" in every.stdout
 
 
 def test_audit_in_another_interpreter(shell, file, foreign):
-    found = shell.run("audit", f"{file}:leaky", "--python", foreign, "--trials", "100000", "--report", "out", "--workers", "2")
+    found = shell.dpwitness("audit", f"{file}:leaky", "--python", foreign, "--trials", "100000", "--report", "out", "--workers", "2")
     assert found.returncode == 1 and found.stdout.startswith("VIOLATED: epsilon > 1.0"), found.stdout + found.stderr
     (witness,) = (shell.folder / "out").glob("witness-*.json")
-    refused = shell.run("replay", witness)
-    assert refused.returncode == 2 and "which is not an environment of `dpwitness targets`; to run it, pass --allow" in refused.stderr
-    refused = shell.run("replay", witness, "--allow", foreign)
-    assert refused.returncode == 2 and "outside the current folder; to run it, pass --allow" in refused.stderr
-    assert shell.run("replay", witness, "--seed", "8", "--allow", foreign, "--allow", f"{file}:leaky").returncode == 1
+    assert shell.dpwitness("replay", witness).returncode == shell.dpwitness("replay", witness, "--allow", foreign).returncode == 2
+    assert shell.dpwitness("replay", witness, "--seed", "8", "--allow", foreign, "--allow", f"{file}:leaky").returncode == 1
     # without --python a function of a target file runs in a worker of this interpreter
-    assert shell.run("audit", f"{file}:promises_nothing", "--trials", "2000").returncode == 2
+    assert shell.dpwitness("audit", f"{file}:promises_nothing", "--trials", "2000").returncode == 2
 
 
 def test_what_a_file_raises_is_shown_without_our_frames(shell):
     (shell.folder / "bad.py").write_text("def helper():\n    return {}['x']\n\nhelper()\n")
-    found = shell.run("audit", "bad.py:f", "--python", os.fspath(os.sys.executable))
+    found = shell.dpwitness("audit", "bad.py:f", "--python", os.fspath(os.sys.executable))
     assert found.returncode == 2
     assert "bad.py" in found.stderr and "return {}['x']" in found.stderr and "KeyError: 'x'" in found.stderr
     assert "foreign" not in found.stderr and "importlib" not in found.stderr
 
 
 def test_targets_are_listed_with_their_state(shell, tmp_path):
-    listed = shell.run("targets", "--json", DPWITNESS_HOME=tmp_path / "home")
+    listed = shell.dpwitness("targets", "--json", DPWITNESS_HOME=tmp_path / "home")
     rows = {row["name"]: row for row in json.loads(listed.stdout)}
     assert set(rows) == set(environments()) and {row["state"] for row in rows.values()} == {"missing"}
-    assert shell.run("targets", DPWITNESS_HOME=tmp_path / "home").returncode == 0
-    refused = shell.run("targets", "setup", "no-such-library")
+    assert shell.dpwitness("targets", DPWITNESS_HOME=tmp_path / "home").returncode == 0
+    refused = shell.dpwitness("targets", "setup", "no-such-library")
     assert refused.returncode == 2 and "diffprivlib" in refused.stderr
 
 

@@ -1,7 +1,5 @@
 """What a function returns in its worker is encoded as if it had been called here; nothing but data crosses the pipe."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import io

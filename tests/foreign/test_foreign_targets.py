@@ -1,7 +1,5 @@
 """Targets: verdicts, reproducibility, crashes, limits, bad files, and processes that end."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle
@@ -17,6 +15,7 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
 from dpwitness.auditors.running.engine import MechanismFailed, stream
+from dpwitness.benchmarks import bench, format_table
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.foreign.environments import PROGRAMS, environments
 from dpwitness.mechanisms.foreign.worker_pool import TargetError, build_domain, target_names
@@ -298,8 +297,6 @@ def test_no_worker_survives(file, tmp_path, end, workers):
 @pytest.mark.benchmark
 def test_speed_of_workers():
     """Ratios of `dpwitness bench foreign`, measured in one run; the one by processor time holds on a busy machine too."""
-    from dpwitness.benchmarks import bench, format_table
-
     table = bench("foreign")
     assert all(row.met for row in table.rows), format_table(table)
 

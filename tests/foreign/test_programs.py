@@ -1,9 +1,6 @@
 """Programs in any language: the protocol, what breaks it, the shims, text mode, limits, crashes, commands, and replays."""
 
-from __future__ import annotations
-
 import json
-import os
 import pickle
 import re
 import runpy
@@ -12,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, trace
 from dpwitness.auditors.black_box.audit import timed
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.rounds import run_side
+from dpwitness.cli import main
 from dpwitness.commands.protocol import LANGUAGES
 from dpwitness.executors import dask_worker
 from dpwitness.executors.factory import executor
@@ -56,9 +55,6 @@ def program(tmp_path):
         return Target(command=[*PYTHON, str(file)], **options)
 
     return make
-
-
-# -- the protocol
 
 
 def first_fault(target, limit):
@@ -204,9 +200,6 @@ def test_what_a_batch_raises_is_an_output_of_single_runs(program):
     assert only_one.verdict is Verdict.VIOLATED
 
 
-# -- limits, crashes, processes
-
-
 @pytest.mark.parametrize(
     ("put_in", "options", "said"),
     [
@@ -297,9 +290,6 @@ def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
     assert str(Target(command=["~/mine"]).claim) == "pure:1"
 
 
-# -- executors
-
-
 @pytest.mark.parametrize("spec", ["processes:2", "loky:2"])
 def test_programs_on_other_processes_give_the_counts_of_this_one(program, spec):
     if spec.startswith("loky"):
@@ -357,8 +347,6 @@ def test_a_program_cannot_be_traced(program):
         trace(program(), NEAR, "pure:1")
 
 
-# -- text mode
-
 NORMAL = "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = int(os.environ['DPWITNESS_SIZE']); "
 
 
@@ -389,8 +377,6 @@ def test_a_program_that_is_started_for_each_batch_is_priced_by_batches():
     assert timed(slow, claim=parse_claim("pure:1"), pair=NEAR).run > 0.002
 
 
-# -- the shims
-
 JAVA = "public final class Words { public static void main(String[] a) { Dpwitness.Rng r = new Dpwitness.Rng(new long[] {1, 2, 3, 4}); "
 WORDS = {  # print words of the generator in each language
     "cpp": '#include <cinttypes>\n#include "dpwitness.hpp"\nint main() { const std::uint32_t s[4] = {1, 2, 3, 4}; dpwitness::Rng r(s);'
@@ -418,11 +404,10 @@ def shim(request, tmp_path_factory):
         pytest.skip(f"{TOOLS[language]} is not installed")
     place = tmp_path_factory.mktemp(language) / language
     shutil.copytree(SHIMS / language, place)
-    source = {"cpp": "words.cpp", "rust": "words.rs", "java": "Words.java", "javascript": "words.js", "go": "words/words.go", "r": "words"}[
-        language
-    ]
-    (place / source).parent.mkdir(exist_ok=True)
-    (place / source).write_text(WORDS.get(language, ""))
+    sources = {"cpp": "words.cpp", "rust": "words.rs", "java": "Words.java", "javascript": "words.js", "go": "words/words.go"}
+    source = place / sources.get(language, "words")
+    source.parent.mkdir(exist_ok=True)
+    source.write_text(WORDS.get(language, ""))
     builds = {
         "cpp": [[found, "-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"{name}.cpp", "-o", name] for name in ("example", "words")],
         "rust": [[found, "-O", "-Dwarnings", f"{name}.rs", "-o", name] for name in ("example", "words")],
@@ -433,13 +418,9 @@ def shim(request, tmp_path_factory):
         built = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
         assert built.returncode == 0, built.stderr
     run = {"java": ["java", "-XX:TieredStopAtLevel=1", "-cp", str(place)], "javascript": [found], "r": [found]}.get(language, [])
-    names = {
-        "java": ("Example", "Words"),
-        "javascript": (str(place / "example.js"), str(place / "words.js")),
-        "r": (str(place / "example.R"), ""),
-    }
-    suffix = ".bin" if language == "go" else ""
-    example, words = names.get(language, (str(place / f"example{suffix}"), str(place / f"words{suffix}")))
+    suffix = {"go": ".bin", "javascript": ".js", "r": ".R"}.get(language, "")
+    compiled = [str(place / f"{name}{suffix}") for name in ("example", "words")]
+    example, words = ("Example", "Words") if language == "java" else compiled
     return [*run, example], [*run, words] if language != "r" else None
 
 
@@ -489,36 +470,25 @@ def test_the_vectors_are_those_of_numpy():
         assert [(word >> 11) * 2.0**-53 for word in drawn.tolist()] == vector["uniform"]
 
 
-# -- the command line
-
 WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
 
 
 def test_audit_check_trace_and_replay_of_a_program(shell):
     (shell.folder / "mine.py").write_text(GOOD.replace("#BREAK", WRONG))
     command = f"{sys.executable} -S mine.py"
-    found = shell.run("audit", "--command", command, "--trials", "5000", "--report", "out", "--workers", "2", "--verbose")
+    found = shell.dpwitness("audit", "--command", command, "--trials", "5000", "--report", "out", "--workers", "2", "--verbose")
     assert found.returncode == 1 and "audited    mine.py, claim pure:1" in found.stdout, found.stdout + found.stderr
     witness = "out/witness-mine.py.json"
     assert json.loads((shell.folder / witness).read_text())["target"]["kwargs"]["command"] == command.split()
-    refused = shell.run("replay", witness)
+    refused = shell.dpwitness("replay", witness)
     assert refused.returncode == 2 and f"to run it, pass --allow '{command}'" in refused.stderr, refused.stderr
-    assert shell.run("replay", witness, "--seed", "8", "--allow", command).returncode == 1
+    assert shell.dpwitness("replay", witness, "--seed", "8", "--allow", command).returncode == 1
     (shell.folder / "elsewhere").mkdir()
-    moved = subprocess.run(
-        [sys.executable, "-m", "dpwitness", "replay", f"../{witness}", "--seed", "8", "--allow", command],
-        cwd=shell.folder / "elsewhere",
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    moved = replace(shell, folder=shell.folder / "elsewhere").dpwitness("replay", f"../{witness}", "--seed", "8", "--allow", command)
     assert moved.returncode == 2, moved.stdout
-    checked = shell.run("check", "--command", command, "-k", "output or played", "--trials", "2000")
-    assert checked.returncode == 0 and "skipped           check_noise_played_back  the noise of a program" in checked.stdout, (
-        checked.stdout + checked.stderr
-    )
+    checked = shell.dpwitness("check", "--command", command, "-k", "output or played", "--trials", "2000")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "skipped           check_noise_played_back  the noise of a program" in checked.stdout
 
 
 @pytest.mark.parametrize(
@@ -542,14 +512,10 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
     ],
 )
 def test_usage(arguments, said, capsys):
-    from dpwitness.cli import main
-
     assert main(arguments) in (2, 3) and said in "".join(capsys.readouterr())
 
 
 def test_check_of_a_program_that_prints(tmp_path, capsys):
-    from dpwitness.cli import main
-
     (tmp_path / "noise.py").write_text(NORMAL + "import sys; x = sum(eval(sys.argv[1]))\nfor _ in range(n): print(x + g.gauss(0, 1))")
     command = f"{sys.executable} -S {tmp_path / 'noise.py'} {{dataset}}"
     domain = '{"kind": "Records", "size": 1, "low": 0, "high": 1}'
@@ -560,8 +526,6 @@ def test_check_of_a_program_that_prints(tmp_path, capsys):
 
 
 def test_protocol_tells_each_step(program, capsys):
-    from dpwitness.cli import main
-
     target = program(BROKEN["exit code after good answers"][0])
     assert main(["protocol", "check", "--d0", "[0.25]", "--d1", "[0.5]", *target.command]) == 3
     out = capsys.readouterr().out

@@ -9,6 +9,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.mechanisms.foreign import sql
+from dpwitness.mechanisms.foreign.target import Isolated
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -141,8 +142,6 @@ def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
 
 
 def test_a_promise_that_is_an_object_reaches_the_command_line():
-    from dpwitness.mechanisms.foreign.target import Isolated
-
     for claim in ("pure:1", "approx:1,1e-05", "zcdp:0.5", "rdp:2,1", "gdp:1"):
         kwargs = {"dsn": "sqlite:///:memory:", "query": "SELECT 1", "claim": claim, "domain": SPENT}
         found = Isolated("dpwitness.mechanisms.foreign.sql", "Query", None, kwargs)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
 
-
 @dataclass(frozen=True, slots=True)
 class Coin(Domain):
     """One coin, whose neighbor shows the other side."""
@@ -37,7 +36,6 @@ class Coin(Domain):
     def shape(self, rng, turn):
         return SearchSpace(0, lambda _: None)
 
-
 class _Sampler(Draws):
     def drawn(self, turn, corners):
         return None
@@ -46,7 +44,6 @@ FORMAT = """
 from dpwitness.mechanisms.core.atomic_files import write_text
 
 SUFFIX = ".txt"
-
 
 def write(document, entries, file, album):
     write_text(file, "".join(f"{entry.name}: {entry.result['verdict']}\\n" for entry in entries))
@@ -59,7 +56,6 @@ from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.mechanisms.protocols.mechanism import Truth
-
 
 @dataclass(frozen=True, slots=True)
 class ToldTwice:
@@ -85,7 +81,6 @@ class ToldTwice:
     def sample(self, dataset, size, rng):
         lies = rng.random((size, 2)) < 1 / (1 + math.exp(self.epsilon))
         return abs(lies - float(dataset[0]))
-
 
 def specimens():
     return {"told-twice": ToldTwice(1.0)}

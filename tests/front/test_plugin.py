@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 
@@ -15,63 +14,50 @@ from dpwitness import mechanisms as m
 PAIR = dpw.Pair(np.array([0.0]), np.array([1.0]))
 stages = []
 
-
 def leaky(dataset, size, rng):
     return dataset[0] + rng.laplace(0.0, 0.5, size)
-
 
 def fine(dataset, size, rng):
     return dataset[0] + rng.laplace(0.0, 1.0, size)
 
-
 def raises(dataset, size, rng):
     raise RuntimeError("out of order")
-
 
 def test_kept(dp_audit):
     result = dp_audit(fine, claim="pure:1", pair=PAIR)
     assert result.confidence == 1 - 1e-9 and result.epsilon_lower > 0.7
 
-
 def test_broken(dp_audit):
     dp_audit(leaky, claim="pure:1", pair=PAIR, trials=50_000)
-
 
 def test_two(dp_audit):
     for epsilon in (1, 2):
         dp_audit(fine, claim=f"pure:{epsilon}", pair=PAIR, trials=20_000)
 
-
 def test_no_verdict(dp_audit):
     dp_audit(raises, claim="pure:1", pair=PAIR)
 
-
 def test_local(dp_audit):
     dp_audit(lambda dataset, size, rng: leaky(dataset, size, rng), claim="pure:1", pair=PAIR, trials=50_000)
-
 
 @pytest.mark.dp_audit(claim="pure:1", pair=PAIR, trials=20_000)
 @pytest.mark.parametrize("multiplier", [1.0, 0.5])
 def test_marked(multiplier):
     return m.Laplace(1.0, arithmetic="grid", noise_multiplier=multiplier)
 
-
 @pytest.mark.dp_audit(claim="pure:1", trials=20_000)
 def test_yielded(tmp_path):
     yield m.RandomizedResponse(1.0)
     print("after the audit")
 
-
 @pytest.mark.dp_audit(claim="pure:1")
 def test_nothing():
     pass
-
 
 @pytest.mark.dp_audit(claim="pure:1", trials=20_000)
 class TestGroup:
     def test_method(self):
         return m.RandomizedResponse(1.0)
-
 
 def test_plain():
     assert 1 + 1 == 2
@@ -84,27 +70,22 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors import MeanBound
 
-
 @pytest.mark.dp_audit(white_box=True)
 @pytest.mark.parametrize("multiplier", [1.0, 0.5])
 def test_law(multiplier):
     return m.Laplace(1.0, noise_multiplier=multiplier)
 
-
 def test_law_of_a_pair(dp_audit):
     result = dp_audit(m.Laplace(1.0), white_box=True, pair=dpw.Pair(np.array([0.0]), np.array([0.5])))
     assert result.epsilon_upper < 0.51
-
 
 @pytest.mark.parametrize("bound", [0.25, 0.2])
 def test_sensitivity(dp_check, bound):
     dp_check(dpw.audit_sensitivity(np.mean, bound, m.Records(4), evaluations=300))
 
-
 @pytest.mark.parametrize("bound", [1.1, 0.9])
 def test_utility(dp_check, bound):
     dp_check(dpw.audit_utility(lambda size, rng: rng.exponential(size=size), MeanBound(bound), runs=20_000))
-
 
 def test_no_claim(dp_audit):
     with pytest.raises(dpw.InvalidArgument, match="mechanism must have a method sample"):
@@ -118,10 +99,6 @@ def suite(shell):
     return shell
 
 
-def _python():
-    return [sys.executable, "-m", "pytest"]
-
-
 def counts(text):
     return re.search(r"(\d+) failed, (\d+) passed", text).groups()
 
@@ -129,7 +106,7 @@ def counts(text):
 def test_one_report_for_any_number_of_workers(suite):
     runs = {}
     for name, extra in {"two": ["-n", "2"], "off": ["-p", "no:xdist"]}.items():
-        ran = suite.run(*_python(), "-p", "no:cacheprovider", "--dp-report", "out/audit.md", *extra)
+        ran = suite.pytest("--dp-report", "out/audit.md", *extra)
         assert counts(ran.stdout) == ("5", "6"), ran.stdout
         assert "10 audits, 3 violated; report: out/audit.md" in ran.stdout
         runs[name] = [(suite.folder / "out" / f"audit.{kind}").read_text() for kind in ("md", "json")]
@@ -140,7 +117,7 @@ def test_one_report_for_any_number_of_workers(suite):
 
 
 def test_failure_messages_lead_to_the_witness(suite):
-    ran = suite.run(*_python(), "-k", "broken or no_verdict or local or marked", "-rA")
+    ran = suite.pytest("-k", "broken or no_verdict or local or marked", "-rA")
     assert re.search(r"VIOLATED: epsilon > 1\.\d+ certified against the claim pure:1 \(confidence 0.999999999\)", ran.stdout)
     assert "NoVerdict: ERROR: mechanism always raises RuntimeError: out of order" in ran.stdout
     assert "since the mechanism cannot be imported by name" in ran.stdout
@@ -174,7 +151,7 @@ def test_nothing_heavy_is_imported_where_no_audit_is_asked_for(shell):
 
 def test_results_of_every_kind_are_asserted_and_reported(shell):
     (shell.folder / "test_kinds.py").write_text(KINDS)
-    ran = shell.run(*_python(), "--dp-report", "out")
+    ran = shell.pytest("--dp-report", "out")
     assert counts(ran.stdout) == ("3", "5"), ran.stdout
     assert "VIOLATED: epsilon is at least 2 on this pair" in ran.stdout
     assert "VIOLATED: the function moves by 1.25 times the claimed 0.2" in ran.stdout and "pair:    D0 = [" in ran.stdout

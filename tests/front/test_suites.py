@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from dpwitness import suites
 from dpwitness.auditors.results.audit_result import BitLevel
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
+from dpwitness.cli import main
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.protocols.mechanism import Truth
@@ -114,9 +116,6 @@ def test_an_enclosure_settles_what_runs_do_not_show(papers):
 
 
 def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
-    from dpwitness import suites
-    from dpwitness.cli import main
-
     case = Case("too-good", zoo()["laplace-grid"], truth=Truth(2.0, "a lie", True), trials=20_000)
     monkeypatch.setitem(suites.SUITES, "lies", Suite("lies", "", lambda: [case], 20_000))
     assert main(["suite", "lies", "--report", str(tmp_path)]) == 1

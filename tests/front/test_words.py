@@ -1,8 +1,7 @@
 """Tests of printed text: results fit on one screen, infinities are words, and skipped checks do not count as passed."""
 
-from __future__ import annotations
-
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from dpwitness.auditors.events.rules import Atoms, name_of_atom
 from dpwitness.console import Bar
 from dpwitness.mechanisms import Laplace
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.phrasing.wording import beyond, plain
 from dpwitness.suites import run_case, suite
 
@@ -49,8 +49,6 @@ def test_no_character_moves_the_cursor():
 
 @pytest.mark.parametrize("columns", [20, 40, 120])
 def test_the_bar_fits_the_terminal(columns, monkeypatch, capsys):
-    import sys
-
     monkeypatch.setenv("COLUMNS", str(columns))
     times = iter(np.arange(0.0, 100.0, 1.0))
     bar = Bar(sys.stderr, clock=lambda: float(next(times)))
@@ -86,8 +84,6 @@ def test_a_library_that_is_not_installed_skips(tmp_path):
 
 def test_a_suite_says_what_was_expected(tmp_path):
     """A violation of a broken mechanism is the expected verdict, so the report does not advise to withdraw the claim."""
-    from dpwitness.reports.audit.report import write_report
-
     cases = {case.name: case for case in suite("zoo")}
     outcomes = [run_case(cases[name], trials=20_000) for name in ("svt5", "laplace-grid")]
     page = write_report([o.json for o in outcomes], tmp_path, title="Suite zoo", plots=False).read_text()

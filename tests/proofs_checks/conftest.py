@@ -1,26 +1,17 @@
-"""Fixtures of the tests of the claims, and the import path of the parsers of the printed texts."""
+"""Fixture of the tests of the claims."""
 
-import sys
-from pathlib import Path
+import dataclasses
 
 import pytest
 
-from dpwitness.proofs_checks import Enclosure, declarations
-
-sys.path.insert(0, str(Path(__file__).parent))
+from dpwitness.proofs_checks import declarations, settle
 
 
-@pytest.fixture
-def flipped():
-    """Return a function `flipped(id)` that returns the claim's excess with the opposite sign, which is the opposite inequality."""
+@pytest.fixture(scope="session")
+def mutated():
+    """Return a function that returns the verdict of a claim some of whose fields, such as `function` or `domain`, are changed."""
 
-    def flipped_excess(id):
-        excess = declarations()[id].function
+    def verdict(id, settings=None, **changes):
+        return settle(dataclasses.replace(declarations()[id], **changes), settings, quick=True, cells=2000).claim_verdict
 
-        def negated(**balls):
-            value = excess(**balls)
-            return Enclosure(-value.upper, -value.lower)
-
-        return negated
-
-    return flipped_excess
+    return verdict

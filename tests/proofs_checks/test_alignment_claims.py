@@ -1,16 +1,13 @@
 """Randomness alignments: proofs, wrong scales and shifts that z3 refutes, and exact losses of the broken variants."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from fractions import Fraction
 
 import pytest
-from scipy.stats import laplace
 from z3 import Real
 
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose
+from dpwitness.proofs_checks import ClaimVerdict, check, declarations, enclose
 from dpwitness.proofs_checks.claims.alignment_claims import threshold_obligations, winner_obligations
 from dpwitness.proofs_checks.engine.evidence import unsatisfiable
 from dpwitness.proofs_checks.engine.ledger import Effort, settle
@@ -66,17 +63,12 @@ def test_losses_of_broken_variants():
         assert value.evidence.result.parameter_lower == pytest.approx(answers, rel=1e-6)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 3.0])
-def test_calls_below_cost_a_quarter_each(epsilon):
-    scale = 4 / epsilon
-    one = laplace.logcdf(0, scale=scale) - laplace.logcdf(-1, scale=scale)
-    assert one == pytest.approx(epsilon / 4)
+def test_calls_below_cost_a_quarter_of_epsilon_each():
     assert check("ZOO-SVT-no-threshold-noise-cost", calls=5.0).claim_verdict is FAILS
     assert check("ZOO-SVT-no-threshold-noise-cost", calls=(1.0, 3.999)).claim_verdict is HOLDS
 
 
-def test_mutations_turn_the_verdict():
+def test_other_constants_turn_the_verdict():
     declared = declarations()["ZOO-SVT-no-threshold-noise-cost"]
-    assert settle(dataclasses.replace(declared, domain=Box(calls=(1.0, 3.0)))).claim_verdict is HOLDS
     assert settle(dataclasses.replace(declared, function=lambda calls: enclose(calls / 2000 - 1))).claim_verdict is HOLDS
     assert check("ZOO-NOISY-MAX-value", epsilon=1.0, answers=3).claim_verdict is FAILS  # 3 / 2 of the promise; two answers would keep it

@@ -1,7 +1,5 @@
 """Claims on generalised linear models: figures from first principles, and mutations that turn the verdicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -15,12 +13,11 @@ from dpwitness.auditors import Verdict, certify
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose
+from dpwitness.proofs_checks import ClaimVerdict, check, enclose
 from dpwitness.proofs_checks.claims.glm_claims import huber_delta, huber_pair, wide_excess
 from dpwitness.proofs_checks.claims.glm_utility_claims import OneFeature
 from dpwitness.proofs_checks.engine.evidence import audited, exact_delta
 from dpwitness.proofs_checks.engine.gaussian import gap, gaussian_excess, mills
-from dpwitness.proofs_checks.engine.ledger import settle
 
 HOLDS, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 
@@ -31,9 +28,6 @@ def direct_delta(epsilon: float, mu: float) -> float:
         e, m, root = arb(epsilon), arb(mu), arb(2).sqrt()
         tails = [((e / m + sign * m / 2) / root).erfc() / 2 for sign in (-1, 1)]
         return float(tails[0] - e.exp() * tails[1])
-
-
-# -- the Gaussian mechanism in balls -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,9 +61,6 @@ def test_linear_losses_under_the_printed_noise(epsilon, delta, times):
 def test_border_of_the_printed_noise():
     assert check("JT-07", epsilon=1.0, delta=8.9e-5).claim_verdict is FAILS
     assert check("JT-07", epsilon=1.0, delta=9.1e-5).claim_verdict is HOLDS
-
-
-# -- curvature ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("epsilon", "loss"), [(0.1, 0.14879), (1.0, 1.40547), (5.0, 6.2528)])
@@ -150,9 +141,6 @@ def test_the_repaired_mechanism_keeps_the_worst_response():
         assert certify(model, pair, trials=10_000).verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED)
 
 
-# -- risk --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("place", ["output", "objective"])
 def test_failure_probability_is_that_of_the_mechanism(place):
     """4000 runs; false-failure probability 1e-6."""
@@ -184,32 +172,14 @@ def test_least_n_of_the_privacy_condition():
     assert check("JT-08", epsilon=100.0, norm=1.0, curvature=0.25).claim_verdict is HOLDS
 
 
-# -- mutations ---------------------------------------------------------------------------------------------------------
-
-
-def mutated(id, **changes):
-    return settle(dataclasses.replace(declarations()[id], **changes), cells=2000).claim_verdict
-
-
 def gaussian(a, b):
     return lambda epsilon, delta: enclose(gaussian_excess(epsilon, delta, per_log=a, per_epsilon=b))
 
 
-def test_wrong_constants_turn_the_verdict():
+def test_wrong_constants_turn_the_verdict(mutated):
     assert mutated("JT-03", function=gaussian(1, 1)) is FAILS
     assert mutated("JT-03-sharper", function=gaussian(6.1 / 4, 6.1 / 4)) is FAILS
     assert mutated("JT-07", function=gaussian(4, 4)) is HOLDS  # the noise of JT-03
     assert mutated("JT-07-repair", function=lambda epsilon, delta: wide_excess(epsilon, delta, 2, 1)) is OPEN  # a bound that is lost
     assert mutated("JT-02", function=lambda share: enclose(2 * share - 1)) is FAILS  # half the scale
     assert mutated("JT-05-moderate", function=lambda s: enclose(3 * (4 * (2 / arb.pi()).sqrt() + arb(2.5) / s) / 16 - 1)) is FAILS
-
-
-def test_flipped_inequalities_turn_the_verdict(flipped):
-    for id in ("JT-03", "JT-07-attributed-linear", "JT-02"):
-        assert mutated(id, function=flipped(id)) is FAILS, id
-
-
-def test_domains_turn_the_verdict():
-    assert mutated("JT-07", domain=Box(epsilon=(1e-2, 1.0), delta=(1e-3, 0.1))) is HOLDS
-    assert mutated("JT-03-sharper", domain=Box(epsilon=(1e-2, 20.0), delta=(1e-15, 0.1))) is FAILS
-    assert mutated("JT-05-moderate", domain=Box(s=(0.1, 1e4))) is OPEN

@@ -1,7 +1,5 @@
 """Claims JK-14 to JK-16: losses of draws by brute force, the unit error and its repair, mutations."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -14,24 +12,13 @@ from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import Scaling
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
+from dpwitness.proofs_checks import ClaimVerdict, check, declarations
 from dpwitness.proofs_checks.claims import independent_claims as claims
 from dpwitness.proofs_checks.engine.evidence import audited, unsatisfiable
 from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 PASSED = ClaimVerdict.NOT_REFUTED
-
-
-def test_draws():
-    assert check("JK-14").claim_verdict is HOLDS and check("JK-14-range").claim_verdict is TIGHT
-    rng = np.random.default_rng(1)
-    for _ in range(200):  # losses of exponential mechanisms over twenty points, in units of epsilon_0: |gap| / 4, gaps move by at most 1
-        old = rng.uniform(-3, 3, 20)
-        new = old + rng.choice([-1.0, 1.0], 20)
-        exponents = np.abs([old, new]) / 4
-        losses = np.diff(exponents - np.log(np.exp(exponents).sum(axis=1, keepdims=True)), axis=0)
-        assert np.abs(losses).max() <= 0.5 and np.ptp(losses) <= 0.5 + 1e-12
 
 
 def test_units():
@@ -53,11 +40,6 @@ def test_weights_alone_break_the_promise():
     found = check("JK-15-weights", quick=True)
     assert found.claim_verdict is FAILS and found.witness["target"]["target"].endswith(":TestDataIndependentLearner")
     assert check("JK-15-weights", quick=True, regularization=1.0).claim_verdict is PASSED
-
-
-@pytest.mark.parametrize("id", ["JK-15-answers", "JK-15-repair"])
-def test_holds(id):
-    assert check(id).claim_verdict is HOLDS
 
 
 def test_the_repair_by_first_principles():
@@ -92,9 +74,6 @@ def test_rates():
     assert check("JK-16-substitution").evidence.at["difference"] == "R**2/lambda**(1/3) - 1"
 
 
-# -- mutations ---------------------------------------------------------------------------------------------------------
-
-
 def test_wrong_constants_turn_the_verdict():
     import z3
 
@@ -116,14 +95,6 @@ def test_wrong_constants_turn_the_verdict():
 def test_the_repaired_units_pass_where_the_printed_fail():
     repaired = TestDataIndependentLearner(claims.learner(claims.ONE_ROUND, 4.0), 1.0, 1e-6, 0.1, units="repaired")
     assert audited(certify(repaired, repaired.worst_pair(), trials=10_000)).verdict is PASSED
-
-
-def test_flipped_and_narrowed():
-    declared = declarations()["JK-15-argument"]
-    little = Box(epsilon=(0.1, 1.0), delta=(1e-12, 1e-3), n_lambda=(1.0, 10.0))
-    assert settle(dataclasses.replace(declared, domain=little)).claim_verdict is HOLDS
-    much = Box(epsilon=(0.1, 1.0), delta=(1e-12, 1e-3), n_lambda=(1e4, 1e6))
-    assert settle(dataclasses.replace(declared, domain=much)).evidence.signs.negative == 0.0
 
 
 def test_a_slower_rate_is_not_refuted():

@@ -3,8 +3,6 @@
 Statistical tests fail falsely with probability below 1e-6.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -15,7 +13,7 @@ from flint import arb
 
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import FailureBound, Scaling
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
+from dpwitness.proofs_checks import ClaimVerdict, check, declarations
 from dpwitness.proofs_checks.claims import interactive_accuracy_claims as accuracy
 from dpwitness.proofs_checks.claims import interactive_claims as claims
 from dpwitness.proofs_checks.engine.enclosures import at_most
@@ -54,27 +52,6 @@ def test_the_adversary_beats_every_fixed_level():
     assert found.evidence.numbers["2B answers"] == pytest.approx(0.0660, abs=1e-4)
 
 
-def laplace(z, middle):
-    return 0.5 * np.exp(-np.abs(z - middle))
-
-
-@pytest.mark.parametrize(("e", "order"), [(0.05, 4.0), (0.02, 10.0), (0.1, 2.0)])
-@pytest.mark.parametrize("gap", [0.0, 1.0, 2.8, 3.0, 8.0])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_one_round_by_quadrature(e, order, gap, sign):
-    """E_P[exp((alpha-1) L - g top)] <= 1 with thresholds 3 on both sides of the public prediction: the proof's supermartingale."""
-    y = order * (order - 1) * e * e * math.exp(2 * order * e)
-    z, width = np.linspace(-60, 60, 1_200_000, retstep=True)
-    p, q = laplace(z, 0.0), laplace(z, sign * e)
-    bottom = np.abs(z + gap) <= 3
-    masses = [float(density[bottom].sum() * width) for density in (p, q)]
-    tops = float((p**order / q ** (order - 1))[~bottom].sum() * width)
-    moment = masses[0] * (masses[0] / masses[1]) ** (order - 1) + (1 - y) * tops
-    assert moment <= 1 + 1e-7
-    if gap == 2.8:
-        assert moment + y * tops > 1 + 1e-5  # without the charge it is no supermartingale
-
-
 def test_few_updates_break_the_promise():
     found = check("JK-07")
     assert found.claim_verdict is FAILS
@@ -96,10 +73,8 @@ def test_the_least_constant(delta, updates, least):
     assert 0.98 * least < numbers["fails below"] < numbers["best adversary"] < 1.06 * least < numbers["proved from"] < 5
 
 
-def test_proofs_over_the_box():
-    for id in ("JK-07-repair", "JK-18", "JK-07-rounds", "JK-08-updates", "JK-08-repair", "JK-09", "JK-09-repair"):
-        assert check(id).claim_verdict is HOLDS, id
-    assert check("JK-07-repair", epsilon=1.0, delta=1e-6).evidence.reached.upper < -0.9  # less than a tenth of the promise is used
+def test_the_repair_uses_less_than_a_tenth_of_the_promise():
+    assert check("JK-07-repair", epsilon=1.0, delta=1e-6).evidence.reached.upper < -0.9
 
 
 def test_potential():
@@ -122,9 +97,6 @@ def test_rates():
     assert check("JK-09-records", quick=True).claim_verdict is PASSED
 
 
-# -- mutations ---------------------------------------------------------------------------------------------------------
-
-
 def test_wrong_constants_turn_the_verdict():
     declared = declarations()["JK-07-repair"]
 
@@ -138,12 +110,6 @@ def test_wrong_constants_turn_the_verdict():
     assert with_constant(200) is HOLDS and with_constant(20) is OPEN  # a bound that fails is no counterexample
     effort = Effort(True, 60.0, 0, time.monotonic())
     assert declarations()["JK-07-constant"].function(effort, epsilon=1.0, delta=1e-6, updates=1.0).numbers["fails below"] < 200
-
-
-def test_flipped_and_narrowed():
-    declared = declarations()["JK-08-potential"]
-    assert settle(dataclasses.replace(declared, domain=Box(norm_bound=(1.0, 10.0), spread=(0.7, 40.0)))).claim_verdict is HOLDS
-    assert settle(dataclasses.replace(declared, domain=Box(norm_bound=(1e-3, 0.05), spread=(0.7, 40.0)))).evidence.signs.negative == 0.0
 
 
 def test_mutated_formulas_are_no_identities():

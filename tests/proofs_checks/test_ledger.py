@@ -1,21 +1,25 @@
 """The whole ledger: every claim has an entry and comes to the published verdict, differences from the prior analysis are explained."""
 
-from __future__ import annotations
-
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
 from flint import ctx
 
 from dpwitness.cli import main
-from dpwitness.proofs_checks import ClaimVerdict, check, declarations
+from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, settle
+from dpwitness.proofs_checks.engine import ledger
+from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.reports.papers.claims_page import checks_page, page, write
+from dpwitness.suites import claims
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
-PRIOR = {id: entry for file in sorted(HERE.glob("prior_*.json")) for id, entry in json.loads(file.read_text(encoding="utf-8")).items()}
+PRIOR = {
+    id: entry for file in sorted((HERE / "prior").glob("*.json")) for id, entry in json.loads(file.read_text(encoding="utf-8")).items()
+}
 CLAIMS = {f"{paper}-{k:02d}" for paper, last in (("CM", 11), ("JK", 18), ("MN", 7), ("JT", 19)) for k in range(1, last + 1)}
 
 
@@ -93,9 +97,6 @@ def test_the_same_findings_give_the_same_bytes(tmp_path):
     assert "Laplace noise of standard deviation" in (one / "papers.md").read_text(encoding="utf-8")
 
 
-# -- command line ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "home"))
@@ -138,9 +139,6 @@ def test_check_one(capsys, tmp_path):
 
 
 def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path):
-    from dpwitness.proofs_checks import declarations
-    from dpwitness.suites import claims
-
     real = claims._check_claim
 
     def checked(id, **options):
@@ -166,22 +164,11 @@ def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path
         (["check", "CM-06", "--seconds", "0"], "seconds must lie in (0, 1e+06], got 0.0"),
     ],
 )
-def test_bad_input(arguments, message, capsys):
-    try:
-        code = main(["claims", *arguments])
-    except SystemExit as end:  # the parser's own
-        code = end.code
-    assert code == 2
-    assert message in capsys.readouterr().err
+def test_bad_input_is_refused(arguments, message, refused):
+    assert message in refused("claims", *arguments)
 
 
 def test_a_missing_package_is_named_with_the_install_line(monkeypatch):
-    import sys
-
-    from dpwitness.proofs_checks.engine import ledger
-    from dpwitness.proofs_checks.engine.declaration import Declaration
-    from dpwitness.proofs_checks.engine.ledger import Box, settle
-
     monkeypatch.setitem(sys.modules, "z3", None)
     declared = Declaration("X-01", "s", "s", "f", Box(), "certificate", lambda effort: ledger.need("z3", "z3-solver"))
     found = settle(declared)

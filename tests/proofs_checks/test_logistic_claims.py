@@ -1,36 +1,27 @@
 """Claims of Chaudhuri and Monteleoni (2008): their numbers from first principles, and mutations that turn them."""
 
-from __future__ import annotations
-
-import dataclasses
 import math
 
 import numpy as np
 import pytest
+import sympy
+import z3
 from flint import arb
-from scipy.integrate import dblquad
 from scipy.stats import gamma
 
+from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.replaying.replay import replay
 from dpwitness.mechanisms import LabelledVectors, LogisticObjectivePerturbation, LogisticOutputPerturbation
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.erm import LOGISTIC, logistic_shift
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, settle
+from dpwitness.proofs_checks import Box, ClaimVerdict, check, enclose
 from dpwitness.proofs_checks.claims.logistic_objective_claims import line_loss_excess, objective_loss
 from dpwitness.proofs_checks.claims.logistic_sensitivity_claims import line_excess, shift_excess, singular_excess
 from dpwitness.proofs_checks.claims.logistic_utility_claims import gamma_tail, least_records, wrong_side
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
 
 HOLDS, TIGHT, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS
-
-
-def mutated(id, quick=True, settings=None, **changes):
-    return settle(dataclasses.replace(declarations()[id], **changes), settings, quick=quick).claim_verdict
-
-
-# -- sensitivity and output perturbation -----------------------------------------------------------------------------------
 
 
 def test_the_constant_of_corollary_2_is_approached():
@@ -56,27 +47,6 @@ def test_the_shift_on_the_line():
         assert enclose(arb(1)).lower * brute == pytest.approx(1 + line_excess(arb(w), arb(1)).lower, abs=1e-8)
 
 
-def ball_event(d, rate, shift, rho):
-    """The lower bound on the log-ratio in floats, as the ledger's table has it."""
-    inside = -math.log(rho * rate) + math.log(-math.expm1(-rate * rho))
-    return inside + math.log(d) + (d - 1) * math.log((shift - rho) / rho) + rate * (shift - rho)
-
-
-def test_the_ball_event_of_the_printed_noise():
-    """Ledger, epsilon = 1, standard-deviation reading: shift sqrt(2), rho in 1/rate; and the event's true log-ratio in d = 2."""
-    table = {(2, 0.1): 4.53, (2, 0.01): 7.04, (2, 1e-4): 11.66, (3, 0.1): 7.5, (10, 1e-4): 89.7}
-    for (d, rho), value in table.items():
-        assert ball_event(d, 1.0, math.sqrt(2), rho) == pytest.approx(value, rel=5e-3)
-    noise, shift, rho = SphericalNoise("laplace_radius", 1.0, 2), math.sqrt(2), 0.1
-
-    def far(angle, radius):
-        length = np.array([math.hypot(shift + radius * math.cos(angle), radius * math.sin(angle))])
-        return radius * math.exp(noise.log_density_of_length(length)[0])
-
-    true = math.log(-math.expm1(-rho)) - math.log(dblquad(far, 0, rho, 0, 2 * math.pi)[0])
-    assert ball_event(2, 1.0, shift, rho) <= true <= ball_event(2, 1.0, shift, rho) + 0.2
-
-
 @pytest.mark.parametrize(("d", "multiple", "spread", "jacobian"), [(2, 1.0, 1.0, 0.0), (10, 30.0, 1.0, 0.0), (3, 5.0, 51.0, 3.2)])
 def test_singular_excess_is_below_the_event_it_speaks_of(d, multiple, spread, jacobian):
     shift, epsilon = 0.7, 1.0
@@ -96,9 +66,6 @@ def test_printed_output_noise_fails_everywhere_and_its_witness_replays():
     event = check("CM-05-event", quick=True)
     assert event.claim_verdict is FAILS and event.evidence.numbers["epsilon_lower"] > 0.4
     assert replay(event.witness, seed=8).verdict.value == "VIOLATED"
-
-
-# -- objective perturbation --------------------------------------------------------------------------------------------------
 
 
 def loss_over_epsilon(epsilon, n_lambda):
@@ -162,19 +129,12 @@ def test_theorem_3():
     assert check("CM-07-printed").evidence.signs.positive == 1
 
 
-# -- utility -----------------------------------------------------------------------------------------------------------------
-
-
 def test_gamma_tails():
     for d, t in ((1, 0.5), (5, 6.0), (50, 70.0)):
         assert float(gamma_tail(arb(d), arb(t)).mid()) == pytest.approx(gamma.sf(t, d), rel=1e-9)
     excess = check("CM-08-consistency", epsilon=1.0, dimension=10.0, delta=0.05)
     assert excess.claim_verdict is FAILS and gamma.sf(2 * math.log(20), 10) == pytest.approx(0.917, abs=1e-3)
     assert check("CM-08-consistency", epsilon=1.0, dimension=2.0, delta=0.05).claim_verdict is HOLDS  # failure probability 0.0175
-    for d in (1, 3, 30):
-        for delta in (0.3, 1e-4):
-            t = math.log(1 / delta)
-            assert gamma.sf(d + math.sqrt(2 * d * t) + t, d) <= delta
 
 
 def test_records_needed_by_running_the_algorithm():
@@ -210,17 +170,8 @@ def test_the_floor_of_the_example():
     assert check("CM-10-errors").evidence.signs.positive == 1
 
 
-# -- mutations ---------------------------------------------------------------------------------------------------------------
-
-
-def z3_reals(names):
-    import z3
-
-    return z3.Reals(names)
-
-
-def test_wrong_constants_turn_certificates():
-    r, c, g1, g2 = z3_reals("r c g1 G2")
+def test_wrong_constants_turn_certificates(mutated):
+    r, c, g1, g2 = z3.Reals("r c g1 G2")
     facts = [r >= 0, g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r]
     assert mutated("CM-03", function=lambda effort: unsatisfiable(effort, [*facts, r * g2 > 0.99 * g1], text="")) is FAILS
     assert mutated("CM-04", function=lambda n_lambda: shift_excess(n_lambda, arb("1.999"))) is FAILS
@@ -241,15 +192,13 @@ def test_wrong_constants_turn_certificates():
     )
 
 
-def test_dropping_the_jacobian_turns_the_line():
+def test_dropping_the_jacobian_turns_the_line(mutated):
     """With the paper's argument, that the densities of w have the ratio of those of b, the line would hold."""
     assert mutated("CM-06-line", function=lambda epsilon, n_lambda: enclose(2 * arb("0.526") * arb(0.5) - 1)) is HOLDS
     assert mutated("CM-07", function=lambda epsilon, curvature: enclose(arb(0))) is TIGHT
 
 
-def test_gamma_noise_in_place_of_the_printed_one_turns_the_event():
-    from dpwitness.auditors.black_box.audit import audit
-
+def test_gamma_noise_in_place_of_the_printed_one_turns_the_event(mutated):
     def gamma_event(effort, epsilon=0.2, regularization=10.0):
         mechanism = LogisticOutputPerturbation(epsilon, regularization, noise="gamma", dimension=2, records=1)
         return audited(audit(mechanism, pair=mechanism.worst_pair(), trials=100_000, confidence=1 - 1e-6, seed=1))
@@ -257,22 +206,7 @@ def test_gamma_noise_in_place_of_the_printed_one_turns_the_event():
     assert mutated("CM-05-event", function=gamma_event) is ClaimVerdict.NOT_REFUTED
 
 
-def test_flipped_inequalities_turn_the_verdict(flipped):
-    for id, verdict in (("CM-05-line", FAILS), ("CM-07-line", HOLDS), ("CM-08-repair", FAILS), ("CM-10-errors", HOLDS)):
-        assert mutated(id, function=flipped(id)) is verdict, id
-
-
-def test_domains_turn_the_verdict():
-    assert mutated("CM-06-line", domain=Box(epsilon=(1.0, 10.0), n_lambda=(10.0, 1e3))) is HOLDS
-    assert mutated("CM-08-consistency", domain=Box(epsilon=(1e-2, 10.0), dimension=(2.0, 3.0), delta=(1e-9, 1e-6))) is HOLDS
-    assert mutated("CM-06-line-repair", domain=Box(w=(0.0, 12.0), v=(-2.0, 1.0), u=(-1.0, 1.0))) is FAILS  # records of norm 2
-    wide = Box(epsilon=(1e-2, 10.0), dimension=(1.5, 2.0), shift=(1e-6, 1e2), multiple=(1.0, 10.0))
-    assert mutated("CM-05", domain=wide) is FAILS
-
-
-def test_wrong_algebra_turns_the_example():
-    import sympy
-
+def test_wrong_algebra_turns_the_example(mutated):
     g, d = sympy.symbols("gamma d", positive=True)
     wrong = g**2 + d * sympy.sqrt((1 - g**2) / (d - 1)) ** 2 - 1
     assert mutated("CM-10", function=lambda effort: identities(wrong, text="")) is FAILS

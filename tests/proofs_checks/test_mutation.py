@@ -1,14 +1,12 @@
 """Proofs that can fail: constants and inequalities of the checks, mutated by machine, turn the verdicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 
 import pytest
 from flint import arb
 
-from dpwitness.proofs_checks import ClaimVerdict, check, declarations, settle
+from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, settle
 from dpwitness.proofs_checks.claims import logistic_claims
 from dpwitness.proofs_checks.engine.enclosures import Contradiction, free, interval, twice
 from dpwitness.proofs_checks.engine.evidence import unsatisfiable
@@ -19,6 +17,56 @@ from dpwitness.proofs_checks.engine.mutation_score import LEAST, campaign, markd
 NAMED = ("CM-06-repair", "CM-04", "JT-10", "JT-11", "MN-02", "MN-06-price", "JT-16-repair")
 QUICK = ("CM-01", "CM-02", "CM-05-line", "CM-08", "CM-08-repair", "JK-10-repair", "JK-11", "JK-11-tail", "JK-14", "JK-17", "JT-02", "JT-03")
 MORE = ("JT-05-repair", "JT-06", "JT-12-repair", "JT-15", "JT-16-moderate", "JT-19-repair", "MN-03", "MN-05-cited", "ZOO-SVT")
+
+
+HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+FLIPPED = {
+    HOLDS: ("CM-01", "CM-02", "CM-07-line", "CM-10-errors", "JK-06", "JK-13", "JK-18-theorem-12", "JT-06", "MN-03"),
+    FAILS: (
+        *("CM-05-line", "CM-08", "CM-08-repair", "JK-17", "JT-02", "JT-03", "JT-06-repair", "JT-07-attributed-linear", "JT-13-dominated"),
+        *("MN-03-repair", "MN-05-clipped"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("id", "verdict"), [(id, verdict) for verdict, ids in FLIPPED.items() for id in ids])
+def test_the_opposite_inequality_turns_the_verdict(id, verdict, mutated):
+    def negated(**balls):
+        value = declarations()[id].function(**balls)
+        return Enclosure(-value.upper, -value.lower)
+
+    assert mutated(id, function=negated) is verdict
+
+
+@pytest.mark.parametrize(
+    ("id", "domain", "verdict"),
+    [
+        ("CM-05", Box(epsilon=(1e-2, 10.0), dimension=(1.5, 2.0), shift=(1e-6, 1e2), multiple=(1.0, 10.0)), FAILS),
+        ("CM-06", Box(epsilon=(1.0, 10.0), n_lambda=(2.0, 1e3)), OPEN),  # touches the border at one corner
+        ("CM-06", Box(epsilon=(1.0, 10.0), n_lambda=(2.1, 1e3)), TIGHT),
+        ("CM-06-line", Box(epsilon=(1.0, 10.0), n_lambda=(10.0, 1e3)), HOLDS),
+        ("CM-06-line-repair", Box(w=(0.0, 12.0), v=(-2.0, 1.0), u=(-1.0, 1.0)), FAILS),  # records of norm 2
+        ("CM-06-repair", Box(epsilon=(1e-2, 10.0), surplus=(-0.1, 1e3)), FAILS),
+        ("CM-08-consistency", Box(epsilon=(1e-2, 10.0), dimension=(2.0, 3.0), delta=(1e-9, 1e-6)), HOLDS),
+        ("CM-08-gamma", Box(delta=(1e-9, 1e-6)), HOLDS),
+        ("JK-06", Box(n_lambda=2.0), FAILS),
+        ("JK-08-potential", Box(norm_bound=(1.0, 10.0), spread=(0.7, 40.0)), HOLDS),
+        ("JK-15-argument", Box(epsilon=(0.1, 1.0), delta=(1e-12, 1e-3), n_lambda=(1.0, 10.0)), HOLDS),
+        ("JK-18-theorem-12", Box(constant=(1.0, 100.0), offset=(0.01, 0.05), beta=(0.01, 0.5)), HOLDS),
+        ("JT-03-sharper", Box(epsilon=(1e-2, 20.0), delta=(1e-15, 0.1)), FAILS),
+        ("JT-05-moderate", Box(s=(0.1, 1e4)), OPEN),
+        ("JT-07", Box(epsilon=(1e-2, 1.0), delta=(1e-3, 0.1)), HOLDS),
+        ("JT-12-repair", Box(epsilon=(1e-2, 100.0), delta=(1e-15, 0.9)), OPEN),
+        ("JT-13-dominated", Box(records=(1.0, 1e15), epsilon=(0.1, 10.0), delta=(1e-10, 1e-3), actions=(2.0, 1e6)), FAILS),
+        ("JT-16-limit", Box(epsilon=(0.1, 6.0), delta=(1e-10, 0.01)), HOLDS),
+        ("JT-16-moderate", Box(epsilon=(1e-2, 7.0), delta=(1e-15, 0.01)), OPEN),
+        ("JT-17-repair", Box(epsilon=(1e-2, 5.0), delta=(1e-15, 0.01), log_p=(0.69, 14.0)), OPEN),
+        ("MN-05-clipped", Box(first=(-1.0, 1.0), second=(-1.0, 6.0)), FAILS),
+        ("MN-05-outside", Box(first=(0.0, 1.0), second=(0.0, 1.0)), HOLDS),
+    ],
+)
+def test_another_domain_turns_the_verdict(id, domain, verdict, mutated):
+    assert mutated(id, domain=domain) is verdict
 
 
 def shown(outcomes):
@@ -87,9 +135,6 @@ def test_the_score_counts_what_turned_nothing():
     found = score(changed)
     assert found.turned < 0.1 and found.unexplained
     assert "**no reason**" in markdown(changed) and "changed their claim" in markdown(outcomes)
-
-
-# -- what makes them turn ----------------------------------------------------------------------------------------------
 
 
 def test_two_forms_of_one_number_must_meet():

@@ -1,8 +1,5 @@
 """Claims of Minami et al.: their numbers from first principles, and mutations that turn them."""
 
-from __future__ import annotations
-
-import dataclasses
 import math
 
 import numpy as np
@@ -10,20 +7,13 @@ import pytest
 from flint import arb
 
 from dpwitness.mechanisms import PrivateRidge
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, settle
-from dpwitness.proofs_checks.claims.aggregation_claims import averaging, first_step_excess, step_fails
+from dpwitness.proofs_checks import ClaimVerdict, check, enclose
+from dpwitness.proofs_checks.claims.aggregation_claims import first_step_excess, step_fails
 from dpwitness.proofs_checks.claims.ridge_claims import _gradient_at_closed_form, price_constant
 from dpwitness.proofs_checks.engine.enclosures import interval, times
 from dpwitness.proofs_checks.engine.evidence import identities, unsatisfiable
 
 HOLDS, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
-
-
-def mutated(id, settings=None, **changes):
-    return settle(dataclasses.replace(declarations()[id], **changes), settings, quick=True).claim_verdict
-
-
-# -- numbers -------------------------------------------------------------------------------------------------------------------
 
 
 def test_products_of_ends():
@@ -42,12 +32,6 @@ def test_the_tail_grows_with_the_output():
         found = check("MN-03", epsilon=epsilon, n_lambda=n_lambda, multiple=multiple).evidence.reached.lower
         assert loss > multiple * epsilon
         assert found <= loss / (multiple * epsilon) - 1 + 1e-12
-    # the ledger's number
-    golden = PrivateRidge(1.0, 0.1, 1.0, 1.0, 1, 1)
-    d0, d1 = golden.worst_pair().d0, golden.worst_pair().d1
-    assert float(golden.log_density(np.array([[12.0]]), d0)[0] - golden.log_density(np.array([[12.0]]), d1)[0]) == pytest.approx(
-        2.3605, abs=1e-4
-    )
 
 
 def test_the_bulk_inside_theta():
@@ -61,13 +45,6 @@ def test_the_bulk_inside_theta():
     limit = check("MN-03-bulk", epsilon=0.01, n_lambda=0.0, label_ratio=1000.0).evidence.reached.lower
     assert 0.12 < limit < 0.125
     assert check("MN-03-bulk", epsilon=1.0, n_lambda=0.0, label_ratio=1.0).claim_verdict is OPEN  # the witness is 0.926 of the promise
-
-
-def test_the_jacobian_of_a_unit_record():
-    """det Q / det Q' in floats against the promise, at lambda = 0 and away from it."""
-    for epsilon, n_lambda in ((0.1, 0.0), (1.0, 0.0), (1.0, 3.0)):
-        ratio = (1 + n_lambda + 2 / epsilon) / (n_lambda + 2 / epsilon)
-        assert ratio <= 1 + epsilon / 2 + 1e-12 and (n_lambda > 0 or ratio == pytest.approx(1 + epsilon / 2))
 
 
 def test_the_constant_of_the_price():
@@ -91,14 +68,9 @@ def test_the_oracle_inequality():
     assert 0.9 < check("MN-05").evidence.numbers["share of the bound"] < 1
     outside = check("MN-05-outside", first=3.0, second=20.0).evidence.reached.lower + 1
     assert outside == pytest.approx((11.5**2 - 9) / (8 * math.log(2)), rel=1e-9) and outside == pytest.approx(22.2, abs=0.05)
-    released = averaging([1.0], [0.0], 8.0, "t-1").aggregate(np.array([[3.0, 20.0]]))[0, 0]
-    assert released == pytest.approx(11.5)
 
 
-# -- mutations -------------------------------------------------------------------------------------------------------------------
-
-
-def test_wrong_constants_turn_certificates():
+def test_wrong_constants_turn_certificates(mutated):
     assert mutated("MN-05-cited", function=lambda effort: unsatisfiable(effort, step_fails(7.9), text="")) is FAILS
     assert (
         mutated("MN-05-cited", function=lambda effort: unsatisfiable(effort, step_fails(8.1), text="")) is ClaimVerdict.INCONCLUSIVE
@@ -109,18 +81,11 @@ def test_wrong_constants_turn_certificates():
     assert check("MN-05", quick=True, factor=0.1).claim_verdict is FAILS  # too cold: the weights follow the noise
 
 
-def test_the_other_sign_turns_the_closed_form():
+def test_the_other_sign_turns_the_closed_form(mutated):
     for id, sign, verdict in (("MN-01", -1, HOLDS), ("MN-01-repair", +1, FAILS)):
         assert mutated(id, function=lambda effort, sign=sign: identities(*_gradient_at_closed_form(sign), text="")) is verdict
 
 
-def test_flipped_inequalities_turn_the_verdict(flipped):
-    for id, verdict in (("MN-03", HOLDS), ("MN-03-repair", FAILS), ("MN-05-clipped", FAILS)):
-        assert mutated(id, function=flipped(id)) is verdict, id
-
-
-def test_domains_turn_the_verdict():
-    assert mutated("MN-05-outside", domain=Box(first=(0.0, 1.0), second=(0.0, 1.0))) is HOLDS
-    assert mutated("MN-05-clipped", domain=Box(first=(-1.0, 1.0), second=(-1.0, 6.0))) is FAILS
+def test_one_record_and_one_estimate_are_not_averaged():
     assert first_step_excess(arb(0), arb(1)).upper < 0
     assert check("MN-04", records=1).claim_verdict is FAILS

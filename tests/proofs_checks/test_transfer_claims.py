@@ -1,7 +1,5 @@
 """Claims JK-10 to JK-13, JK-17, JK-18: least constants against published figures, exact sums, mutations."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -15,7 +13,7 @@ from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import Scaling
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
+from dpwitness.proofs_checks import ClaimVerdict, check, declarations
 from dpwitness.proofs_checks.claims import transfer_claims as claims
 from dpwitness.proofs_checks.claims.independent_claims import learner
 from dpwitness.proofs_checks.engine.enclosures import enclose
@@ -28,7 +26,7 @@ PASSED = ClaimVerdict.NOT_REFUTED
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rounds", "least"),
-    [(0.1, 1e-3, 10, 1.313), (1.0, 1e-6, 1, 0.538), (1.0, 1e-9, 10, 1.389), (5.0, 1e-3, 10, 2.196), (5.0, 1e-6, 1000, 2.618)],
+    [(0.1, 1e-3, 10, 1.313), (1.0, 1e-3, 1000, 1.956), (1.0, 1e-6, 1, 0.538), (1.0, 1e-9, 10, 1.389), (5.0, 1e-6, 1000, 2.618)],
 )
 def test_least_constants(epsilon, delta, rounds, least):
     """Figures of an independent prior computation."""
@@ -48,16 +46,6 @@ def test_the_constant_one_fails_from_ten_answers_on():
     assert check("JK-10-one").claim_verdict is FAILS
     assert check("JK-10-one", rounds=1.0).claim_verdict is PASSED
     assert check("JK-10-one", rounds=100.0, epsilon=0.2).claim_verdict is FAILS
-
-
-@pytest.mark.parametrize("id", ["JK-10-repair", "JK-11", "JK-11-tail", "JK-12-balance", "JK-13-repair", "JK-17"])
-def test_holds(id):
-    assert check(id).claim_verdict is HOLDS
-
-
-@pytest.mark.parametrize("id", ["JK-11-sharp", "JK-17-sharp"])
-def test_holds_tightly(id):
-    assert check(id).claim_verdict is TIGHT
 
 
 def test_failures_over_boxes():
@@ -90,9 +78,6 @@ def test_composition_of_randomised_response():
         assert check("JK-17-slack", rounds=rounds, loss=size, slack=slack).claim_verdict is PASSED
 
 
-# -- mutations ---------------------------------------------------------------------------------------------------------
-
-
 def test_wrong_constants_turn_the_verdict():
     declared = declarations()["JK-10-repair"]
     for constant, verdict in ((4, HOLDS), (4.5, HOLDS), (3.5, OPEN)):  # at epsilon = 10, delta = .01; a bound refutes nothing
@@ -103,13 +88,6 @@ def test_wrong_constants_turn_the_verdict():
     effort = Effort(True, 60.0, 0, time.monotonic())
     assert unsatisfiable(effort, claims.fit_obligation(2, 1), text="").verdict is FAILS
     assert unsatisfiable(effort, claims.fit_obligation(1, 1), text="").verdict is HOLDS
-
-
-def test_flipped_inequality_and_domain_turn_the_verdict(flipped):
-    for id, verdict in (("JK-13", HOLDS), ("JK-18-theorem-12", HOLDS), ("JK-17", FAILS)):
-        assert settle(dataclasses.replace(declarations()[id], function=flipped(id))).claim_verdict is verdict
-    small = Box(constant=(1.0, 100.0), offset=(0.01, 0.05), beta=(0.01, 0.5))
-    assert settle(dataclasses.replace(declarations()["JK-18-theorem-12"], domain=small)).claim_verdict is HOLDS
 
 
 def test_the_repaired_constant_refutes_nothing():

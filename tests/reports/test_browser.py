@@ -1,7 +1,5 @@
 """The page of a report in a browser: sorting, filtering, folding, downloads, dark mode, print, narrow screens, no script, everybody."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json
@@ -13,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -30,15 +29,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
-QUIET = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-sync", "--no-first-run"]
 EVIL = (
     "<script>window.hit=1</script>](javascript:alert(1)) [x](http://evil.example) \x1b[31m \u202egnp <img src=x onerror=window.hit=1> "
     + "w" * 400
@@ -93,9 +84,8 @@ def report(results, tmp_path_factory):
     """Every kind, and a hundred copies of one."""
     shown = result_json(results[0])
     copies = [
-        shown
-        | {"name": f"copy {i}", "parameter_lower": (i + 1) / 7, "limit": 20.0, "detectable": 100.0 / (i + 1), "trials": 1000 * (i + 1)}
-        for i in range(COPIES)
+        shown | {"name": f"copy {i - 1}", "parameter_lower": i / 7, "limit": 20.0, "detectable": 100.0 / i, "trials": 1000 * i}
+        for i in range(1, COPIES + 1)
     ]
     return written(tmp_path_factory.mktemp("report"), build_document([*results, *copies], title="Everything", command="dpwitness audit x"))
 
@@ -365,9 +355,6 @@ def test_the_policy_forbids_what_is_injected(browser, small):
         assert sent(server) == b""
 
 
-# -- the published site -----------------------------------------------------------------------------------------------
-
-
 PHONE = {"viewport": {"width": 390, "height": 844}}
 
 
@@ -400,61 +387,36 @@ def test_a_square_opens_its_check(opened, site):
     assert page.locator(f'[id="{page.url.partition("#")[2]}"]').count() == 1
 
 
-@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/browser.sh installs it where npm is")
-@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"} | PHONE], ids=["light", "dark on a phone"])
-def test_everybody_can_use_the_overview(opened, site, options):
-    page = opened(site / "index.html", bypass_csp=True, **options)
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    told = [(each["id"], each["impact"], each["nodes"][0]["html"][:200]) for each in found["violations"]]
-    assert not [each for each in told if each[1] in ("serious", "critical")], told
-
-
-@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/browser.sh installs it where npm is")
-@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, NARROW], ids=["light", "dark", "narrow"])
-def test_everybody_can_use_it(opened, small, options):
-    page = unfolded(opened(small, bypass_csp=True, **options))
+def serious_problems(page):
+    """Return the serious and critical findings of axe-core on a page."""
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert "color-contrast" in {each["id"] for each in found["passes"]}  # it did look
     told = [(each["id"], each["impact"], each["nodes"][0]["html"][:200]) for each in found["violations"]]
-    assert not [each for each in told if each[1] in ("serious", "critical")], told
+    return [each for each in told if each[1] in ("serious", "critical")]
 
 
-def test_a_hundred_audits_are_a_small_file(report):
-    assert report.stat().st_size < 2e6
+needs_axe = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/browser.sh installs it where npm is")
+
+
+@needs_axe
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"} | PHONE], ids=["light", "dark on a phone"])
+def test_everybody_can_use_the_overview(opened, site, options):
+    assert serious_problems(opened(site / "index.html", bypass_csp=True, **options)) == []
+
+
+@needs_axe
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, NARROW], ids=["light", "dark", "narrow"])
+def test_everybody_can_use_it(opened, small, options):
+    assert serious_problems(unfolded(opened(small, bypass_csp=True, **options))) == []
 
 
 @pytest.mark.benchmark
 def test_a_hundred_audits_are_rendered_fast(results, tmp_path):
     """In under 5 s."""
-    from time import perf_counter
-
     document = build_document([replace(results[0], name=f"audit {i}") for i in range(COPIES)], title="A hundred")
     started = perf_counter()
     page = written(tmp_path, document)
     took = perf_counter() - started
     print(f"{took:.2f} s, {page.stat().st_size / 1e6:.2f} MB")
     assert took < 5
-
-
-def test_the_command_writes_the_same_page(small, tmp_path):
-    assert main(["report", str(small.with_name("audit.json")), "--format", "html", "--report", str(tmp_path)]) == 0
-    assert (tmp_path / "audit.html").read_bytes() == small.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("witness_file", "javascript:alert(1)"),
-        ("witness_file", "../witness-a.json"),
-        ("witness_file", "//evil.example/witness-a.json"),
-        ("parameter", EVIL),
-    ],
-)
-def test_a_document_that_would_make_links_is_refused(small, tmp_path, capsys, field, value):
-    document = json.loads(small.with_name("audit.json").read_text())
-    document["results"][0][field] = value
-    (tmp_path / "audit.json").write_text(json.dumps(document))
-    assert main(["report", str(tmp_path / "audit.json"), "--format", "html", "--report", str(tmp_path)]) == 2
-    assert f"results[0].{field} must be" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def test_no_format_obeys_a_text(evil, kind):
     messages = [each["message"]["text"] for each in sarif(document)["runs"][0]["results"]]
     assert not any(BAD.search(text) or "](" in text for text in messages)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "70")  # cells are wrapped
+        patch.setenv("COLUMNS", "80")  # cells are wrapped
         shown = summary(entries)
     assert not BAD.search(shown) and "##[" not in shown and not re.search(r"(?m)^\s*::", shown)
 

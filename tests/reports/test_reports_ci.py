@@ -351,17 +351,16 @@ TARGET = "import numpy as np\n\n\ndef f(dataset, size, rng):\n    return dataset
 
 
 @pytest.fixture
-def shell(monkeypatch, tmp_path):
+def audit_of_f(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     (tmp_path / "mine.py").write_text(TARGET)
-    return lambda *more: main(
-        ["audit", "mine.py:f", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]", "--trials", "4000", "--in-process", *more]
-    )
+    command = ["audit", "mine.py:f", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]", "--trials", "4000", "--in-process"]
+    return lambda *more: main([*command, *more])
 
 
-def test_commands_append_a_summary_and_a_report_has_sarif(shell, tmp_path, monkeypatch, capsys):
-    assert shell("--summary", "page.md", "--report", "out") == 1
+def test_commands_append_a_summary_and_a_report_has_sarif(audit_of_f, tmp_path, monkeypatch, capsys):
+    assert audit_of_f("--summary", "page.md", "--report", "out") == 1
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("## Audit of f") and "`mine.py:4`" in page
     log = json.loads((tmp_path / "out" / "audit.sarif").read_text())
@@ -370,10 +369,10 @@ def test_commands_append_a_summary_and_a_report_has_sarif(shell, tmp_path, monke
     _junit.validate((tmp_path / "out" / "audit.junit.xml").read_text())
     assert json.loads((tmp_path / "out" / "audit.sarif").read_text()) == log
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "job.md"))
-    assert shell() == 1 and (tmp_path / "job.md").read_text() == page
+    assert audit_of_f() == 1 and (tmp_path / "job.md").read_text() == page
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no" / "job.md"))
     capsys.readouterr()
-    assert shell() == 1  # the verdict
+    assert audit_of_f() == 1  # the verdict
     assert "summary could not be written" in capsys.readouterr().err
 
 
@@ -405,24 +404,10 @@ def test_plain(): pass
 """
 
 
-def test_pytest_with_workers_writes_valid_xml_with_what_audits_found(tmp_path, monkeypatch):
+def test_pytest_with_workers_writes_valid_xml_with_what_audits_found(shell, tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "job.md"))
     (tmp_path / "test_it.py").write_text(TESTS)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-n",
-        "2",
-        "--junitxml",
-        "out.xml",
-        "--dp-report",
-        "out/audit.md",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = shell.pytest("-q", "-n", "2", "--junitxml", "out.xml", "--dp-report", "out/audit.md")
     assert done.returncode == 1, done.stdout + done.stderr
     _junit.validate(tmp_path / "out.xml")
     found = {each.get("name"): each.get("value") for each in ET.parse(tmp_path / "out.xml").findall(".//testsuite/properties/property")}
@@ -437,10 +422,9 @@ def test_pytest_with_workers_writes_valid_xml_with_what_audits_found(tmp_path, m
     assert (tmp_path / "job.md").read_text().startswith("## Audits\n\n**A privacy claim is violated in 3 of 4.**")
 
 
-def test_pytest_puts_properties_where_the_family_has_them(tmp_path):
+def test_pytest_puts_properties_where_the_family_has_them(shell, tmp_path):
     (tmp_path / "test_it.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-k", "marked or plain", "--junitxml", "out.xml", "-o", "junit_family=xunit1"]
-    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert shell.pytest("-k", "marked or plain", "--junitxml", "out.xml", "-o", "junit_family=xunit1").returncode == 0
     tree = ET.parse(tmp_path / "out.xml")
     assert tree.find(".//testsuite/properties") is None
     cases = {case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")} for case in tree.iter("testcase")}

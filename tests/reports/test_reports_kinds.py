@@ -10,7 +10,7 @@ from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import MeanBound, Scaling
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms import Gaussian, Laplace, Records
+from dpwitness.mechanisms import ConvergenceError, Gaussian, Laplace, Records
 from dpwitness.reports import write_report
 
 
@@ -75,8 +75,6 @@ def test_plots_are_there_and_the_same_twice(folder):
 
 def test_an_error_shows_no_number(tmp_path):
     def stuck(dataset):
-        from dpwitness.mechanisms import ConvergenceError
-
         raise ConvergenceError("step 7 of 7")
 
     text = write_report([audit_sensitivity(stuck, 1.0, Records(1), evaluations=50)], tmp_path, title="t").read_text()

@@ -15,8 +15,8 @@ from dpwitness.auditors.replaying.replay import replay
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.certified_point import certified_point
-from dpwitness.mechanisms import InvalidArgument, zoo
-from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
+from dpwitness.mechanisms import zoo
+from dpwitness.reports import card_for, holm, result_json, write_report
 from dpwitness.reports.cards.cards import _CARDS
 from dpwitness.reports.phrasing.wording import dataset, differences, slugs
 
@@ -133,14 +133,8 @@ class Enclosure(Result):
         return "CERTIFIED: epsilon at most 0.987"
 
     def to_json(self):
-        return {
-            "kind": "my kind",
-            "name": self.name,
-            "verdict": "CERTIFIED",
-            "headline": self.headline(),
-            "upper_end": 0.98765,
-            "tight": True,
-        }
+        found = {"kind": "my kind", "name": self.name, "verdict": "CERTIFIED", "headline": self.headline()}
+        return found | {"upper_end": 0.98765, "tight": True}
 
 
 def test_other_kinds_show_their_fields_and_can_have_a_card(tmp_path):
@@ -172,14 +166,6 @@ def test_markup_in_a_name_stays_a_name(tmp_path):
     assert "[`a\\|b'c # d`](#a-b-c-d)" in text and "\n# d" not in text
 
 
-@pytest.mark.parametrize("place", ["file", "file/below"])
-def test_an_unwritable_folder_is_named_before_anything_runs(tmp_path, place):
-    (tmp_path / "file").write_text("taken")
-    with pytest.raises(InvalidArgument, match=r"report folder must be writable, got '.*file"):
-        check_writable(tmp_path / place)
-    assert check_writable(tmp_path / "new" / "folder").is_dir() and not list((tmp_path / "new" / "folder").iterdir())
-
-
 def test_long_datasets_are_cut_and_their_difference_is_shown():
     first, second = array(*[0.0] * 1000), array(*[0.0] * 700, 2.5, *[0.0] * 299)
     assert dataset(first) == "[0, 0, 0, 0, 0, 0, 0, 0, ...] (1,000 entries)"
@@ -198,11 +184,9 @@ CURVES = {
 def test_plots_are_valid_and_the_same_twice(tmp_path):
     claims = ["pure:1", "approx:1,1e-5", "gdp:1", "zcdp:0.5", "rdp:2,0.5"]
     even = {"correct": 5_000, "wrong": 5_000, "rounds": 20_000, "directions": 2}
-    results = [audit(f"{claim} $x", claim=claim) for claim in claims] + [
-        CURVES,
-        audit("zero", "INCONCLUSIVE", tally=even, parameter_lower=0.0),
-    ]
+    results = [audit(f"{claim} $x", claim=claim) for claim in claims]
     rare = {"correct": 2200, "wrong": 60, "rounds": 2_000_000, "directions": 1}
+    results += [CURVES, audit("zero", "INCONCLUSIVE", tally=even, parameter_lower=0.0)]
     results += [audit("rare", tally=rare, parameter_lower=3.22), audit("far", detectable="inf", parameter_lower="inf")]
     for run in ("one", "two"):
         write_report(results, tmp_path / run, title="t")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dpwitness.suites import run_case, suite
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "library.md"
 
 
@@ -22,8 +24,6 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "library.md"
 )
 def test_verdicts(diffprivlib_home, monkeypatch, name, trials, verdict, bits):
     """Confidence 1 - 1e-7 for each level. The leak and the violation certify beyond 3, with room for the seed."""
-    from dpwitness.suites import run_case, suite
-
     monkeypatch.setenv("DPWITNESS_HOME", str(diffprivlib_home))
     (case,) = [case for case in suite("third-party") if case.name == name]
     outcome = run_case(case, trials=trials, confidence=1 - 1e-7, seed=5)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
+from dpwitness.cli import main as dpwitness
 from dpwitness.mechanisms.foreign.environments import FOLDER, environments
 from dpwitness.reports.third_party.page import main, numbers, page
 from dpwitness.reports.third_party.rows import ROWS
@@ -83,8 +84,6 @@ def test_later_reports_replace_rows(tmp_path, found):
 
 
 def test_what_is_not_installed_is_said(monkeypatch, tmp_path, capsys):
-    from dpwitness.cli import main as dpwitness
-
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
     assert dpwitness(["suite", "third-party", "-k", "smartnoise and not synth", "--report", str(tmp_path / "out")]) == 3
     out = capsys.readouterr().out

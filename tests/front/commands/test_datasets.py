@@ -1,0 +1,86 @@
+"""Tests of options for frames, relations, domains and database queries."""
+
+import pytest
+
+from dpwitness import cli
+
+COUNT = "SELECT count(*) + (random() + 0.5) / 18446744073709551616.0 FROM data"  # noise of no use
+TABLE = '{"kind": "Table", "columns": {"age": [0, 120]}, "frame": "dict", "relation": "add-remove"}'
+MINE = """
+import dpwitness as dpw
+import numpy as np
+
+def lists(most):
+    return dpw.domains.Relation(lambda a, b: abs(len(a) - len(b)) <= 3, lambda rng: ([], [0.0] * most), title="near")
+
+near, far = lists(3), lists(4)
+
+def size(frame, runs, rng):
+    return 9.0 * len(frame) + rng.laplace(0, 1, runs)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Run each test in a folder with a file of relations and two files of rows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    for name, rows in (("a.csv", "1,2\n2,3\n2,4\n"), ("b.csv", "1,2\n")):
+        (tmp_path / name).write_text("user,x\n" + rows)
+
+
+def test_a_query_is_audited_and_replayed(capsys):
+    asked = (
+        *("audit", "--dsn", "sqlite:///:memory:", "--query", COUNT, "--claim", "pure:1", "--d0", '{"age": [1]}', "--d1", '{"age": [1, 2]}'),
+        *("--relation", "add-remove", "--trials", "2000", "--report", "out"),
+    )
+    assert cli.main(asked) == 1 and "VIOLATED" in capsys.readouterr().out
+    assert cli.main(["replay", "out/witness-query.json"]) == 2
+    assert cli.main(["replay", "out/witness-query.json", "--seed", "8", "--allow", f"sqlite:///:memory: {COUNT}"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--dsn", "sqlite:///:memory:"], "--dsn needs a --query"),
+        (["mine.py:size", "--query", "SELECT 1"], "--query is for databases: give --dsn"),
+        (["mine.py:size", "--domain", '{"kind": "Tabel"}'], "domain kind must be one of Answers, Costs, Counts"),
+        (["mine.py:size", "--domain", '{"kind": "Table", "columns": {"x": [0, 1]}, "usr": 1}'], "has the keys columns, size, user"),
+        (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"], "takes unit=... and k=..."),
+        (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a file that pandas can read"),
+        (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"], "must be a dpwitness.domains.Relation"),
+        (["mine.py:size", "--relation", "mine.py:near"], "to generate pairs with this relation, give --domain mine.py:near"),
+        (["mine.py:size", "--domain", "mine.py:size"], "must be a domain or a dpwitness.domains.Relation, got an object of type function"),
+        (["mine.py:size", "--domain", "mine.py:far"], "the check of own:near rejects a pair that its own generate made (drawn 0)"),
+        (
+            ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "stated", "--domain", TABLE.replace("dict", "pandas")],
+            "it has the columns user, x",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(capsys, arguments, told):
+    pytest.importorskip("pandas")
+    assert cli.main(["audit", *arguments, "--claim", "pure:1", "--trials", "1000"]) == 2
+    assert told in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_frames_and_relations(capsys):
+    pytest.importorskip("pandas")
+    pair = ["audit", "mine.py:size", "--claim", "pure:1", "--d0", "a.csv", "--d1", "b.csv", "--trials", "2000"]
+    assert cli.main(pair) == 2
+    assert "they are neighbors under add-remove:unit=user" in capsys.readouterr().err
+    for relation in ("add-remove:unit=user", "mine.py:near"):
+        assert cli.main([*pair, "--relation", relation]) == 1
+        assert ("not checked" in capsys.readouterr().out) == (relation != "add-remove:unit=user")
+
+
+def test_the_pairs_of_a_relation_of_ones_own(capsys):
+    asked = ["audit", "mine.py:size", "--in-process", "--domain", "mine.py:near", "--claim", "pure:1", "--trials", "2000"]
+    assert cli.main(asked) == 1
+    assert "was decided by the user's function (own:near)" in capsys.readouterr().out
+
+
+def test_lists(shell):
+    found = shell.dpwitness("list", "domains").stdout
+    assert all(name in found for name in ("Table", "per_user", "Graph", "Texts", "Events"))
+    assert "add-remove:unit=,k=" in shell.dpwitness("list", "relations").stdout

@@ -1,0 +1,82 @@
+"""Tests of existing reports: a run removes witnesses of earlier runs, and does not replace a good report by an empty one."""
+
+import json
+
+import numpy as np
+
+from dpwitness import Pair, audit
+from dpwitness.cli import main
+from dpwitness.reports.audit.report import write_report
+
+TESTS = """
+import numpy as np
+from dpwitness import Pair
+
+def fine(dataset, size, rng):
+    return np.round(1024 * (dataset[0] + rng.laplace(0.0, SCALE, size))) / 1024
+
+def test_fine(dp_audit):
+    dp_audit(fine, claim="pure:1", pair=Pair(np.zeros(1), np.ones(1)), trials=20_000)
+
+def test_stop():
+    STOP
+"""
+
+
+def _mechanism(scale):
+    def mechanism(dataset, size, rng):
+        return np.round(1024 * (dataset[0] + rng.laplace(0.0, scale, size))) / 1024
+
+    return mechanism
+
+
+def test_witness_of_a_report_goes_with_it(tmp_path):
+    pair = Pair(np.zeros(1), np.ones(1))
+    (tmp_path / "witness-other.json").write_text("{}")
+    for scale, there in ((0.4, True), (1.5, False)):
+        result = audit(_mechanism(scale), claim="pure:1", pair=pair, trials=20_000)
+        write_report([result], tmp_path, title="t")
+        assert (tmp_path / "witness-mechanism.json").exists() == there
+    assert (tmp_path / "witness-other.json").exists()  # is not of this report
+    lying = json.loads((tmp_path / "audit.json").read_text())
+    lying["results"][0]["witness_file"] = "../witness-other.json"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "audit.json").write_text(json.dumps(lying))
+    write_report([result], tmp_path / "in", title="t")
+    assert (tmp_path / "witness-other.json").exists()
+
+
+def test_pytest_reports_that_are_empty_or_broken_off(shell):
+    file = shell.folder / "test_them.py"
+
+    def run(scale, stop, *arguments):
+        file.write_text(TESTS.replace("SCALE", str(scale)).replace("STOP", stop))
+        return shell.pytest("test_them.py", "--dp-report", "out/audit.md", *arguments)
+
+    first = run(1.5, "pass", "--collect-only")
+    assert "only collected" in first.stdout and not (shell.folder / "out" / "audit.md").exists()
+    run(1.5, "pass")
+    good = (shell.folder / "out" / "audit.md").read_text()
+    for arguments in (["--collect-only"], ["-k", "stop"]):
+        again = run(1.5, "pass", *arguments)
+        assert "is unchanged" in again.stdout
+        assert (shell.folder / "out" / "audit.md").read_text() == good
+    cut = run(1.5, "raise KeyboardInterrupt")
+    assert "interrupted: finished audits only" in cut.stdout
+    assert "interrupted: finished audits only" in (shell.folder / "out" / "audit.md").read_text().splitlines()[0]
+
+
+def test_check_writes_a_report(shell, monkeypatch, capsys):
+    target = (
+        "import numpy as np\ndef f(dataset, size, rng):\n    return np.sum(dataset) + rng.laplace(0.0, 0.3, size)\nf.claim = 'pure:1'\n"
+    )
+    target += "f.domain = {'kind': 'Records', 'size': 2, 'low': 0.0, 'high': 1.0, 'relation': 'replace-one'}\n"
+    (shell.folder / "theirs.py").write_text(target)
+    monkeypatch.chdir(shell.folder)
+    code = main(["check", "theirs.py", "-k", "claim or one_output", "--trials", "20000", "--report", "out"])
+    assert code == 1 and "report: out/checks.md" in capsys.readouterr().out
+    page = (shell.folder / "out" / "checks.md").read_text()
+    data = json.loads((shell.folder / "out" / "checks.json").read_text())
+    assert "VIOLATED" in page and data["results"][0]["verdict"] == "VIOLATED"
+    assert all(finding["check"] in page for finding in data["results"][0]["findings"])
+    assert list((shell.folder / "out").glob("witness-*.json"))

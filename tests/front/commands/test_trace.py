@@ -1,0 +1,87 @@
+"""Tests of the command ``dpwitness trace`` and of the fixture `dp_trace`."""
+
+import json
+
+import pytest
+
+COUNTS = """
+import numpy as np
+
+def add_noise(value, sensitivity, epsilon, rng):
+    return value + rng.laplace(0.0, sensitivity / epsilon)
+
+PRIMITIVES = {"add_noise": {"law": "laplace", "input": "value", "scale": "sensitivity / epsilon", "sensitivity": "sensitivity"}}
+
+def mean(dataset, size, rng):
+    return np.array([add_noise(dataset.sum(), 1 / len(dataset), 1.0, rng) for _ in range(size)])
+
+def total(dataset, size, rng):
+    return np.array([add_noise(dataset.sum(), 1.0, 1.0, rng) for _ in range(size)])
+
+mean.claim = total.claim = "pure:1"
+mean.domain = total.domain = {"kind": "Records", "size": 5, "low": 0.0, "high": 1.0}
+"""
+
+
+@pytest.fixture
+def counts(shell):
+    (shell.folder / "counts.py").write_text(COUNTS)
+    return shell
+
+
+def test_a_fault_ends_in_one_a_right_target_in_zero_an_unconfirmed_finding_in_three(counts):
+    wrong = counts.dpwitness("trace", "counts.py:mean", "--report", "out")
+    assert wrong.returncode == 1 and wrong.stdout.startswith("VIOLATED: epsilon > ") and "declared 0.2" in wrong.stdout
+    assert (counts.folder / "out" / "calls-mean.svg").exists()
+    assert counts.dpwitness("replay", "out/witness-mean.json", "--seed", "8").returncode == 1
+    right = counts.dpwitness("trace", "counts.py:total", "--json")
+    assert right.returncode == 0 and json.loads(right.stdout)["findings"] == [] and json.loads(right.stdout)["loss"] == 1.0
+    bare = counts.dpwitness("trace", "counts.py:mean", "--no-confirm", "--report", "bare")
+    assert bare.returncode == 3 and bare.stdout.startswith("INCONCLUSIVE: TRACE SENSITIVITY, LOSS")
+    again = counts.dpwitness("replay", "bare/witness-mean.json", "--seed", "8")
+    assert again.returncode == 3 and "the trace shows the findings again" in again.stdout
+
+
+def test_a_pair_and_primitives_of_the_command_line(counts):
+    entry = {"fine": {"law": "laplace", "input": "dataset[0]", "scale": "1.0"}}
+    found = counts.dpwitness(
+        "trace", "mine.py:bare", "--claim", "pure:1", "--d0", "[0]", "--d1", "[3]", "--no-confirm", "--relation", "linf"
+    )
+    assert found.returncode in (2, 3)  # distance 3 is no neighbour under linf
+    found = counts.dpwitness("trace", "mine.py:bare", "--claim", "pure:0.5", "--d0", "[0]", "--d1", "[1]", "--no-confirm")
+    assert found.returncode == 3 and "compose to epsilon = 1, claimed 0.5" in found.stdout
+    missing = counts.dpwitness("trace", "counts.py:mean", "--primitives", json.dumps({"nothing": entry["fine"]}))
+    assert missing.returncode == 2 and "'nothing'" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--primitives", "["], "--primitives must be JSON"),
+        (["--primitives", "[]"], "--primitives must be a JSON object"),
+        (["--primitives", '{"add_noise": {"law": "x"}}'], "law must be one of"),
+        (["--no-confirm", "--trials", "5000"], "--trials is for the confirming audit"),
+        (["--pairs", "0"], "pairs"),
+        (["--time-limit", "0"], "seconds"),
+    ],
+)
+def test_what_is_refused(counts, options, told):
+    found = counts.dpwitness("trace", "counts.py:mean", *options)
+    assert found.returncode == 2 and told in found.stderr, found.stderr
+
+
+def test_a_run_that_never_ends_is_stopped(counts):
+    (counts.folder / "endless.py").write_text("def run(dataset, size, rng):\n    while True:\n        rng.random()\n")
+    found = counts.dpwitness("trace", "endless.py:run", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]", "--time-limit", "1")
+    assert found.returncode == 3 and "time_limit = 1 s" in found.stdout
+
+
+def test_the_fixture(counts):
+    (counts.folder / "test_mine.py").write_text(
+        "import dpwitness as dpw\n\n"
+        "def test_total(dp_trace):\n    assert dp_trace(dpw.Target('counts.py', 'total')).loss == 1.0\n\n"
+        "def test_mean(dp_trace):\n    dp_trace(dpw.Target('counts.py', 'mean'), confirm=False)\n"
+    )
+    found = counts.pytest("test_mine.py", "--dp-report", "out/audit.md")
+    assert "1 failed, 1 passed" in found.stdout and "TRACE SENSITIVITY, LOSS" in found.stdout
+    assert (counts.folder / "out" / "audit.md").read_text().count("| `add_noise` |") == 2
