@@ -162,7 +162,7 @@ def test_a_result_without_a_source_is_valid_and_says_so(document):
         one = broken | {"source": source, "test": test}
         results = results_of(valid_sarif(document | {"results": [one]}))
         assert {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results} == {uri}
-        assert all(("not known" in result["message"]["text"]) == (uri == "unknown-source") for result in results)
+        assert all(("file unknown" in result["message"]["text"]) == (uri == "unknown-source") for result in results)
         valid_junit(document | {"results": [one]})
 
 
