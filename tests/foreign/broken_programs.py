@@ -147,7 +147,7 @@ BROKEN = {
     "nothing on seeds": ("del HELLO['seedable']", _HELLO, "hello has no seedable"),
     "seedable is a text": ("HELLO['seedable'] = 'yes'", _HELLO, "seedable must be true or false, got 'yes'"),
     "an encoding of its own": ("HELLO['datasets'] = ['csv']", _HELLO, "datasets must be a list of some of json, float64"),
-    "a key of its own": ("HELLO['epsilon'] = 1", _HELLO, "a key 'epsilon'; there are protocol, name"),
+    "a key of its own": ("HELLO['epsilon'] = 1", _HELLO, "unknown key 'epsilon'; known keys are protocol, name"),
     "a greeting": ("def hello(): say(HELLO); print('welcome', flush=True)", _HELLO, "without a request: 'welcome"),
     "claim that is none": ("HELLO['claim'] = 'private'", "claim and domain", "claim must"),
     "domain that is none": ("HELLO['domain'] = {'kind': 'Table3'}", "claim and domain", "domain kind must be one of"),
