@@ -35,7 +35,7 @@ def test_page(found, tmp_path):
     assert main([str(tmp_path), str(BEFORE), str(tmp_path / "after.json")]) == 0
     text = (tmp_path / "power.md").read_text()
     after = [line for line in text.splitlines() if line.startswith("| 20,000 |")][1]
-    assert "(met: 0.5 asked)" in after and "(**missed**: 2 asked)" in after
+    assert "(met: 0.5 required)" in after and "(**missed**: 2 required)" in after
     assert "| randomized-response | " in text
     assert (tmp_path / "power.svg").stat().st_size > 2_000
 

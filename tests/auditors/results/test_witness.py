@@ -200,7 +200,7 @@ def edited(witness, **change):
         (lambda w: {"claim": "pure:2", "claim_numbers": [2.0, 0.0]}, "bound must exceed the claim, epsilon = 2, got 1[.]"),
         (
             lambda w: {"claim": "pure:0.9", "claim_numbers": [0.9, 0.0]},
-            "claim must be the mechanism's own, as the witness says it is: pure:1",
+            "claim must be pure:1, the mechanism's own claim as recorded in the witness",
         ),
         (lambda w: {"counts": w["counts"] | {"rounds": "x"}}, 'counts.rounds must be a whole number, between 1 and 1000000000000, got "x"'),
         (lambda w: {"event": w["event"] | {"kind": "atoms"}}, "event.kind must be 'intervals', as its rule is, got \"atoms\""),
