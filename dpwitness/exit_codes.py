@@ -50,7 +50,7 @@ class Stream(io.TextIOBase):
         self.flush()
 
     def flush(self) -> None:
-        self._try(self.inner.flush)
+        self._try(lambda: self.inner.flush())  # noqa: PLW0108 - without a terminal, the stream may have no flush
 
     def _try(self, action: Callable[[], Any]) -> None:
         if self.error is not None:
