@@ -216,9 +216,7 @@ class _ConformanceTest:
         again = self.ask()
         if not self.program.about["seedable"]:
             if _same(again, self.answers["first"]) and _has_distinct_outputs(again):
-                raise _Wrong(
-                    "two runs of a program that takes no seed gave the same outputs: the program must draw fresh noise for each run"
-                )
+                raise _Wrong("two runs of a program that takes no seed gave the same outputs: each run must draw fresh noise")
             raise _Skip("hello declares that the program takes no seed")
         if not _same(again, self.answers["first"]):
             raise _Wrong("one seed gave two answers, although hello declares the program seedable")

@@ -266,10 +266,7 @@ class Target(DescribedTarget):
             raise TargetError(str(error)) from None
 
     def recognize(self, dataset: Any = None) -> Json:
-        """Return the form and the name of the function or class, and a sentence on how it is run.
-
-        If its signature fits several forms, a trial call on `dataset` decides.
-        """
+        """Return form and name of the function or class, and how it is run; a trial call on `dataset` decides between several forms."""
         sent: codec.Blobs = []
         request = self._request("recognize", sent) | {"dataset": codec.pack(dataset, sent)}
         limit = max(self.time_limit, _MIN_RECOGNITION_SECONDS)  # imports are not a run
