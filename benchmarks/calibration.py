@@ -29,7 +29,6 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.privacy import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
 
 CHANCE = 1e-6
-ALPHAS = (0.5, 0.05, 0.01)
 TRIALS = 4_000  # runs per audit
 AUDITS = {0.5: 60, 0.05: 100, 0.01: 100}  # audits by alpha, for each specimen with a given pair
 SEARCHES = {0.5: 170, 0.05: 170}  # audits by alpha, for each specimen with searched pairs: 2,000 in total

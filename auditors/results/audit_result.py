@@ -179,19 +179,19 @@ class AuditResult(Result):
             return None
         parts = (self.stages if value else ()) or (Part(tally, lost=0 if value else level.lost),)  # type: ignore[union-attr]
         alpha = self.alpha if value else level.alpha or 1 - self.confidence  # type: ignore[union-attr]
-        claim, tested = self.claim if value else self.claim.at_delta, {}
-        if value and self.basis and not self.basis.cells and not certifies(claim, event, parts, alpha, bound):
-            # an earlier look has certified more: its counts belong to the bound, all rounds to a replay
-            tested = {"tested": sum(part.tally.rounds for part in parts)}
+        claim, tested = self.claim if value else self.claim.at_delta, sum(part.tally.rounds for part in parts)
+        if value and self.basis and not self.basis.cells:  # an earlier look may have certified more than the last
             parts, alpha, tally = self.basis.parts, self.basis.alpha, self.basis.parts[-1].tally
         stage_fields: Json = {"stages": [part.to_json() for part in parts[:-1]]} if len(parts) > 1 else {}
         if len(parts) > 1 or parts[-1].lost:
             stage_fields["lost"] = parts[-1].lost
+        if sum(part.tally.rounds for part in parts) < tested:
+            stage_fields["tested"] = tested  # a replay makes as many rounds as the audit
         alpha_field = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
         more = {
             "event": event.to_json(),
             "description": str(self.description) if value else event.describe(),
-            "counts": (_tally_json(tally) or {}) | stage_fields | alpha_field | tested,
+            "counts": (_tally_json(tally) or {}) | stage_fields | alpha_field,
             "trials": self.requested,
         } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
         return build_witness(self, "value" if value else "bit", pair, bound, more)
