@@ -286,7 +286,7 @@ def test_no_worker_survives(file, tmp_path, end, workers):
         sent = time.monotonic()
         os.killpg(controller.pid, end)
         out, err = controller.communicate(timeout=30)
-        assert time.monotonic() - sent < 5
+        assert time.monotonic() - sent < 20
     assert note.exists(), err
     pids = {int(pid) for pid in note.read_text().split()}
     assert pids and all(gone(pid) for pid in pids)

@@ -114,38 +114,36 @@ def test_a_lost_batch_in_the_middle_of_a_segment_changes_what_follows_it_only():
 
 
 class Slow:
-    """Hangs for a while in the first call of chunk 20."""
+    """Hangs in the first call of chunk 20, until the chunk is called again or the time is over."""
 
     def __init__(self, seconds):
-        self.seconds, self.lock = seconds, threading.Lock()
+        self.seconds, self.called_again = seconds, threading.Event()
         self.first = float(stage_of().streams(20)[0][1].laplace(0.0, 1.0))
-        self.calls = 0
+        self.hangs = threading.Lock()
 
     def __call__(self, dataset, size, rng):
         drawn = noisy(dataset, size, rng)
         if drawn[0] - dataset[0] == self.first:
-            with self.lock:
-                self.calls += 1
-                hang = self.calls == 1
-            if hang:
-                time.sleep(self.seconds)
+            if self.hangs.acquire(blocking=False):
+                self.called_again.wait(self.seconds)
+            else:
+                self.called_again.set()
         return drawn
 
 
 def test_a_straggler_is_run_once_more_and_the_first_answer_counts():
-    slow, pace = Slow(6.0), Pace()
-    began = time.monotonic()
+    slow, pace = Slow(50.0), Pace()
     with ThreadPoolExecutor(2) as executor:
         assert tables(counts(stage_of(slow), [EVENT], executor, pace)) == SERIAL
-        assert time.monotonic() - began < 5.0 and slow.calls == 2
+        assert slow.called_again.is_set()
         assert [future.result().agrees(span) for future, span in pace.copies.items()] == [True]
 
 
 def test_what_takes_no_seed_is_never_run_twice():
-    slow = Slow(2.5)
+    slow, pace = Slow(2.5), Pace()
     with ThreadPoolExecutor(2) as executor:
-        assert tables(counts(stage_of(slow, repeatable=False), [EVENT], executor)) == SERIAL
-    assert slow.calls == 1
+        assert tables(counts(stage_of(slow, repeatable=False), [EVENT], executor, pace)) == SERIAL
+    assert not pace.copies
 
 
 def test_two_answers_must_agree():
@@ -200,7 +198,7 @@ def test_a_task_that_hangs_ends_the_stage():
     began = time.monotonic()
     with pytest.raises(MechanismFailed, match="a chunk of 100 rounds took longer than time_limit = 1 s"):
         list(counts(stage, [EVENT], Inline()))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25
 
 
 def test_streams_of_a_key_are_independent_and_can_spawn():

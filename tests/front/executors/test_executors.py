@@ -290,7 +290,7 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
             dpw.executors.executor(spec),
         ):
             pass
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_files_are_laid_out_and_imported_anew_for_each_audit(tmp_path, monkeypatch):
