@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.stability.conclude import concluded
 from dpwitness.auditors.stability.domain_pairs import DomainSpace
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
+from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
+from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
-from dpwitness.auditors.stability.neighborhoods import neighborhood
-from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING, Comparison, Failure, applier
-from dpwitness.auditors.stability.result import ASSUMPTION, StabilityResult, shown_number
+from dpwitness.auditors.stability.outcomes import Comparison, Failure, applier
+from dpwitness.auditors.stability.result import StabilityResult, shown_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.stability.shrink import shrunk
-from dpwitness.auditors.stability.spaces import InputSpace
 from dpwitness.auditors.stability.stages import run_search
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.core.json_codec import to_jsonable
@@ -115,7 +115,8 @@ def audit_stability(
     space = _space(input_domain, measure_in)
     given = _checked_inputs(inputs, space)
     begin = time.monotonic()
-    search = Search(applier(transformation), Comparison(measure_out, bounds), begin + seconds)
+    spent = lambda: bool(getattr(transformation, "spent", False))  # noqa: E731
+    search = Search(applier(transformation), Comparison(measure_out, bounds), begin + seconds, spent)
     fields: dict[str, Any] = {
         "name": name or name_of(transformation),
         "skipped": skipped,
@@ -124,7 +125,7 @@ def audit_stability(
         "space": space.to_json(),
         "seed": used_seed,
         "audited": tuple(bounds),
-        "target": describe_target(transformation),
+        "target": describe_target(getattr(transformation, "target", transformation)),
         "function": transformation,
         "stability_map": stability_map,
     }
@@ -139,7 +140,7 @@ def audit_stability(
         problem = "" if found else "two runs on one input have different outcomes: the transformation must be deterministic"
     if found is not None:
         found = shrunk(found, space, measure_in, search, min(_SHRINK_SECONDS, max(1.0, seconds / 2)))
-    return _concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
+    return concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
 
 
 def _distances(d_in: Any) -> list[Exact]:
@@ -217,49 +218,3 @@ def _confirmed(found: Found, search: Search) -> Found | None:
     left, right = search.apply([found.first, found.second])
     again = search.comparison.excess(left, right, found.d_in)
     return found if again is not None and again.kind == found.excess.kind and again.measured == found.excess.measured else None
-
-
-def _concluded(
-    found: Found | None, problem: str, search: Search, visible_errors: bool, seconds: float, fields: dict[str, Any]
-) -> StabilityResult:
-    """Return the result of a search."""
-    notes: list[str] = []
-    common = {"inputs": search.inputs, "pairs": search.pairs, "seconds": seconds, **fields}
-    if search.failed:
-        reason = search.comparison.incomparable or "both outcomes are errors"
-        notes.append(f"{search.failed:,} of {search.pairs:,} pairs of outputs could not be compared: {reason}")
-    if search.unfinished:
-        notes.append(f"{search.unfinished:,} pairs had a run that did not end in its time")
-    if not problem and found is None and search.failed >= search.pairs:
-        problem = f"no two outputs could be compared: {search.comparison.incomparable or 'the transformation raises on every input'}"
-    if problem or found is None:
-        verdict = Verdict.ERROR if problem else Verdict.NOT_REFUTED
-        none: dict[str, Any] = dict.fromkeys(("d_in", "bound", "measured", "first", "second"))
-        return StabilityResult(
-            verdict=verdict,
-            finding="",
-            ratio=search.ratio,
-            outcomes=(),
-            notes=(*([problem] if problem else []), *notes, *fields["skipped"]),
-            **none,
-            **common,
-        )
-    kind = found.excess.kind
-    if kind in (RAISES, ABORTS):
-        notes.insert(0, f"{ASSUMPTION}; visible_errors=True counts this as a violation" if not visible_errors else f"assumed: {ASSUMPTION}")
-    if kind == ROUNDING:
-        notes.insert(0, "the excess is that of floating-point rounding: round the map up, or compute in exact arithmetic")
-    violated = kind == EXCEEDS or (visible_errors and kind in (RAISES, ABORTS))
-    return StabilityResult(
-        verdict=Verdict.VIOLATED if violated else Verdict.INCONCLUSIVE,
-        finding=kind,
-        d_in=found.d_in,
-        bound=search.comparison.bounds[found.d_in],
-        measured=found.excess.measured,
-        ratio=found.excess.ratio,
-        first=found.first,
-        second=found.second,
-        outcomes=found.outcomes,
-        notes=(*notes, *fields["skipped"]),
-        **common,
-    )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpwitness.auditors.stability.audit import audit_stability
+from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.auditors.stability.result import StabilityResult
-from dpwitness.auditors.stability.spaces import InputSpace
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, shown
 from dpwitness.mechanisms.protocols.mechanism import name_of
 

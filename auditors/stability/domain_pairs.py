@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.stability.exact_numbers import Incomparable
+from dpwitness.auditors.stability.inputs.neighbors import Group
 from dpwitness.auditors.stability.metrics import Metric
-from dpwitness.auditors.stability.neighbors import Group
 from dpwitness.auditors.stability.search import Search
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair

@@ -9,7 +9,7 @@ from fractions import Fraction
 from numbers import Rational
 from typing import Any
 
-from dpwitness.auditors.stability.atoms import to_f32
+from dpwitness.auditors.stability.inputs.atoms import to_f32
 from dpwitness.mechanisms.core.dataframe_backends import apart, library_name, values_of
 
 Exact = Fraction | int | float  # a float is an infinity

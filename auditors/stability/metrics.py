@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpwitness.auditors.stability.atoms import value_key
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable, exact, gap, is_missing, plain
+from dpwitness.auditors.stability.inputs.atoms import value_key
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 
 _MAX_CELLS = 4_000_000  # largest table of an edit distance; longer lists are compared as multisets, which are no further apart

@@ -12,19 +12,12 @@ from typing import Any
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable, rounds
 from dpwitness.auditors.stability.metrics import Metric
 from dpwitness.mechanisms.core.validation import said
+from dpwitness.mechanisms.foreign.declared import Aborted, Unfinished
 
 _NEAR = 1 - 1e-9  # share of a bound from which an estimate is replaced by the exact distance
 
 EXCEEDS, ROUNDING, RAISES, ABORTS = "exceeds", "rounding", "raises", "aborts"
 SEVERITY = (EXCEEDS, ABORTS, RAISES, ROUNDING)
-
-
-class Aborted(Exception):
-    """Outcome of a transformation that ended its process: a crash, or a panic of native code."""
-
-
-class Unfinished(Exception):
-    """Outcome of a transformation that did not end in its time; it is not compared."""
 
 
 @dataclass(frozen=True, slots=True)

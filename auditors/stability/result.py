@@ -116,7 +116,7 @@ class StabilityResult(Result):
             "outputs": [outcome_json(each) for each in self.outcomes],
             "verdict": self.verdict.value,
         }
-        return function_witness(self.name, self.function, self.seed, more)
+        return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, more)
 
     @property
     def where(self) -> str:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
-from dpwitness.auditors.stability.neighbors import Group, Neighborhood
-from dpwitness.auditors.stability.outcomes import EXCEEDS, SEVERITY, Comparison, Excess, Unfinished
-from dpwitness.auditors.stability.spaces import InputSpace
+from dpwitness.auditors.stability.inputs.neighbors import Group, Neighborhood
+from dpwitness.auditors.stability.inputs.spaces import InputSpace
+from dpwitness.auditors.stability.outcomes import EXCEEDS, SEVERITY, Comparison, Excess
+from dpwitness.mechanisms.foreign.declared import Unfinished
 
-_BATCH = 64  # groups in a batch
+_BATCH = 64  # most groups in a batch
+_BATCH_SECONDS = 0.2  # duration of a batch above which the next one is smaller
 _POOL = 32  # datasets with the largest ratios, from which random walks start
 _FRONT = 12  # first groups of each dataset that the sweep tries before it comes to the others
 
@@ -37,6 +39,7 @@ class Search:
     apply: Callable[[Sequence[Any]], list[Any]]
     comparison: Comparison
     deadline: float
+    spent: Callable[[], bool] = lambda: False  # whether the transformation can be run no further
     found: dict[str, Found] = field(default_factory=dict)
     inputs: int = 0
     pairs: int = 0
@@ -49,7 +52,7 @@ class Search:
     @property
     def done(self) -> bool:
         """Return whether a violation was found or the time is over."""
-        return EXCEEDS in self.found or time.monotonic() > self.deadline
+        return EXCEEDS in self.found or time.monotonic() > self.deadline or self.spent()
 
     @property
     def best(self) -> Found | None:
@@ -98,8 +101,10 @@ class Search:
             batch = list(islice(source, size))
             if not batch:
                 return
+            begin = time.monotonic()
             self.test(batch)
-            size = min(2 * size, _BATCH)
+            seconds = time.monotonic() - begin
+            size = max(1, size // 2) if seconds > _BATCH_SECONDS else min(2 * size, _BATCH)
 
 
 def sweep(space: InputSpace, neighborhood: Neighborhood, inputs: Sequence[Any]) -> Iterator[Group]:

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 from dpwitness.auditors.stability.exact_numbers import Incomparable
+from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import Metric, input_key
 from dpwitness.auditors.stability.outcomes import Comparison
 from dpwitness.auditors.stability.search import Found, Search
-from dpwitness.auditors.stability.spaces import InputSpace
 
 _BATCH = 16  # candidates that are evaluated together
 _ENTRIES = 40  # positions whose values are made simpler one by one

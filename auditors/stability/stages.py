@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from dpwitness.auditors.stability.neighbors import Neighborhood
+from dpwitness.auditors.stability.inputs.neighbors import Neighborhood
+from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.search import Search, sweep, walks
-from dpwitness.auditors.stability.spaces import InputSpace
 
 _SWEEP, _WALKS = 0.45, 0.75  # shares of the time at which the sweep and the random walks end
 _ROWS = 12  # largest number of different rows of a generated dataset

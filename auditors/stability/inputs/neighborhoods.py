@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpwitness.auditors.stability.neighbors import Distance, Neighborhood, NumberMoves, RowEdits
-from dpwitness.auditors.stability.spaces import InputSpace, ScalarOf, VectorOf
-from dpwitness.auditors.stability.user_edits import UserEdits
+from dpwitness.auditors.stability.inputs.neighbors import Distance, Neighborhood, NumberMoves, RowEdits
+from dpwitness.auditors.stability.inputs.spaces import InputSpace, ScalarOf, VectorOf
+from dpwitness.auditors.stability.inputs.user_edits import UserEdits
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _ROW_METRICS = ("symmetric", "insert-delete", "change-one", "hamming", "discrete")

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dpwitness.auditors.stability.neighbors import Distance, Group, RowEdits
-from dpwitness.auditors.stability.spaces import FrameOf, InputSpace
+from dpwitness.auditors.stability.inputs.neighbors import Distance, Group, RowEdits
+from dpwitness.auditors.stability.inputs.spaces import FrameOf, InputSpace
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _COPIES = (1, 2, 5, 30)  # numbers of rows that a user adds

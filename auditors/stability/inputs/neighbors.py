@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpwitness.auditors.stability.atoms import to_f32
-from dpwitness.auditors.stability.spaces import InputSpace, ScalarOf, VectorOf
+from dpwitness.auditors.stability.inputs.atoms import to_f32
+from dpwitness.auditors.stability.inputs.spaces import InputSpace, ScalarOf, VectorOf
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 Distance = Fraction | int | float

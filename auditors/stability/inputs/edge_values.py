@@ -61,7 +61,7 @@ DATETIMES = (
         for time in ("01:30", "02:30")
     ),
     *(datetime.datetime.max, datetime.datetime(1969, 12, 31, 23, 59, 59, 999999), datetime.datetime(2016, 12, 31, 23, 59, 59)),
-    *(datetime.datetime(2024, 10, 27, 2, 30, fold=1), datetime.datetime(2262, 4, 11, 23, 47, 16, 854776)),
+    datetime.datetime(2262, 4, 11, 23, 47, 16, 854776),
 )
 DURATIONS = (
     *(datetime.timedelta(0), datetime.timedelta(microseconds=1), datetime.timedelta(microseconds=-1), datetime.timedelta(days=1)),

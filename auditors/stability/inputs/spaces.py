@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.stability.atoms import Atom, atom_of
+from dpwitness.auditors.stability.inputs.atoms import Atom, atom_of
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_type, shown
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.stability.edge_values import DATES, DATETIMES, DURATIONS, FLOATS, INTEGERS, TEXTS, TIMES, ZONES
+from dpwitness.auditors.stability.inputs.edge_values import DATES, DATETIMES, DURATIONS, FLOATS, INTEGERS, TEXTS, TIMES, ZONES
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of, require_type, shown
@@ -277,7 +277,7 @@ def value_key(value: Any) -> Any:
     """Return a hashable key that is equal for identical values only: NaN equals itself, 0.0 differs from -0.0, and 1 from 1.0."""
     if type(value) is float:
         return "nan" if value != value else (float, value, math.copysign(1.0, value))
-    return type(value), value, getattr(value, "tzinfo", None), getattr(value, "fold", 0)
+    return type(value), value, getattr(value, "tzinfo", None)
 
 
 def _size(value: Any) -> tuple[float, float]:
