@@ -43,7 +43,7 @@ def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stability
     if (found[0] is None) is not (found[1] is None) or (found[0] and found[1] and found[0].measured != found[1].measured):
         problem = "two runs on one input have different outcomes: the transformation must be deterministic"
     fields: dict[str, Any] = {
-        "name": name,
+        "name": mechanism.name if isinstance(mechanism, Target) else name,
         "skipped": skipped,
         "input_metric": raw["input_metric"],
         "output_metric": raw["output_metric"],

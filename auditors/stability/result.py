@@ -46,6 +46,8 @@ class StabilityResult(Result):
         The two outputs; an error is a text with the class of the exception.
     inputs, pairs : int
         Numbers of inputs that were run and of pairs that were compared.
+    audited : tuple of numbers
+        Distances that were audited.
     skipped : tuple of str
         Distances that were not audited, with the reasons.
     name, input_metric, output_metric, seed, function, stability_map
