@@ -29,6 +29,8 @@ def concluded(
         notes.append("the search ended early: the transformation had ended too many processes")
     if search.unfinished:
         notes.append(f"{search.unfinished:,} pairs had a run that did not end in its time")
+    if not problem and search.pairs == 0:
+        problem = "no neighboring inputs were found at these distances: audit larger d_in, or widen the input domain"
     if not problem and found is None and search.failed >= search.pairs:
         problem = f"no two outputs could be compared: {search.comparison.incomparable or 'the transformation raises on every input'}"
     if problem or found is None:
