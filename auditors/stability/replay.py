@@ -21,6 +21,7 @@ from dpwitness.auditors.targets.trust import Trust
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.declared import library_note
 from dpwitness.mechanisms.foreign.target import Target
 
 
@@ -78,7 +79,8 @@ def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> Non
 def _recorded_map(raw: Json, transformation: Any, trust: Trust) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
     """Return the map of the declaration, or else the recorded function, or else the recorded value, with a note."""
     if isinstance(transformation, DeclaredTransformation):
-        return transformation.stability_map, ()
+        note = library_note(transformation.target)
+        return transformation.stability_map, (note,) if note else ()
     if raw["map"] is not None:
         found = trust.plan(raw["map"], "map").load()
         if not callable(found):
