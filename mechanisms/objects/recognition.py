@@ -16,7 +16,7 @@ import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed
 from .estimators import from_estimator
-from .labels import parts
+from .features_and_labels import parts
 from .randomness import SEEDS, given, keyword, missing, parameters, takes_labels
 from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, one_run
 
