@@ -223,8 +223,8 @@ def test_system_entropy_is_seeded():
         return float(np.sum(dataset) + secrets.randbelow(4) + np.random.default_rng().random() + uuid.uuid4().int % 2)
 
     first, second = (audited(dpw.one_run(drawn), 1000) for _ in range(2))
-    assert first.verdict is second.verdict is Verdict.VIOLATED
-    assert (first.right, first.wrong) == (second.right, second.wrong)
+    assert first.verdict is not Verdict.ERROR
+    assert first.tally == second.tally and first.tally.correct > 0
 
 
 def test_noise_from_elsewhere_is_found_and_can_be_declared():
