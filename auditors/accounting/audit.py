@@ -12,8 +12,9 @@ from typing import Any
 from dpwitness.auditors.accounting.figures import FIGURES
 from dpwitness.auditors.accounting.mechanisms import MECHANISMS, Parameter, Point, Reference
 from dpwitness.auditors.accounting.result import AccountantResult, loose_note
-from dpwitness.auditors.accounting.search import Call, Comparison, Found, Question, narrowed, search
+from dpwitness.auditors.accounting.search import Call, Comparison, Found, Question, compared, narrowed, search
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.results.witness import named
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
@@ -27,6 +28,8 @@ from dpwitness.mechanisms.core.validation import (
 from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_accountant"
+_MAX_LIST = 12  # largest length of a list in a witness
+_BEYOND = 1e3  # factor by which parameters of a witness may lie outside the default ranges
 
 
 def audit_accountant(
@@ -40,7 +43,6 @@ def audit_accountant(
     evaluations: int = 2000,
     seed: int = 0,
     name: str | None = None,
-    target: Json | None = None,
 ) -> AccountantResult:
     """Search for parameters at which an accountant's figure is below the exact one.
 
@@ -74,8 +76,6 @@ def audit_accountant(
         Seed of the search.
     name : str, optional
         Name of the accountant in the report.
-    target : dict, optional
-        Importable location of the function for the witness, if it is not the function itself.
 
     Returns
     -------
@@ -112,8 +112,33 @@ def audit_accountant(
     found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
     if found.violation is not None:
         found = replace(found, violation=narrowed(question, found.violation))
-    result = _result(function, mechanism, returns, names, found, seed, name or name_of(function), target)
+    result = _result(function, mechanism, returns, names, found, seed, name or name_of(function))
     return replace(result, seconds=time.perf_counter() - begin)
+
+
+def compare_at(
+    function: Callable[..., Any], mechanism: Any, returns: Any, parameters: Any, at: Point, seed: int, name: str, begin: float
+) -> AccountantResult:
+    """Return the result of one comparison, at the parameters of a witness. Raise InvalidArgument if they are not those of the function."""
+    question, names = question_of(function, mechanism, returns, parameters)
+    known = {parameter.name: parameter for parameter in question.parameters}
+    if set(at) != set(known):
+        raise InvalidArgument(f"at must have the parameters {', '.join(known)}, got {', '.join(map(str, at))}")
+    for key, value in at.items():
+        _require_inside(known[key], value)
+    found = compared(Found(), question, at, question.call([at])[0])
+    return replace(_result(function, mechanism, returns, names, found, seed, name), seconds=time.perf_counter() - begin)
+
+
+def _require_inside(parameter: Parameter, value: Any) -> None:
+    """Raise InvalidArgument unless a recorded value is one that a search may use: files name no larger computations."""
+    values = value if isinstance(value, tuple) else (value,)
+    right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= _MAX_LIST
+    whole = parameter.kind != "integer" or float(value) == int(value)
+    widest = parameter.low / _BEYOND, parameter.high * (100 if parameter.kind == "integer" else _BEYOND)
+    inside = all(x == parameter.default or widest[0] <= x <= widest[1] for x in values)
+    if not (right and whole and inside):
+        raise InvalidArgument(f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got {shown(value)}")
 
 
 def question_of(
@@ -204,14 +229,10 @@ def _outcome(function: Callable[..., Any], arguments: Json) -> Any:
         return error
 
 
-def _result(
-    function: Any, mechanism: str, returns: str, names: Mapping[str, str], found: Found, seed: int, name: str, target: Json | None
-) -> AccountantResult:
+def _result(function: Any, mechanism: str, returns: str, names: Mapping[str, str], found: Found, seed: int, name: str) -> AccountantResult:
     """Return the result of a search."""
-    shown_point = found.violation or found.lowest
-    verdict = Verdict.VIOLATED if found.violation else Verdict.NOT_REFUTED if shown_point else Verdict.ERROR
-    notes = _notes(found, returns)
-    empty = Comparison({}, math.nan, math.nan)
+    point = found.violation or found.lowest or Comparison({}, math.nan, math.nan)
+    verdict = Verdict.VIOLATED if found.violation else Verdict.NOT_REFUTED if found.lowest else Verdict.ERROR
     highest = found.highest
     return AccountantResult(
         name=name,
@@ -219,16 +240,16 @@ def _result(
         mechanism=mechanism,
         returns=returns,
         parameters=names,
-        at=(shown_point or empty).at,
-        figure=(shown_point or empty).figure,
-        exact=(shown_point or empty).exact,
+        at=point.at,
+        figure=point.figure,
+        exact=point.exact,
         loosest=None if highest is None else {"at": highest.at, "figure": highest.figure, "exact": highest.exact},
         compared=found.compared,
         failed=found.failed,
         seed=seed,
-        notes=notes,
+        notes=_notes(found, returns),
         function=function,
-        target=target,
+        target=named(getattr(function, "target", function)),
     )
 
 

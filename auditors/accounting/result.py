@@ -73,7 +73,7 @@ class AccountantResult(Result):
             "figure": strict(self.figure),
             "exact": strict(self.exact),
         }
-        return function_witness(self.name, self.function, self.seed, more, self.target)
+        return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, more)
 
     def headline(self) -> str:
         """Return the verdict, both figures and the parameters in one line."""

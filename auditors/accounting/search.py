@@ -17,6 +17,7 @@ from dpwitness.auditors.accounting.profiles import Unavailable
 
 Call = Callable[[Sequence[Point]], Sequence[Any]]  # figures, or exceptions, at several points
 _CORNERS = 400  # largest number of combinations of extreme values
+_FIRST = 64  # number of points before the search looks near the lowest figure
 _BATCH = 16
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
 _COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
@@ -83,19 +84,19 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
     count = 0
     while count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end):
         batch = list(itertools.islice(points, min(_BATCH, evaluations - count)))
-        if found.lowest is not None and count > _CORNERS:
+        if found.lowest is not None and count >= _FIRST:
             batch[: _BATCH // 2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[: _BATCH // 2]]
         if not batch:
             break
         for at, answer in zip(batch, question.call(batch), strict=True):
-            found = _updated(found, question, at, answer)
+            found = compared(found, question, at, answer)
             if time.monotonic() > end:
                 break
         count += len(batch)
     return found
 
 
-def _updated(found: Found, question: Question, at: Point, answer: Any) -> Found:
+def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     """Return the state after one answer of the accountant: a number, or an exception."""
     figure, failure = _as_number(answer)
     if failure:
@@ -103,17 +104,17 @@ def _updated(found: Found, question: Question, at: Point, answer: Any) -> Found:
         return replace(found, failed=found.failed + 1, failures=kept)
     slow = question.returns == "noise" and question.complete(at).get("steps", 1) > 1
     try:
-        compared = question.compare(at, figure, _COARSE if slow else 1e-12)
-        violated = compared.figure < compared.exact and question.violated(figure, at)
+        new = question.compare(at, figure, _COARSE if slow else 1e-12)
+        violated = new.figure < new.exact and question.violated(figure, at)
     except (Unavailable, ValueError, OverflowError):
         return replace(found, unavailable=found.unavailable + 1)
     lowest, highest = found.lowest, found.highest
-    if lowest is None or compared.ratio < lowest.ratio:
-        lowest = compared
-    if compared.ratio < math.inf and (highest is None or compared.ratio > highest.ratio):
-        highest = compared
-    violation = compared if violated and found.violation is None else found.violation
-    rounding = found.rounding + (compared.figure < compared.exact * (1 - RELATIVE) and not violated)
+    if lowest is None or new.ratio < lowest.ratio:
+        lowest = new
+    if new.ratio < math.inf and (highest is None or new.ratio > highest.ratio):
+        highest = new
+    violation = new if violated and found.violation is None else found.violation
+    rounding = found.rounding + (new.figure < new.exact * (1 - RELATIVE) and not violated)
     return replace(found, lowest=lowest, highest=highest, violation=violation, compared=found.compared + 1, rounding=rounding)
 
 

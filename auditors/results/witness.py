@@ -70,9 +70,9 @@ def certifies(claim: Claim, event: Event, parts: Sequence[Part], alpha: float, b
     return math.isclose(combined_bound(claim, parts, alpha), bound, rel_tol=1e-9)
 
 
-def function_witness(name: str, function: Callable[..., Any], seed: int, more: Json, target: Json | None = None) -> Json:
-    """Return the witness of a violated bound on a function; `more` holds the fields of the kind. Default target: the function itself."""
-    target = named(function) if target is None else target
+def function_witness(name: str, function: Callable[..., Any], seed: int, more: Json) -> Json:
+    """Return the witness of a violated bound on a function; `more` holds the fields of the kind."""
+    target = named(function)
     found = {"schema_version": SCHEMA, "name": name, "target": target, "seed": seed, "versions": environment()}
     source = source_of(function, target)
     return seal(found | more | ({"source": source} if source else {}))
