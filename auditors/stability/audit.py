@@ -11,6 +11,7 @@ from typing import Any
 from dpwitness.auditors.stability.conclude import concluded
 from dpwitness.auditors.stability.domain_pairs import DomainSpace
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
+from dpwitness.auditors.stability.inputs.constants import constants_of
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
@@ -73,7 +74,7 @@ def audit_stability(
     seconds : float
         Time limit of the search.
     inputs : sequence of datasets, optional
-        Datasets that the search tries first.
+        Datasets of an InputSpace that the search tries first.
     seed : int, optional
         Seed of the search. Default: 0.
     name : str, optional
@@ -130,10 +131,11 @@ def audit_stability(
         "stability_map": stability_map,
     }
     problem = _first_runs(space, search)
-    if not problem:
-        space.run(search, given, seconds, used_seed) if isinstance(space, DomainSpace) else run_search(
-            space, neighborhood(space, input_metric, list(bounds)), search, given, seconds, used_seed
-        )
+    if not problem and isinstance(space, DomainSpace):
+        space.run(search, seconds, used_seed)
+    elif not problem:
+        space = space.with_hints(constants_of(transformation))
+        run_search(space, neighborhood(space, input_metric, list(bounds)), search, given, seconds, used_seed)
     found = search.best
     if found is not None and not problem:
         found = _confirmed(found, search)
@@ -187,6 +189,8 @@ def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
     """Return the given datasets. Raise InvalidArgument for one outside of the input domain."""
     if inputs is not None and (isinstance(inputs, str) or not isinstance(inputs, Sequence)):
         raise InvalidArgument(f"{_OWNER}: inputs must be a list of datasets, got {shown(inputs)}")
+    if inputs is not None and isinstance(space, DomainSpace):
+        raise InvalidArgument(f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: give an InputSpace")
     for i, dataset in enumerate(inputs or ()):
         if not space.contains(dataset):
             raise InvalidArgument(f"{_OWNER}: inputs[{i}] must belong to the input domain, got {shown(dataset)}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING
-from dpwitness.auditors.stability.result import ASSUMPTION, StabilityResult
+from dpwitness.auditors.stability.result import StabilityResult
 from dpwitness.auditors.stability.search import Found, Search
 
 
@@ -45,7 +45,8 @@ def concluded(
         )
     kind = found.excess.kind
     if kind in (RAISES, ABORTS):
-        notes.insert(0, f"{ASSUMPTION}; visible_errors=True counts this as a violation" if not visible_errors else f"assumed: {ASSUMPTION}")
+        counts = "errors count as outputs here" if visible_errors else "--visible-errors (visible_errors=True) counts this as a violation"
+        notes.insert(0, f"assumed: {counts}" if visible_errors else counts)
     if kind == ROUNDING:
         notes.insert(0, "the excess is that of floating-point rounding: round the map up, or compute in exact arithmetic")
     violated = kind == EXCEEDS or (visible_errors and kind in (RAISES, ABORTS))

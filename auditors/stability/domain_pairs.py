@@ -51,7 +51,7 @@ class DomainSpace:
         """Yield nothing."""
         return iter(())
 
-    def run(self, search: Search, inputs: list[Any], seconds: float, seed: int) -> None:
+    def run(self, search: Search, seconds: float, seed: int) -> None:
         """Test the catalogued pairs, then random ones, until a violation is found or the time is over."""
         search.run(self._groups(self.domain.catalogue(), search), time.monotonic() + seconds)
         if not search.done:

@@ -28,7 +28,7 @@ class Failure:
     text: str
 
     def __str__(self) -> str:
-        return f"{'aborts' if self.kind == ABORTS else 'raises'} {self.text}"
+        return self.text if self.kind == ABORTS else f"raises {self.text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -119,6 +119,23 @@ class StabilityResult(Result):
         return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, more)
 
     @property
+    def mechanism(self) -> Any:
+        """The function that was run, for its place in the source: for a declared transformation, the function that it applies."""
+        declaration = getattr(self.function, "declaration", None)
+        return self.function if declaration is None else replace(self.function.target, name=declaration.get("apply", self.name))
+
+    @property
+    def advice(self) -> str:
+        """Return what to do next, if the verdict is not VIOLATED."""
+        if self.finding in _ERROR_WORDS:
+            return "let the function return a value on both inputs, or take them out of the input domain"
+        if self.finding == ROUNDING:
+            return "round the map up, or compute in exact arithmetic; other excesses were not found"
+        if self.verdict is Verdict.ERROR:
+            return "fix the problem in the first line, then run again"
+        return "no change is needed on this evidence, which is no proof; more --seconds search further"
+
+    @property
     def where(self) -> str:
         """Return the distance of the inputs in words."""
         return f"inputs at {self.input_metric} distance {shown_number(self.d_in)}"
@@ -129,7 +146,7 @@ class StabilityResult(Result):
             return f"ERROR: {self.notes[0]}"
         word = self.verdict.value.replace("_", " ")
         if self.finding in _ERROR_WORDS:
-            failed = next(str(each) for each in self.outcomes if isinstance(each, Failure))
+            failed = next(str(each) for each in self.outcomes if isinstance(each, Failure)).partition("; it last printed")[0]
             return f"{word}: {_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
         if self.finding:
             moved = f"outputs are {shown_number(self.distance)} apart ({self.output_metric}), the map allows {shown_number(self.bound)}"
@@ -165,8 +182,8 @@ class StabilityResult(Result):
             "ratio": strict(self.ratio),
             "pair": self.pair_json(),
             "outputs": [outcome_json(each) for each in self.outcomes],
-            "inputs": self.inputs,
-            "pairs": self.pairs,
+            "runs": self.inputs,
+            "compared": self.pairs,
             "audited": [strict(float(d)) for d in self.audited],
             "skipped": list(self.skipped),
             "input_metric": self.input_metric,

@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings, target
@@ -16,15 +17,18 @@ from dpwitness.auditors.stability.inputs.neighbors import Neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.search import Search, sweep, walks
 
-_SWEEP, _WALKS = 0.45, 0.75  # shares of the time at which the sweep and the random walks end
+_SWEEP, _WALKS = 0.6, 0.8  # shares of the time at which the sweep and the random walks end
+_FIRST = 1500  # adversarial groups before random walks take turns with them
 _ROWS = 12  # largest number of different rows of a generated dataset
 
 
 def run_search(space: InputSpace, neighborhood: Neighborhood, search: Search, inputs: Sequence[Any], seconds: float, seed: int) -> None:
     """Run the three stages of a search, each with its share of the time."""
     start, rng = time.monotonic(), random.Random(seed)
-    search.run(sweep(space, neighborhood, inputs), start + _SWEEP * seconds)
-    search.run(walks(space, neighborhood, search, rng), start + _WALKS * seconds)
+    swept, walked = sweep(space, neighborhood, inputs), walks(space, neighborhood, search, rng)
+    search.run(islice(swept, _FIRST), start + _SWEEP * seconds)
+    search.run(chain.from_iterable(zip(swept, walked, strict=False)), start + _SWEEP * seconds)
+    search.run(walked, start + _WALKS * seconds)
     if not search.done:
         run_generated(space, neighborhood, search, seed)
 

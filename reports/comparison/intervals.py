@@ -128,6 +128,8 @@ def _intervals(result: Json) -> Iterator[tuple[str, Interval]]:
     symbol = str(result.get("parameter", "epsilon"))
     if kind == "sensitivity":
         yield VALUE, _interval_of_fields(result, "ratio", ("ratio_lower", "ratio_lower", "ratio_upper"), pair)
+    elif kind == "stability":
+        yield VALUE, _interval_of_fields(result, "ratio", ("ratio", "ratio", "ratio"), pair)
     elif kind == "utility":
         yield VALUE, _interval_of_fields(result, "error", ("estimate", "lower", "upper"))
     elif kind == "white box":

@@ -55,6 +55,13 @@ _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
         "high",
         "8.0",
     ),
+    "STABILITY": (
+        "Stability map exceeded",
+        "Two inputs within a distance have outputs that are further apart than the stability map allows, in exact arithmetic.",
+        "Replay the witness with `dpwitness replay`, then raise the map or repair the transformation.",
+        "very-high",
+        "8.0",
+    ),
     "UTILITY": (
         "Utility claim refuted",
         "The error of a mechanism is larger than claimed, at the stated confidence.",

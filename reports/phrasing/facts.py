@@ -58,7 +58,7 @@ def relation_fact(result: Json) -> tuple[str, str]:
 
 def again(result: Json) -> str:
     """Return the phrase on how a replay obtains the verdict: from the counts, or with fresh randomness."""
-    return "from its counts" if result.get("kind") == "canaries" else "with fresh randomness"
+    return {"canaries": "from its counts", "stability": "on the same inputs"}.get(str(result.get("kind")), "with fresh randomness")
 
 
 def pair_facts(result: Json) -> Facts:

@@ -7,7 +7,7 @@ import math
 import random
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.stability.inputs.edge_values import DATES, DATETIMES, DURATIONS, FLOATS, INTEGERS, TEXTS, TIMES, ZONES
@@ -107,6 +107,13 @@ class Atom:
             sign, bits = WIDTHS[self.dtype]
             return (0, 2**bits - 1) if sign == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         return (-math.inf, math.inf) if self.dtype in FLOAT_TYPES else None
+
+    def with_hints(self, hints: list[Any]) -> Atom:
+        """Return the element type with further values to try: those of `hints` that belong to it, also as floats."""
+        if self.dtype == "category":
+            return self
+        typed = [float(each) if self.dtype == "f64" and type(each) is int and abs(each) < 2**53 else each for each in hints]
+        return replace(self, categories=(*self.categories, *(each for each in typed if self.contains(each))))
 
     def contains(self, value: Any) -> bool:
         """Return whether a value belongs to the element type."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 _SIZES = (3, 5, 10, 2, 17, 33, 100, 8, 65, 130, 257)  # numbers of equal rows of the first datasets
+_MAX_SIZE = 1200  # largest number of rows of datasets that a constant of the code suggests
+_MAX_SIZES = 12
 _COMBINED = 8  # number of adversarial values that are combined with each other
 _MAX_ROWS = 60  # largest number of rows of most random datasets
 
@@ -25,7 +27,7 @@ class InputSpace(ABC):
     """Set of datasets. Datasets with rows are built by `build` from the list of their rows."""
 
     size: int | None = None
-    has_rows = True
+    more_sizes: tuple[int, ...] = ()  # numbers of rows that the search tries in addition
 
     @abstractmethod
     def contains(self, dataset: Any) -> bool:
@@ -44,6 +46,17 @@ class InputSpace(ABC):
     @abstractmethod
     def _atoms(self) -> Mapping[str, Atom]:
         """Return the element types by the name of their column; the name is empty without columns."""
+
+    @abstractmethod
+    def _with_atoms(self, atoms: Mapping[str, Atom]) -> InputSpace:
+        """Return a space with these element types and the same size."""
+
+    def with_hints(self, hints: list[Any]) -> InputSpace:
+        """Return the same space with further values, and numbers of rows, to try."""
+        found = self._with_atoms({name: atom.with_hints(hints) for name, atom in self._atoms().items()})
+        near = {each + more for each in hints if type(each) is int and 3 < each <= _MAX_SIZE for more in (-1, 0, 1)}
+        object.__setattr__(found, "more_sizes", tuple(sorted(near)[:_MAX_SIZES]))
+        return found
 
     @abstractmethod
     def rows(self, dataset: Any) -> list[Any]:
@@ -88,7 +101,7 @@ class InputSpace(ABC):
         few = values[:_COMBINED]
         yield list(values)
         yield from ([one, other] for one in few for other in few)
-        for size in _SIZES:
+        for size in (*_SIZES[:4], *self.more_sizes, *_SIZES[4:]):
             yield from ([value] * size for value in few)
             yield [values[i % len(values)] for i in range(size)]
             yield [few[i % len(few)] for i in range(size - 1)] + [values[-1]]
@@ -145,6 +158,9 @@ class VectorOf(InputSpace):
     def _atoms(self) -> Mapping[str, Atom]:
         return {"": self.atom}
 
+    def _with_atoms(self, atoms: Mapping[str, Atom]) -> InputSpace:
+        return VectorOf(atoms[""], self.size)
+
     def rows(self, dataset: Any) -> list[Any]:
         return list(dataset)
 
@@ -175,7 +191,6 @@ class ScalarOf(InputSpace):
     """
 
     atom: Atom
-    has_rows = False
     size = 1
 
     def __post_init__(self) -> None:
@@ -193,6 +208,9 @@ class ScalarOf(InputSpace):
 
     def _atoms(self) -> Mapping[str, Atom]:
         return {"": self.atom}
+
+    def _with_atoms(self, atoms: Mapping[str, Atom]) -> InputSpace:
+        return ScalarOf(atoms[""])
 
     def rows(self, dataset: Any) -> list[Any]:
         return [dataset]
@@ -252,6 +270,9 @@ class FrameOf(InputSpace):
 
     def _atoms(self) -> Mapping[str, Atom]:
         return self.columns
+
+    def _with_atoms(self, atoms: Mapping[str, Atom]) -> InputSpace:
+        return FrameOf(atoms, self.size)
 
     def rows(self, dataset: Any) -> list[Any]:
         return list(zip(*dataset.values(), strict=True))
