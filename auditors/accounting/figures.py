@@ -78,10 +78,10 @@ def exact_figure(returns: str, reference: Reference, at: Point, accuracy: float 
             return _largest(lambda value: is_below(returns, value, reference, at), accuracy)
         profile = reference.build(at)
         if returns == "delta":
-            return _finite(down(profile.delta(arb(at["epsilon"])).lower()))
+            return max(0.0, _finite(down(profile.delta(arb(at["epsilon"])).lower())))
         if returns == "rdp":
             found = profile.renyi(arb(at["order"]))
-            return math.inf if not found.is_nan() and not found.is_finite() else _finite(down(found.lower()))
+            return math.inf if not found.is_nan() and not found.is_finite() else max(0.0, _finite(down(found.lower())))
         if returns == "zcdp":
             rates = [profile.renyi(arb(order)) / order for order in _ORDERS]
             return max(0.0, *(down(x.lower()) if x.is_finite() else 0.0 if x.is_nan() else math.inf for x in rates))

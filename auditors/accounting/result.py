@@ -75,12 +75,19 @@ class AccountantResult(Result):
         }
         return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, more)
 
+    @property
+    def advice(self) -> str:
+        """Return what to do next, if no figure is too low."""
+        if self.verdict is Verdict.ERROR:
+            return "fix the problem in the first line, then run again"
+        return "no change is needed on this evidence, which is no proof; more --seconds search further"
+
     def headline(self) -> str:
         """Return the verdict, both figures and the parameters in one line."""
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0]}"
         symbol, where = FIGURES[self.returns].symbol, described(self.at)
-        both = f"{symbol} = {self.figure:.9g} where the exact one is {'at least ' if self.mechanism else ''}{self.exact:.9g}"
+        both = f"{symbol} = {self.figure:.9g} where the exact one is at least {self.exact:.9g}"
         if self.verdict is Verdict.VIOLATED:
             return f"VIOLATED: the accountant returns {both} ({self.mechanism}: {where})"
         return f"NOT REFUTED: no figure too low among {self.compared}; lowest {both} ({self.mechanism}: {where})"

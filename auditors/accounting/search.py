@@ -20,6 +20,7 @@ _CORNERS = 400  # largest number of combinations of extreme values
 _FIRST = 64  # number of points before the search looks near the lowest figure
 _BATCH = 16
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
+_VISIBLE = 1000  # a figure is loose only if its excess is this multiple of rounding in double precision
 _COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
 
 
@@ -46,6 +47,7 @@ class Found:
     lowest: Comparison | None = None
     highest: Comparison | None = None
     violation: Comparison | None = None
+    score: float = math.inf  # of the lowest comparison
     compared: int = 0
     rounding: int = 0
     failures: tuple[str, ...] = field(default=())
@@ -109,13 +111,16 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     except (Unavailable, ValueError, OverflowError):
         return replace(found, unavailable=found.unavailable + 1)
     lowest, highest = found.lowest, found.highest
-    if lowest is None or new.ratio < lowest.ratio:
+    rounding_error = FIGURES[question.returns].rounding
+    score = (max(figure, 0.0) + rounding_error) / (new.exact + rounding_error) if math.isfinite(new.exact) else 1.0
+    if lowest is None or score < found.score:
         lowest = new
-    if new.ratio < math.inf and (highest is None or new.ratio > highest.ratio):
+    if figure - new.exact > _VISIBLE * rounding_error and new.ratio < math.inf and (highest is None or new.ratio > highest.ratio):
         highest = new
     violation = new if violated and found.violation is None else found.violation
+    changed = {"lowest": lowest, "score": min(score, found.score), "highest": highest, "violation": violation}
     rounding = found.rounding + (new.figure < new.exact * (1 - RELATIVE) and not violated)
-    return replace(found, lowest=lowest, highest=highest, violation=violation, compared=found.compared + 1, rounding=rounding)
+    return replace(found, **changed, compared=found.compared + 1, rounding=rounding)
 
 
 def _as_number(answer: Any) -> tuple[float, str]:
@@ -157,6 +162,8 @@ def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
     known = [1.0, *([] if parameter.default is None else [parameter.default]), *(float(f"{value:.{digits}g}") for digits in (1, 2, 3))]
     if parameter.kind == "integer":
         known = [10.0 ** math.floor(math.log10(max(value, 1))), *known]
+    if parameter.kind == "order":
+        known = [1.5, 2.0, 2.5, math.floor(value) + 0.5, round(value), *known]
     for candidate in known:
         if parameter.low <= candidate <= parameter.high and candidate != value:
             yield int(candidate) if parameter.kind == "integer" else candidate

@@ -7,17 +7,21 @@ one of its two values (Zhu, Dong and Wang 2022, Theorem 11). Sampling with repla
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
-from flint import acb, arb, fmpz
+from flint import acb, arb, ctx, fmpz
 
 from dpwitness.auditors.accounting.profiles import Unavailable, normal_cdf, positive_part
 from dpwitness.mechanisms.balls.ball import Ball
 
-_SIGMAS = 15  # standard deviations beyond which the Rényi integral is cut: the integrand is positive
+_SIGMAS = 7  # intervals on each side of a peak of the Rényi integrand
+_WIDTH = 2  # standard deviations of one interval of integration
+_NEGLIGIBLE_LOG = 50  # logarithm of the largest value of the integrand over the largest one of an interval that is left out
+_LARGE = 500.0  # exponents from which the term 1 of 1 + q (e^x - 1) is negligible
+_QUADRATURE_BITS = 128
 _NEGLIGIBLE = arb(2) ** -140  # total weight of the multiples that are left out
-_MAX_PANELS = 24
 _MAX_MULTIPLE = 80  # largest number of times that one record is drawn
 _MAX_INTEGER = 20_000  # largest integer order with the binomial sum; integration is used above
 
@@ -122,26 +126,34 @@ class Subsampled:
         return total
 
     def _integral(self, order: Ball) -> Ball:
-        """Return E_Q[(P / Q)^order] by rigorous quadrature, without the two tails (Petras 2002; Johansson 2018)."""
-        sigma, last = self.law.sigma, len(self.law.weights) - 1
+        """Return E_Q[(P / Q)^order] by rigorous quadrature (Petras 2002; Johansson 2018), without intervals where it is negligible."""
+        sigma = self.law.sigma
 
         def integrand(x: acb, analytic: bool) -> acb:
             return (order * self.law.ratio(x).log(analytic=analytic) - x * x / (2 * sigma**2)).exp()
 
         total = arb(0)
-        for a, b in _panels(float(sigma), float(order) * last):
-            part = acb.integral(integrand, acb(a), acb(b), rel_tol=arb(2) ** -90, abs_tol=arb(2) ** -110, eval_limit=4000).real
-            total += positive_part(part) if part.is_finite() else arb(0)
-        return total / (2 * arb.pi() * sigma**2).sqrt()
+        with ctx.workprec(_QUADRATURE_BITS):
+            for a, b in self._intervals(float(order)):
+                part = acb.integral(integrand, acb(a), acb(b), rel_tol=arb(2) ** -60, abs_tol=arb(2) ** -80, eval_limit=4000).real
+                total += positive_part(part) if part.is_finite() else arb(0)
+            return total / (2 * arb.pi() * sigma**2).sqrt()
 
+    def _intervals(self, order: float) -> list[tuple[float, float]]:
+        """Return disjoint intervals around the peaks of the integrand, at 0 and at the order; the integrand is positive elsewhere too."""
+        sigma, q = float(self.law.sigma), float(self.law.weights[1])
+        steps = [_WIDTH * sigma * i for i in range(-_SIGMAS, _SIGMAS + 1)]
+        cuts = sorted({*steps, *(order + step for step in steps if order + step > steps[-1])})
 
-def _panels(sigma: float, peak: float) -> list[tuple[float, float]]:
-    """Return intervals of 3 standard deviations that cover the peaks of the Rényi integrand, at 0 and at `peak`."""
-    width, first, last = 3 * sigma, -_SIGMAS * sigma, peak + _SIGMAS * sigma
-    starts = [first + i * width for i in range(math.ceil((last - first) / width))]
-    if len(starts) > _MAX_PANELS:  # the integrand is negligible between distant peaks
-        starts = starts[: _MAX_PANELS // 2] + starts[-_MAX_PANELS // 2 :]
-    return [(x, x + width) for x in starts]
+        def log(x: float) -> float:
+            shift = (2 * x - 1) / (2 * sigma**2)
+            ratio = math.log1p(q * math.expm1(shift)) if shift < _LARGE else shift + math.log(q)
+            return order * ratio - x * x / (2 * sigma**2)
+
+        pairs = [(a, b) for a, b in itertools.pairwise(cuts) if b - a < 1.5 * _WIDTH * sigma]
+        heights = [max(log(a), log(b), log((a + b) / 2)) for a, b in pairs]
+        top = max(heights)
+        return [pair for pair, height in zip(pairs, heights, strict=True) if height > top - _NEGLIGIBLE_LOG]
 
 
 def poisson(q: float, sigma: float) -> Mixture:

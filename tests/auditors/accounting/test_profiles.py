@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from flint import arb, ctx
@@ -72,6 +73,18 @@ def test_integer_and_fractional_orders_agree():
     low, middle, high = (exact("rdp", "subsampled-gaussian", **at, order=order) for order in (8 - 1e-7, 8.0, 8 + 1e-7))
     assert low < middle < high
     assert high == pytest.approx(low, rel=1e-6)
+
+
+def test_fractional_orders_lie_between_the_integer_orders_next_to_them():
+    """The divergence increases with the order, and its product with order - 1 is convex: both bound the quadrature by binomial sums."""
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        q, sigma, order = np.exp(rng.uniform(np.log([1e-4, 0.2, 2.01]), np.log([0.9, 30, 60]))).tolist()
+        at = {"q": q, "sigma": sigma, "steps": 1}
+        below, found, above = (exact("rdp", "subsampled-gaussian", **at, order=o) for o in (math.floor(order), order, math.ceil(order)))
+        low, share = math.floor(order), order - math.floor(order)
+        assert below <= found
+        assert (order - 1) * found <= ((1 - share) * (low - 1) * below + share * low * above) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
