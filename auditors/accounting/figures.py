@@ -37,6 +37,7 @@ FIGURES: Mapping[str, Figure] = {
     "rdp": Figure((_ORDER,), 1e-12, "Rényi divergence"),
     "zcdp": Figure((), 1e-12, "rho"),
     "mu": Figure((), 1e-12, "mu"),
+    "lower-epsilon": Figure((), 0.0, "error probability of the bound"),
     "noise": Figure((_EPSILON, _DELTA), 1e-12, "noise"),
 }
 

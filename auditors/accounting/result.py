@@ -86,11 +86,16 @@ class AccountantResult(Result):
         """Return the verdict, both figures and the parameters in one line."""
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0]}"
-        symbol, where = FIGURES[self.returns].symbol, described(self.at)
-        both = f"{symbol} = {self.figure:.9g} where the exact one is at least {self.exact:.9g}"
+        where = f"{self.mechanism}: {described(self.at)}"
+        if self.returns == "lower-epsilon":
+            both = f"above the true epsilon with probability at least {self.exact:.9g}, {self.figure:.9g} is claimed"
+            if self.verdict is Verdict.VIOLATED:
+                return f"VIOLATED: the lower bound is {both} ({where})"
+            return f"NOT REFUTED: at worst, the lower bound is {both} ({where})"
+        both = f"{FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at least {self.exact:.9g}"
         if self.verdict is Verdict.VIOLATED:
-            return f"VIOLATED: the accountant returns {both} ({self.mechanism}: {where})"
-        return f"NOT REFUTED: no figure too low among {self.compared}; lowest {both} ({self.mechanism}: {where})"
+            return f"VIOLATED: the accountant returns {both} ({where})"
+        return f"NOT REFUTED: no figure too low among {self.compared}; lowest {both} ({where})"
 
     def to_json(self) -> Json:
         return {
