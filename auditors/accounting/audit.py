@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.accounting import coverage
 from dpwitness.auditors.accounting.figures import FIGURES
+from dpwitness.auditors.accounting.games import GAMES
 from dpwitness.auditors.accounting.mechanisms import MECHANISMS, Parameter, Point, Reference
 from dpwitness.auditors.accounting.result import AccountantResult, loose_note
 from dpwitness.auditors.accounting.search import Call, Comparison, Found, Question, compared, narrowed, search
@@ -29,6 +29,7 @@ from dpwitness.mechanisms.core.validation import (
 from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_accountant"
+_GAME_FIGURES = tuple(game.returns for game in GAMES.values())
 _MAX_LIST = 12  # largest length of a list in a witness
 _BEYOND = 1e3  # factor by which parameters of a witness may lie outside the default ranges
 
@@ -63,11 +64,13 @@ def audit_accountant(
         sampling, one record added or removed), without-replacement-gaussian (sigma, q, steps; one record replaced) or
         with-replacement-gaussian (sigma, draws, records, steps; one record replaced). Sigma is the noise's standard deviation over the
         distance by which one record moves the sum. With "gaussian-canaries", the function is a tool that returns a lower confidence bound
-        on epsilon from `in_scores`, `out_scores`, `significance` and `delta`.
-    returns : {"epsilon", "delta", "rdp", "zcdp", "mu", "noise", "lower-epsilon"}
+        on epsilon from `in_scores`, `out_scores`, `significance` and `delta`. With "privacy-filter", the function is a filter: it returns
+        the number of mechanisms that it admits, from the lists `epsilons` and `deltas`, under the budget `epsilon` and `delta`.
+    returns : {"epsilon", "delta", "rdp", "zcdp", "mu", "noise", "lower-epsilon", "admitted"}
         Figure that the accountant returns: epsilon at `delta`, delta at `epsilon`, Rényi divergence at `order`, rho of zero-concentrated
         privacy, mu of Gaussian privacy, or the noise (sigma, scale) at `epsilon` and `delta`. For a lower bound on epsilon, the figure is
-        the claimed error probability, and the exact figure is the probability that the bound exceeds the true epsilon.
+        the claimed error probability, and the exact figure is the probability that the bound exceeds the true epsilon. For a filter,
+        the figure is the delta of the budget, and the exact figure is the delta of what an adaptive adversary is admitted.
     parameters : dict, optional
         Parameter of the mechanism or of the figure that each argument of the function is. Default: the function's own argument names.
         Parameters that the function does not take have their defaults: one step, sensitivity 1, delta 0.
@@ -111,15 +114,14 @@ def audit_accountant(
     seed = require_integer("seed", seed, _OWNER, least=0)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
     begin = time.perf_counter()
-    if mechanism == coverage.MECHANISM:
-        call, names = _coverage_caller(function, returns, parameters)
-        found = coverage.search_coverage(call, names, seconds)
-        result = _result(function, mechanism, returns, names, found, seed, name or name_of(function))
-        return replace(result, seconds=time.perf_counter() - begin)
-    question, names = question_of(function, mechanism, returns, parameters, ranges)
-    found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
-    if found.violation is not None:
-        found = replace(found, violation=narrowed(question, found.violation))
+    if mechanism in GAMES:
+        call, names = _game_caller(function, mechanism, returns, parameters)
+        found = GAMES[mechanism].search(call, names, seconds, evaluations, seed)
+    else:
+        question, names = question_of(function, mechanism, returns, parameters, ranges)
+        found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
+        if found.violation is not None:
+            found = replace(found, violation=narrowed(question, found.violation))
     result = _result(function, mechanism, returns, names, found, seed, name or name_of(function))
     return replace(result, seconds=time.perf_counter() - begin)
 
@@ -128,9 +130,9 @@ def compare_at(
     function: Callable[..., Any], mechanism: Any, returns: Any, parameters: Any, at: Point, seed: int, name: str, begin: float
 ) -> AccountantResult:
     """Return the result of one comparison, at the parameters of a witness. Raise InvalidArgument if they are not those of the function."""
-    if mechanism == coverage.MECHANISM:
-        call, names = _coverage_caller(function, returns, parameters)
-        found = coverage.compared_error(Found(), call, names, coverage.require_point(at))
+    if mechanism in GAMES:
+        call, names = _game_caller(function, mechanism, returns, parameters)
+        found = GAMES[mechanism].compared(Found(), call, names, GAMES[mechanism].require_point(at))
         return replace(_result(function, mechanism, returns, names, found, seed, name), seconds=time.perf_counter() - begin)
     question, names = question_of(function, mechanism, returns, parameters)
     known = {parameter.name: parameter for parameter in question.parameters}
@@ -157,8 +159,8 @@ def question_of(
     function: Callable[..., Any], mechanism: Any, returns: Any, parameters: Any = None, ranges: Any = None
 ) -> tuple[Question, Mapping[str, str]]:
     """Return the question of an audit, and the parameter of each argument of the function. Raise InvalidArgument if they do not fit."""
-    require_one_of("mechanism", mechanism, (*MECHANISMS, coverage.MECHANISM), _OWNER)
-    require_one_of("returns", returns, tuple(key for key in FIGURES if key != coverage.RETURNS), _OWNER)
+    require_one_of("mechanism", mechanism, (*MECHANISMS, *GAMES), _OWNER)
+    require_one_of("returns", returns, tuple(key for key in FIGURES if key not in _GAME_FIGURES), _OWNER)
     reference = MECHANISMS[mechanism]
     if returns == "noise" and not reference.noise:
         raise InvalidArgument(f"{_OWNER}: returns must not be 'noise' for {mechanism}, which has no noise parameter")
@@ -230,12 +232,12 @@ def _caller(function: Callable[..., Any], names: Mapping[str, str]) -> Call:
     return call
 
 
-def _coverage_caller(function: Callable[..., Any], returns: Any, parameters: Any) -> tuple[coverage.Call, Mapping[str, str]]:
-    """Return a function that calls a tool with canary scores, and what each of its arguments is."""
-    require_one_of("returns", returns, (coverage.RETURNS,), _OWNER)
-    known = {name: Parameter(name, 0, 0) for name in coverage.ARGUMENTS}
-    names = _arguments(function, parameters, known)
-    missing = [name for name in coverage.ARGUMENTS[:2] if name not in names.values()]
+def _game_caller(function: Callable[..., Any], mechanism: str, returns: Any, parameters: Any) -> tuple[Call, Mapping[str, str]]:
+    """Return a function that calls the tool of a game, and what each of its arguments is."""
+    game = GAMES[mechanism]
+    require_one_of("returns", returns, (game.returns,), _OWNER)
+    names = _arguments(function, parameters, {name: Parameter(name, 0, 0) for name in game.arguments})
+    missing = [name for name in game.needed if name not in names.values()]
     if missing:
         raise InvalidArgument(f"{_OWNER}: parameters must name an argument for {', '.join(missing)}, got {shown(dict(names))}")
     together = getattr(function, "call_each", None)

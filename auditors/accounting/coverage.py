@@ -38,10 +38,10 @@ def points() -> Iterator[Point]:
         yield {"canaries": canaries, "mu": mu, "threshold": threshold, "significance": significance, "delta": delta}
 
 
-def search_coverage(call: Call, names: Mapping[str, str], seconds: float) -> Found:
+def search_coverage(call: Call, names: Mapping[str, str], seconds: float, evaluations: int, seed: int) -> Found:
     """Compare the claimed error probability with the exact one, until the time is spent or the exact one is larger."""
     end, found = time.monotonic() + seconds, Found()
-    for at in points():
+    for at in itertools.islice(points(), evaluations):
         found = compared_error(found, call, names, at)
         if found.violation is not None or time.monotonic() > end:
             break

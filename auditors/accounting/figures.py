@@ -38,6 +38,7 @@ FIGURES: Mapping[str, Figure] = {
     "zcdp": Figure((), 1e-12, "rho"),
     "mu": Figure((), 1e-12, "mu"),
     "lower-epsilon": Figure((), 0.0, "error probability of the bound"),
+    "admitted": Figure((), 1e-15, "delta of the admitted mechanisms"),
     "noise": Figure((_EPSILON, _DELTA), 1e-12, "noise"),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpwitness.auditors.accounting.audit import question_of
-from dpwitness.auditors.accounting.coverage import RETURNS
+from dpwitness.auditors.accounting.games import GAMES
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
@@ -15,7 +15,7 @@ def recheck(result: Json) -> bool:
     verdict, name = result["verdict"], result.get("name", "")
     if verdict not in ("VIOLATED", "NOT_REFUTED", "ERROR"):
         raise InvalidArgument(f"result {name!r} is damaged or edited: an accountant cannot have the verdict {verdict}")
-    if verdict == "ERROR" or result.get("returns") == RETURNS or not isinstance(result.get("figure"), int | float):
+    if verdict == "ERROR" or result.get("mechanism") in GAMES or not isinstance(result.get("figure"), int | float):
         return False
     question, _ = question_of(_unused, result.get("mechanism"), result.get("returns"), result.get("parameters"))
     at = {key: tuple(value) if isinstance(value, list) else value for key, value in (result.get("at") or {}).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from dpwitness.auditors.accounting.figures import FIGURES, LOOSE
@@ -92,6 +93,11 @@ class AccountantResult(Result):
             if self.verdict is Verdict.VIOLATED:
                 return f"VIOLATED: the lower bound is {both} ({where})"
             return f"NOT REFUTED: at worst, the lower bound is {both} ({where})"
+        if self.returns == "admitted":
+            both = f"a budget of delta = {self.figure:.9g}, an adaptive adversary reaches delta of at least {self.exact:.9g}"
+            if self.verdict is Verdict.VIOLATED:
+                return f"VIOLATED: under {both} ({where})"
+            return f"NOT REFUTED: at worst, under {both} ({where})"
         both = f"{FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at least {self.exact:.9g}"
         if self.verdict is Verdict.VIOLATED:
             return f"VIOLATED: the accountant returns {both} ({where})"
@@ -128,7 +134,10 @@ def described(at: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"[{', '.join(map(_number, value))}]" if isinstance(value, tuple | list) else f"{value:.12g}"
+    if not isinstance(value, tuple | list):
+        return f"{value:.12g}"
+    runs = [(first, len(list(group))) for first, group in groupby(value)]
+    return f"[{', '.join(_number(first) + (f' ({count} times)' if count > 1 else '') for first, count in runs)}]"
 
 
 def plain(at: Mapping[str, Any]) -> Json:
