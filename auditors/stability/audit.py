@@ -18,7 +18,7 @@ from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named,
 from dpwitness.auditors.stability.outcomes import Comparison, Failure, applier
 from dpwitness.auditors.stability.result import StabilityResult, shown_number
 from dpwitness.auditors.stability.search import Found, Search
-from dpwitness.auditors.stability.shrink import shrunk
+from dpwitness.auditors.stability.shrink import distance_within, shrunk
 from dpwitness.auditors.stability.stages import run_search
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.core.json_codec import to_jsonable
@@ -68,7 +68,8 @@ def audit_stability(
         Set of the inputs: a `VectorOf`, `ScalarOf` or `FrameOf`, or a domain of mechanisms.
     input_metric, output_metric : str
         ``symmetric``, ``insert-delete``, ``change-one``, ``hamming``, ``discrete``, ``absolute``, ``l1``, ``l2``, ``linf``,
-        ``user:COLUMN``, ``per-group:METRIC`` (the largest distance of a group), ``per-group-sum:METRIC`` or ``per-group-count:METRIC``.
+        ``user:COLUMN``, ``by:COLUMN:symmetric``, ``per-group:METRIC`` (the largest distance of a group), ``per-group-sum:METRIC`` or
+        ``per-group-count:METRIC``.
     d_in : sequence of numbers
         Distances of inputs to audit.
     seconds : float
@@ -138,6 +139,8 @@ def audit_stability(
         run_search(space, neighborhood(space, input_metric, list(bounds)), search, given, seconds, used_seed)
     found = search.best
     if found is not None and not problem:
+        if distance_within(found.first, found.second, space, measure_in, search.comparison) is None:
+            raise AssertionError(f"{_OWNER}: a pair of the search is not within its distance: {found.first!r}, {found.second!r}")
         found = _confirmed(found, search)
         problem = "" if found else "two runs on one input have different outcomes: the transformation must be deterministic"
     if found is not None:
@@ -221,4 +224,6 @@ def _confirmed(found: Found, search: Search) -> Found | None:
     """Return the finding after a second run of both inputs; None if the outcomes differ."""
     left, right = search.apply([found.first, found.second])
     again = search.comparison.excess(left, right, found.d_in)
-    return found if again is not None and again.kind == found.excess.kind and again.measured == found.excess.measured else None
+    if again is None or again.kind != found.excess.kind or again.measured != found.excess.measured:
+        return None
+    return found if _same(left, found.outcomes[0]) and _same(right, found.outcomes[1]) else None

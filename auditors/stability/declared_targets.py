@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.stability.audit import audit_stability
@@ -33,9 +34,9 @@ class DeclaredTransformation:
     _calls: Calls = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found, where = self.declaration, f"{self.target.file}:{self.target.name}"
+        found, where = self.declaration, f"{Path(self.target.file).name}:{self.target.name}"
         if found.get("kind") != KIND:
-            raise InvalidArgument(f"{where}: kind must be {KIND!r}, got {shown(found.get('kind'))}")
+            raise InvalidArgument(f'{where}: kind must be "{KIND}", got {shown(found.get("kind"))}')
         for key in _NEEDED:
             if key not in found:
                 raise InvalidArgument(f"{where}: a transformation needs the key {key!r}; its keys are {', '.join(_KEYS)}")
@@ -83,7 +84,7 @@ def declared_transformation(target: Target) -> DeclaredTransformation:
     """Return the transformation that a target names in TARGETS of its file. Raise InvalidArgument if there is none."""
     found = declarations(target.file, target.python, target.time_limit, target.memory_limit)
     if target.name not in found:
-        raise InvalidArgument(f"{target.file}: TARGETS must declare {target.name!r}, it has {', '.join(found) or 'nothing'}")
+        raise InvalidArgument(f"{Path(target.file).name}: TARGETS must declare {target.name!r}, it has {', '.join(found) or 'nothing'}")
     return DeclaredTransformation(target, found[target.name])
 
 

@@ -44,14 +44,19 @@ class Metric(ABC):
 
 def output_key(value: Any) -> Any:
     """Return a hashable key of a value in an output, equal for values that Python finds equal."""
-    if value != value:
-        return "NaN", None
+    kind = type(value)
+    if kind in (int, str, bool):
+        return value
+    if value is None or is_missing(value):
+        return "missing", "NaN" if isinstance(value, float) else None
     if isinstance(value, list | tuple):
         return tuple(map(output_key, value))
     if isinstance(value, dict):
         return frozenset((output_key(key), output_key(part)) for key, part in value.items())
-    value = plain(value)
-    return output_key(value) if isinstance(value, list) else value
+    if isinstance(value, set | frozenset):
+        return frozenset(map(output_key, value))
+    found = plain(value)
+    return value if found is value or type(found) is kind else output_key(found)
 
 
 def input_key(value: Any) -> Any:
@@ -252,7 +257,7 @@ _NAMED: dict[str, Callable[[], Metric]] = {
     "l2": lambda: Norm("l2", 2, lambda gaps: sum(gaps, 0)),
     "linf": lambda: Norm("linf", 1, max),
 }
-METRICS = (*_NAMED, "per-group:METRIC", "per-group-sum:METRIC", "per-group-count:METRIC", "user:COLUMN")
+METRICS = (*_NAMED, "per-group:METRIC", "per-group-sum:METRIC", "per-group-count:METRIC", "user:COLUMN", "by:COLUMN:METRIC")
 
 
 def metric_named(name: Any, argument: str, owner: str) -> Metric:
@@ -268,6 +273,9 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
         return PerGroup(name, found, hows[prefix])
     if prefix == "user" and inner:
         return Users(name, inner)
+    column, _, rest = inner.rpartition(":")
+    if prefix == "by" and column and rest in ("symmetric", "insert-delete", "change-one", "hamming"):
+        return ByColumn(name, column, _NAMED[rest]())
     raise InvalidArgument(f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {shown(name)}")
 
 
@@ -281,17 +289,33 @@ class Users(Metric):
         self.column = column
 
     def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
-        key = input_key if strict else output_key
-        left, right = (self._rows_by_user(plain(side), key) for side in (first, second))
-        return sum(left.get(user) != right.get(user) for user in {**left, **right})
+        left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
+        return sum(Counter(left.get(user, ())) != Counter(right.get(user, ())) for user in {**left, **right})
 
-    def _rows_by_user(self, frame: Any, key: Callable[[Any], Any]) -> dict[Any, Counter[Any]]:
-        if not isinstance(frame, dict) or self.column not in frame:
-            raise Incomparable(f"a frame with the column {self.column!r} is needed, got {type(frame).__name__}")
-        found: dict[Any, Counter[Any]] = {}
-        for user, row in zip(plain(frame[self.column]), rows_of(frame), strict=True):
-            found.setdefault(key(user), Counter())[key(row)] += 1
-        return found
+
+class ByColumn(Metric):
+    """Largest distance between the rows of two frames that have one value of the column."""
+
+    whole = True
+
+    def __init__(self, name: str, column: str, inner: Any) -> None:
+        super().__init__(name)
+        self.column, self.inner = column, inner
+
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
+        found: list[Exact] = [self.inner.between(left.get(value, []), right.get(value, [])) for value in {**left, **right}]
+        return max(found, default=0)
+
+
+def _rows_by_value(frame: Any, column: str, strict: bool) -> dict[Any, list[Any]]:
+    """Return the keys of the rows of a frame by their value in a column. Raise Incomparable for anything else than a frame."""
+    if not isinstance(frame, dict) or column not in frame:
+        raise Incomparable(f"a frame with the column {column!r} is needed, got {type(frame).__name__}")
+    key, found = (input_key if strict else output_key), dict[Any, list[Any]]()
+    for value, row in zip(plain(frame[column]), rows_of(frame), strict=True):
+        found.setdefault(key(value), []).append(key(row))
+    return found
 
 
 def as_bound(value: Any) -> Exact:

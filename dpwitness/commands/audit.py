@@ -11,7 +11,6 @@ from dpwitness.commands import common
 from dpwitness.console import announce, bar
 from dpwitness.exit_codes import redirected_stdout
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.option_values.declared import audit_declared_target, declared_target
 from dpwitness.option_values.numbers import real
 
 if TYPE_CHECKING:
@@ -85,6 +84,7 @@ def _add_certify(command: common.Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
     from dpwitness.option_values.datasets import domain_of, pair_of
+    from dpwitness.option_values.declared import audit_declared_target, declared_target
     from dpwitness.option_values.targets import load_mechanism, workers
     from dpwitness.option_values.user_code import scores
 

@@ -48,7 +48,7 @@ class Atom:
         ``bool``, ``i8`` to ``i128``, ``u8`` to ``u128``, ``f32``, ``f64``, ``str``, ``date``, ``time``, ``datetime``, ``duration`` or
         ``category``. Values are Python's: an ``f32`` is a float that 32 bits represent.
     bounds : (low, high), optional
-        Smallest and largest value. Without bounds, floats include the infinities.
+        Smallest and largest value; None for an end without a bound. Without bounds, floats include the infinities.
     nullable : bool
         Whether None is a value.
     nan : bool
@@ -93,7 +93,9 @@ class Atom:
         bounds: Any = self.bounds
         if not isinstance(bounds, list | tuple) or len(bounds) != 2 or self.dtype in ("category", "bool"):
             raise InvalidArgument(f"Atom: bounds must be two values (low, high) of {self.dtype}, got {shown(bounds)}")
-        low, high = (float(end) if self.dtype in FLOAT_TYPES and isinstance(end, int) else end for end in bounds)
+        known = self._widest or (None, None)
+        ends = [usual if end is None else end for end, usual in zip(bounds, known, strict=True)]
+        low, high = (float(end) if self.dtype in FLOAT_TYPES and isinstance(end, int) else end for end in ends)
         if not (self._typed(low) and self._typed(high)) or not low <= high:
             raise InvalidArgument(f"Atom: bounds must be two values (low, high) of {self.dtype}, low first, got {shown(bounds)}")
         object.__setattr__(self, "bounds", (low, high))
@@ -101,8 +103,11 @@ class Atom:
     @property
     def range(self) -> tuple[Any, Any] | None:
         """Return the smallest and the largest value; None for types without an order."""
-        if self.bounds is not None:
-            return self.bounds
+        return self._widest if self.bounds is None else self.bounds
+
+    @property
+    def _widest(self) -> tuple[Any, Any] | None:
+        """Return the range of the dtype without bounds."""
         if self.dtype in WIDTHS:
             sign, bits = WIDTHS[self.dtype]
             return (0, 2**bits - 1) if sign == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpwitness.auditors.stability.inputs.column_edits import ColumnEdits, UserEdits
 from dpwitness.auditors.stability.inputs.neighbors import Distance, Neighborhood, NumberMoves, RowEdits
 from dpwitness.auditors.stability.inputs.spaces import InputSpace, ScalarOf, VectorOf
-from dpwitness.auditors.stability.inputs.user_edits import UserEdits
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _ROW_METRICS = ("symmetric", "insert-delete", "change-one", "hamming", "discrete")
@@ -26,6 +26,8 @@ def neighborhood(space: InputSpace, metric: str, d_in: Sequence[Distance]) -> Ne
         raise InvalidArgument(f"audit_stability: input_metric {metric} needs {wanted} of numbers, got a {space.to_json()['type']}")
     if metric.startswith("user:"):
         return UserEdits(space, metric, d_in)
+    if metric.startswith("by:"):
+        return ColumnEdits(space, metric, d_in)
     raise InvalidArgument(
         f"audit_stability: input_metric {metric} has no known neighbors; use one of {', '.join(_ROW_METRICS + _NUMBER_METRICS)}"
     )

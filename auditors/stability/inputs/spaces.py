@@ -136,6 +136,11 @@ class VectorOf(InputSpace):
         Element type.
     size : int, optional
         Number of values. Default: any number.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid.
     """
 
     atom: Atom
@@ -188,6 +193,11 @@ class ScalarOf(InputSpace):
     ----------
     atom : Atom
         Element type.
+
+    Raises
+    ------
+    InvalidArgument
+        If the argument is not an Atom.
     """
 
     atom: Atom
@@ -241,6 +251,11 @@ class FrameOf(InputSpace):
         Element type of each column.
     size : int, optional
         Number of rows. Default: any number.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid.
     """
 
     columns: Mapping[str, Atom]

@@ -1,4 +1,4 @@
-"""Neighbors of frames with users: all rows of a user are added, removed or changed."""
+"""Neighbors of frames by a column: rows of a user are added, removed or changed, or rows of several values of the column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,40 @@ from dpwitness.auditors.stability.inputs.neighbors import Distance, Group, RowEd
 from dpwitness.auditors.stability.inputs.spaces import FrameOf, InputSpace
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
+_GROUPS = 12  # largest number of values of a column that change together
 _COPIES = (1, 2, 5, 30)  # numbers of rows that a user adds
+
+
+class ColumnEdits(RowEdits):
+    """Neighbors by up to d_in edits of the rows with one value of a column, for several values at once."""
+
+    def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
+        _, column, inner = metric.split(":", 2)
+        if not isinstance(space, FrameOf) or column not in space.columns or space.size is not None or inner != "symmetric":
+            rule = "must be by:COLUMN:symmetric, on a FrameOf with this column and any number of rows"
+            raise InvalidArgument(f"audit_stability: input_metric {rule}, got {metric}")
+        super().__init__(space, metric, d_in)
+        self.at = list(space.columns).index(column)
+        self.groups = [value for value in space.columns[column].values() if value == value][:_GROUPS]
+
+    def around(self, rows: list[Any]) -> Iterator[Group]:
+        for value in self.values:
+            for groups in (self.groups[:1], self.groups):
+                added = [(*value[: self.at], group, *value[self.at + 1 :]) for group in groups]
+                yield self._group([(0, rows), *((n, rows + added * n) for n in self.counts)])
+
+    def _edit(self, rows: list[Any], rng: random.Random, repeated: Any) -> tuple[int, list[Any]]:
+        if rng.random() < 0.1:
+            rng.shuffle(rows)
+            return 0, rows
+        for group in rng.sample(self.groups, rng.randint(1, len(self.groups))):
+            mine = [i for i, row in enumerate(rows) if row[self.at] == group]
+            if mine and rng.random() < 0.5:
+                del rows[rng.choice(mine)]
+            else:
+                row = self.space.random_row(rng)
+                rows.insert(rng.choice((0, len(rows))), (*row[: self.at], group, *row[self.at + 1 :]))
+        return 1, rows
 
 
 class UserEdits(RowEdits):
