@@ -224,4 +224,6 @@ def _confirmed(found: Found, search: Search) -> Found | None:
     """Return the finding after a second run of both inputs; None if the outcomes differ."""
     left, right = search.apply([found.first, found.second])
     again = search.comparison.excess(left, right, found.d_in)
-    return found if again is not None and again.kind == found.excess.kind and again.measured == found.excess.measured else None
+    if again is None or again.kind != found.excess.kind or again.measured != found.excess.measured:
+        return None
+    return found if _same(left, found.outcomes[0]) and _same(right, found.outcomes[1]) else None

@@ -22,17 +22,18 @@ def concluded(
     """Return the result of a search."""
     notes = list(remarks)
     common = {"inputs": search.inputs, "pairs": search.pairs, "seconds": seconds, **fields}
-    if search.failed:
-        reason = search.comparison.incomparable or "both outcomes are errors"
-        notes.append(f"{search.failed:,} of {search.pairs:,} pairs of outputs could not be compared: {reason}")
+    reason = search.comparison.incomparable
+    for number, what in (
+        (search.failed, "pairs have errors on both sides"),
+        (search.incomparable, f"pairs of outputs could not be compared: {reason}"),
+        (search.unfinished, "pairs have a run that did not end in its time"),
+    ):
+        if number:
+            notes.append(f"{number:,} of {search.pairs:,} {what}")
     if search.spent():
         notes.append("the search ended early: the transformation had ended too many processes")
-    if search.unfinished:
-        notes.append(f"{search.unfinished:,} pairs had a run that did not end in its time")
-    if not problem and search.pairs == 0:
-        problem = "no neighboring inputs were found at these distances: audit larger d_in, or widen the input domain"
-    if not problem and found is None and search.failed >= search.pairs:
-        problem = f"no two outputs could be compared: {search.comparison.incomparable or 'the transformation raises on every input'}"
+    if not problem and found is None:
+        problem = _without_comparison(search)
     if problem or found is None:
         verdict = Verdict.ERROR if problem else Verdict.NOT_REFUTED
         none: dict[str, Any] = dict.fromkeys(("d_in", "bound", "measured", "first", "second"))
@@ -65,3 +66,16 @@ def concluded(
         notes=(*notes, *fields["skipped"]),
         **common,
     )
+
+
+def _without_comparison(search: Search) -> str:
+    """Return why a search without a finding has compared too little for a verdict; an empty text if it has not."""
+    if search.pairs == 0:
+        return (
+            search.comparison.incomparable or "no neighboring inputs were found at these distances: audit larger d_in, or widen the domain"
+        )
+    if 2 * search.incomparable > search.pairs:
+        return f"most outputs could not be compared: {search.comparison.incomparable}"
+    if search.failed + search.incomparable + search.unfinished >= search.pairs:
+        return "no two outputs could be compared: the transformation raises or does not end on every input"
+    return ""

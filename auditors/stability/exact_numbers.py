@@ -60,8 +60,10 @@ def exact(value: Any) -> Exact:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is None or NaN, which no noise turns into a number."""
-    return value is None or value != value
+    """Return whether a value is None, NaN or a missing value of a library, which no noise turns into a number."""
+    if isinstance(value, float):
+        return value != value
+    return value is None or (isinstance(value, Decimal) and value.is_nan()) or type(value).__name__ in ("NAType", "NaTType")
 
 
 def gap(first: Any, second: Any) -> Exact:
@@ -79,13 +81,14 @@ def gap(first: Any, second: Any) -> Exact:
 def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
     """Return whether the relative excess of a distance over its bound may come from floating-point rounding in the outputs.
 
-    Outputs without floats are exact. Otherwise, an excess of at most 1e-9 (5e-7 if all floats have 32 bits) is attributed to rounding;
-    so are four units in the last place of the largest output, if they are at most a thousandth of the bound.
+    Outputs without floats are exact, and so is a whole bound. Otherwise, a relative excess of at most 1e-9 (5e-7 if all floats have 32
+    bits) is attributed to rounding; so are four units in the last place of the largest output, if they are at most a thousandth of the
+    bound.
     """
     floats = [each for each in flat_numbers(outputs) if isinstance(each, float)]
-    if not floats or isinstance(excess, float) or not bound > 0:
+    if isinstance(excess, float) or not bound > 0 or not (floats or Fraction(bound).denominator > 1):
         return False
-    narrow = all(to_f32(each) == each or each != each for each in floats) and any(map(_has_many_bits, floats))
+    narrow = bool(floats) and all(to_f32(each) == each or each != each for each in floats) and any(map(_has_many_bits, floats))
     relative = Fraction(excess) / Fraction(bound) / root
     if relative <= Fraction(_TOLERANCE_F32 if narrow else _TOLERANCE):
         return True

@@ -44,14 +44,19 @@ class Metric(ABC):
 
 def output_key(value: Any) -> Any:
     """Return a hashable key of a value in an output, equal for values that Python finds equal."""
-    if value != value:
-        return "NaN", None
+    kind = type(value)
+    if kind in (int, str, bool):
+        return value
+    if value is None or is_missing(value):
+        return "missing", "NaN" if isinstance(value, float) else None
     if isinstance(value, list | tuple):
         return tuple(map(output_key, value))
     if isinstance(value, dict):
         return frozenset((output_key(key), output_key(part)) for key, part in value.items())
-    value = plain(value)
-    return output_key(value) if isinstance(value, list) else value
+    if isinstance(value, set | frozenset):
+        return frozenset(map(output_key, value))
+    found = plain(value)
+    return value if found is value or type(found) is kind else output_key(found)
 
 
 def input_key(value: Any) -> Any:

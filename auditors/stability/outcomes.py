@@ -94,7 +94,7 @@ class Comparison:
             return math.nan
         try:
             distance = self.metric.estimate(first, second)
-        except Incomparable as error:
+        except (Incomparable, TypeError) as error:  # TypeError: a value without a hash
             self.incomparable = self.incomparable or str(error)
             return math.nan
         except OverflowError:
@@ -119,7 +119,7 @@ class Comparison:
         bound, root = self.bounds[d_in], self.metric.root
         try:
             measured = self.metric.measure(first, second)
-        except Incomparable as error:
+        except (Incomparable, TypeError) as error:
             self.incomparable = self.incomparable or str(error)
             return None
         allowed = bound**root

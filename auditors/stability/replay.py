@@ -38,7 +38,7 @@ def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stability
     search = Search(applier(transformation), Comparison(metric_named(raw["output_metric"], "output_metric", "replay"), bounds), math.inf)
     outcomes = [search.apply([first, second]) for _ in range(2)]
     found = [search.comparison.excess(left, right, d_in) for left, right in outcomes]
-    search.inputs, search.pairs, search.failed = 2, 1, int(found[0] is None and bool(search.comparison.incomparable))
+    search.inputs, search.pairs, search.incomparable = 2, 1, int(found[0] is None and bool(search.comparison.incomparable))
     problem = ""
     if (found[0] is None) is not (found[1] is None) or (found[0] and found[1] and found[0].measured != found[1].measured):
         problem = "two runs on one input have different outcomes: the transformation must be deterministic"

@@ -103,7 +103,7 @@ class StabilityResult(Result):
     @property
     def witness(self) -> Json | None:
         """Return map, inputs and outputs, which `dpwitness.replay` evaluates again; None without a finding."""
-        if not self.finding or self.function is None:
+        if not self.finding or self.function is None or any(_is_text(side) for side in (self.first, self.second)):
             return None
         more = {
             "kind": "stability",
@@ -114,7 +114,7 @@ class StabilityResult(Result):
             "output_metric": self.output_metric,
             "d_in": written(self.d_in),
             "bound": written(self.bound),
-            "inputs": [to_jsonable(self.first), to_jsonable(self.second)],
+            "inputs": [_input_json(self.first), _input_json(self.second)],
             "outputs": [outcome_json(each) for each in self.outcomes],
             "verdict": self.verdict.value,
         }
@@ -164,7 +164,7 @@ class StabilityResult(Result):
         if not self.finding:
             return None
         why = f"at {self.input_metric} distance {shown_number(self.d_in)}"
-        return {"d0": to_jsonable(self.first), "d1": to_jsonable(self.second), "relation": self.input_metric, "why": why}
+        return {"d0": _input_json(self.first), "d1": _input_json(self.second), "relation": self.input_metric, "why": why}
 
     def to_json(self) -> Json:
         return {
@@ -197,6 +197,19 @@ class StabilityResult(Result):
             "environment": environment(),
             "seconds": round(self.seconds, 3),
         }
+
+
+def _input_json(dataset: Any) -> Any:
+    """Return an input as JSON, or a short text of an input of a user's domain without an exact form."""
+    try:
+        return to_jsonable(dataset)
+    except InvalidArgument:
+        return shown(dataset)
+
+
+def _is_text(dataset: Any) -> bool:
+    """Return whether an input has only a text as JSON, so that a witness could not be replayed."""
+    return not isinstance(dataset, str) and isinstance(_input_json(dataset), str)
 
 
 def _as_float(value: Exact) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpwitness.auditors.stability.inputs.neighbors import Group, Neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
-from dpwitness.auditors.stability.outcomes import EXCEEDS, SEVERITY, Comparison, Excess
+from dpwitness.auditors.stability.outcomes import EXCEEDS, SEVERITY, Comparison, Excess, Failure
 from dpwitness.mechanisms.foreign.declared import Unfinished
 
 _BATCH = 64  # most groups in a batch
@@ -43,7 +43,8 @@ class Search:
     found: dict[str, Found] = field(default_factory=dict)
     inputs: int = 0
     pairs: int = 0
-    failed: int = 0
+    failed: int = 0  # pairs of which both outcomes are errors
+    incomparable: int = 0  # pairs of outputs to which the metric does not apply
     unfinished: int = 0
     ratio: float = 0.0
     last: float = 0.0  # largest ratio of the last group
@@ -79,10 +80,18 @@ class Search:
                 if excess is not None and excess.kind not in self.found:
                     self.found[excess.kind] = Found(group.datasets[i], group.datasets[j], d_in, (outcomes[i], outcomes[j]), excess)
                 if excess is None and math.isnan(ratio):
-                    self.failed += 1
-                    self.unfinished += any(isinstance(outcomes[k], Unfinished) for k in (i, j))
+                    self._count_uncompared(outcomes[i], outcomes[j])
         self.last = highest
         self._keep(highest, group)
+
+    def _count_uncompared(self, first: Any, second: Any) -> None:
+        """Count a pair without a comparison by its reason."""
+        if isinstance(first, Unfinished) or isinstance(second, Unfinished):
+            self.unfinished += 1
+        elif isinstance(first, Failure):
+            self.failed += 1
+        else:
+            self.incomparable += 1
 
     def _keep(self, ratio: float, group: Group) -> None:
         """Keep the first dataset of a group for random walks if its ratio is among the largest."""

@@ -300,6 +300,7 @@ def command_line() -> str:
 
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
+    from dpwitness.auditors.accounting.result import AccountantResult
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
@@ -323,7 +324,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
-    elif isinstance(result, StabilityResult) and result.verdict is not Verdict.VIOLATED:
+    elif isinstance(result, StabilityResult | AccountantResult) and result.verdict is not Verdict.VIOLATED:
         step = result.advice
     elif getattr(result, "exercised", None) is False:
         step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"

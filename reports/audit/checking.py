@@ -138,6 +138,12 @@ def _check_stability(result: Json) -> bool:
     return recheck(result)
 
 
+def _check_accountant(result: Json) -> bool:
+    from dpwitness.auditors.accounting.recheck import recheck
+
+    return recheck(result)
+
+
 def _check_texts(result: Json) -> None:
     """Check the fields with text: the verdict in the headline, the pair's relation, the parameter, and the suite's expectation."""
     headline, word = str(result.get("headline") or ""), verdict(result["verdict"])
@@ -244,6 +250,7 @@ _RULES: dict[Any, Callable[[Json], bool]] = {
     "utility": _check_measurement,
     "sensitivity": _check_measurement,
     "stability": _check_stability,
+    "accountant": _check_accountant,
 }
 
 

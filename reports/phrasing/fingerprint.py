@@ -9,10 +9,11 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.summary import violated_in_bits
 
-RULES = ("VALUE", "BITS", "SENSITIVITY", "STABILITY", "UTILITY", "TRACE", "CHECK")
+RULES = ("VALUE", "BITS", "SENSITIVITY", "STABILITY", "ACCOUNTANT", "METAMORPHIC", "UTILITY", "TRACE", "CHECK")
 
 _RULE_OF_KIND = {  # other kinds: VALUE
-    **{"sensitivity": "SENSITIVITY", "stability": "STABILITY", "utility": "UTILITY", "check": "CHECK", "checks": "CHECK"}
+    **{"sensitivity": "SENSITIVITY", "stability": "STABILITY", "utility": "UTILITY", "check": "CHECK", "checks": "CHECK"},
+    **{"accountant": "ACCOUNTANT", "metamorphic": "METAMORPHIC"},
 }
 _MACHINE_SETTINGS = ("python", "time_limit", "memory_limit")  # settings of a target's worker process, which do not identify the target
 

@@ -67,6 +67,14 @@ def test_gaps_of_infinities_and_missing_values():
         gap("1", 2)
 
 
+def test_values_of_libraries_are_compared_as_values():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    assert distance("symmetric", [pandas.NA, pandas.NaT, {1, 2}, np.float32(0.5)], [None, None, {2, 1}, 0.5]) == 0
+    assert distance("symmetric", polars.DataFrame({"a": [1, None]}), {"a": [None, 1]}) == 0
+    assert distance("l1", polars.Series([1.5, 2.0]), np.array([1.0, 2.0])) == Fraction(1, 2)
+    assert distance("hamming", pandas.DataFrame({"a": [1, 2], "b": [3, 4]}), {"a": [1, 2], "b": [3, 5]}) == 1
+
+
 def test_groups_and_users():
     first, second = {"a": [1, 2], "b": [3]}, {"a": [1], "c": [4, 4]}
     found = [distance(f"per-group{how}:symmetric", first, second) for how in ("", "-sum", "-count")]
@@ -84,7 +92,9 @@ def test_an_unknown_metric_is_refused_with_the_known_ones():
 
 def test_only_small_excesses_of_floats_are_rounding():
     assert rounds(Fraction(1, 10**10), 1, 1, [0.5, 1.5]) and not rounds(Fraction(1, 10**8), 1, 1, [0.5, 1.5])
-    assert not rounds(Fraction(1, 10**10), 1, 1, [1, 2]) and not rounds(Fraction(1, 10**10), 0, 1, [0.5, 1.5])
+    assert not rounds(Fraction(1, 10**10), 1, 1, [1, 2]) and rounds(Fraction(1, 10**10), Fraction(0.7), 1, [1, 2])
+    assert not rounds(Fraction(1, 10**8), Fraction(0.7), 1, [1, 2])
+    assert not rounds(1, 10**12, 1, [1, 2]) and not rounds(Fraction(1, 10**10), 0, 1, [0.5, 1.5])
     assert rounds(Fraction(1, 10**7), 1, 1, [0.5, 1e9]) and not rounds(Fraction(1, 10), 1, 1, [0.5, 1e16])
     narrow = [float(np.float32(0.1)), float(np.float32(1.1))]
     assert rounds(Fraction(2, 10**7), 1, 1, narrow) and not rounds(Fraction(2, 10**7), 1, 1, [0.1, 1.1])
