@@ -23,6 +23,7 @@ from dpwitness.commands import (
     protocol,
     replay,
     report,
+    scan,
     store,
     suite,
     targets,
@@ -35,6 +36,7 @@ from dpwitness.interrupts import finish, handled_signals
 COMMANDS = {
     "init": example,
     "audit": audit,
+    "scan": scan,
     "check": check,
     "trace": trace,
     "canaries": canaries,

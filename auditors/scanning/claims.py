@@ -48,11 +48,15 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
         return ClaimReading(f"approx:{numbers['epsilon']:g},{numbers['delta']:g}", words)
     if roles == {"epsilon"}:
         if re.search(r"metric.?priv|geo.?indist|metric.?dp|\bd_x\b|planar", f"{name} {doc}", re.I):
-            return ClaimReading("", missing="the claim: epsilon is a loss per unit of distance (metric privacy), whose distance is not in the signature")
+            return ClaimReading(
+                "", missing="the claim: epsilon is a loss per unit of distance (metric privacy), whose distance is not in the signature"
+            )
         return ClaimReading(f"pure:{numbers['epsilon']:g}", words)
     if roles == {"delta"}:
         return ClaimReading("", missing="the claim: delta without epsilon")
-    return ClaimReading("", missing="the claim: no parameter is a privacy parameter" if not roles else f"the claim: {' and '.join(sorted(roles))}")
+    return ClaimReading(
+        "", missing="the claim: no parameter is a privacy parameter" if not roles else f"the claim: {' and '.join(sorted(roles))}"
+    )
 
 
 def quote(doc: str, parameter: str) -> str:
@@ -71,7 +75,9 @@ def quote(doc: str, parameter: str) -> str:
             following = [part.strip() for part in lines[number + 1 : number + 2] if part[:1].isspace() and part.strip()]
             text = ": ".join([line.strip().removeprefix(":param "), *following]) if following else line.strip().removeprefix(":param ")
             return _shortened(text)
-    sentence = next((part for part in re.split(r"(?<=[.;])\s+", " ".join(doc.split())) if re.search(rf"\b{re.escape(parameter)}\b", part)), "")
+    sentence = next(
+        (part for part in re.split(r"(?<=[.;])\s+", " ".join(doc.split())) if re.search(rf"\b{re.escape(parameter)}\b", part)), ""
+    )
     return _shortened(sentence)
 
 

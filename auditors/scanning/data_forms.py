@@ -71,7 +71,9 @@ def count(low: int = 0, high: int = 100) -> Form:
     return Form("a true count", "int(dataset[0])", domain, low, high, whole=True)
 
 
-def records(relation: str, low: float = 0.0, high: float = 1.0, data: str = "np.array(dataset)", whole: bool = False, size: int = RECORDS) -> Form:
+def records(
+    relation: str, low: float = 0.0, high: float = 1.0, data: str = "np.array(dataset)", whole: bool = False, size: int = RECORDS
+) -> Form:
     """Return the form of a list of numbers, one for each person."""
     what = f"{size} {'whole ' if whole else ''}numbers in [{low:g}, {high:g}], one for each person"
     domain: Json = {"kind": "Records", "size": size, "low": low, "high": high, "relation": relation} | ({"integer": True} if whole else {})
@@ -89,7 +91,14 @@ def _texts_of_many(count: int) -> Form:
     domain = {"kind": "Records", "size": 6, "low": 0, "high": count - 1, "categories": True, "relation": "replace-one"}
     letters = ["no", "yes"] if count == 2 else list("abcd"[:count])
     spelled = "[" + ", ".join(f'"{letter}"' for letter in letters) + "]"
-    return Form(f"an array of {count} categories, one for each of 6 persons", f"np.array([{spelled}[int(value)] for value in dataset])", domain, 0, count - 1, whole=True)
+    return Form(
+        f"an array of {count} categories, one for each of 6 persons",
+        f"np.array([{spelled}[int(value)] for value in dataset])",
+        domain,
+        0,
+        count - 1,
+        whole=True,
+    )
 
 
 def one_value(low: float = 0.0, high: float = 1.0) -> Form:
@@ -124,7 +133,9 @@ def relation_of(text: str, name: str, parameters: Sequence[Parameter], conventio
         return "add-remove", f"the docstring says {adding[0]!r}"
     if replacing and not adding:
         return "replace-one", f"the docstring says {replacing[0]!r}"
-    contributions = next((p.name for p in parameters if re.search(r"l0_sens|linf_sens|max_(partitions|contrib)|individual_contribution", p.word)), "")
+    contributions = next(
+        (p.name for p in parameters if re.search(r"l0_sens|linf_sens|max_(partitions|contrib)|individual_contribution", p.word)), ""
+    )
     if contributions:
         return "add-remove", f"the parameter {contributions!r} bounds what one person adds"
     if re.search(r"count|hist|tally|frequenc", name, re.I):
@@ -194,26 +205,45 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
     bounded = bool(roles & {"lower", "upper", "bounds"})
     low, high = (0.0, 1.0) if bounded else (-10.0, 10.0)
     norm = "l2" if re.search(r"l2|gauss", text, re.I) else "l1"
-    answers = [answer(low=low, high=max(high, 1.0)), count(), answer(3, norm, data="np.array(dataset)"), answer(3, norm, data="dataset.tolist()")]
+    answers = [
+        answer(low=low, high=max(high, 1.0)),
+        count(),
+        answer(3, norm, data="np.array(dataset)"),
+        answer(3, norm, data="dataset.tolist()"),
+    ]
     people = [
         records(relation),
         records(relation, data="dataset.tolist()"),
         records(relation, data="[int(value) for value in dataset]", whole=True),
         rows(relation),
     ]
-    texts = [category(2, '["no", "yes"][int(dataset[0])]'), category(4, '["a", "b", "c", "d"][int(dataset[0])]'), category(2, "bool(dataset[0])")]
+    texts = [
+        category(2, '["no", "yes"][int(dataset[0])]'),
+        category(4, '["a", "b", "c", "d"][int(dataset[0])]'),
+        category(2, "bool(dataset[0])"),
+    ]
     categories = [category(), category(2), *texts, category(data="np.array([int(dataset[0])])"), category(data="[int(dataset[0])]")]
     single = data.word in SINGLE or bool(re.search(r"(^|_)(value|item|answer|bit|point|response)$", data.word))
     if "sensitivity" in roles and not (roles & {"categories"}):
         return [*answers, *people, *categories] if single or not bounded else [*people[:2], *answers, *people[2:], *categories]
-    if roles & {"categories", "category list"} or re.search(r"categor|randomi[sz]ed.?response|\bgrr\b|\brappor\b|unary|krr|local.?hash|\boue\b|\bsue\b", f"{name} {text[:400]}", re.I):
+    if re.search(r"(^|_)count$", data.word):
+        return [count(), *answers, *people, *categories]
+    if roles & {"categories", "category list"} or re.search(
+        r"categor|randomi[sz]ed.?response|\bgrr\b|\brappor\b|unary|krr|local.?hash|\boue\b|\bsue\b", f"{name} {text[:400]}", re.I
+    ):
         texts_of_many = [_texts_of_many(3), _texts_of_many(2)]
         vectors = [category(data="np.array(dataset).astype(int)"), category(data="dataset.astype(int).tolist()"), *texts_of_many]
-        return [*categories, *vectors, *people, *answers] if not re.search(r"(data|array|list|s)$", data.word) else [category(), *vectors, *categories[1:], *people]
+        return (
+            [*categories, *vectors, *people, *answers]
+            if not re.search(r"(data|array|list|s)$", data.word)
+            else [category(), *vectors, *categories[1:], *people]
+        )
     if single:
-        first = [one_value(), one_value(-1.0, 1.0)] if bounded or re.search(r"local|ldp|\[-1", text, re.I) else [answers[0], answers[1], one_value()]
-        if re.search(r"count", data.word):
-            first = [count(), *first]
+        first = (
+            [one_value(), one_value(-1.0, 1.0)]
+            if bounded or re.search(r"local|ldp|\[-1", text, re.I)
+            else [answers[0], answers[1], one_value()]
+        )
         return [*first, *categories, *people]
     return [*people, one_value(), *categories, *answers]
 
@@ -239,6 +269,8 @@ def _frames(relation: str, roles: set[str], name: str, text: str) -> Iterator[Fo
     several = [replace(form, domain=form.domain | {"size": 6}) for form in categories]
     several += [_texts_of_many(3), _texts_of_many(2)]
     numbers = [records(relation), records(relation, data="[int(value) for value in dataset]", whole=True)]
-    numeric_first = bool(roles & {"lower", "upper", "bounds", "sensitivity"}) or not re.search(r"categor|response|exponential", f"{name} {text[:300]}", re.I)
+    numeric_first = bool(roles & {"lower", "upper", "bounds", "sensitivity"}) or not re.search(
+        r"categor|response|exponential", f"{name} {text[:300]}", re.I
+    )
     for form in (*numbers, *several) if numeric_first else (*several, *numbers):
         yield framed(form)

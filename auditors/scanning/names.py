@@ -156,7 +156,11 @@ def spelled_parameters(doc: str, name: str) -> tuple[Parameter, ...] | None:
         if match[1] != name or "*args" in match[2]:
             continue
         parts = [part.strip() for part in _split(match[2])]
-        found.append(tuple(_spelled(part) for part in parts if part and part not in ("/", "*") and not re.match(r"(self|arg0)\b.*\bself|self\b", part)))
+        found.append(
+            tuple(
+                _spelled(part) for part in parts if part and part not in ("/", "*") and not re.match(r"(self|arg0)\b.*\bself|self\b", part)
+            )
+        )
     return max(found, key=len, default=None)
 
 

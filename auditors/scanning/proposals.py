@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -53,7 +54,7 @@ class Proposal:
     @property
     def runs(self) -> bool:
         """Return whether the target file holds a function of this name that can be audited."""
-        return self.recipe is not None and not self.why
+        return (self.recipe is not None or self.reading.declared) and not self.why
 
     @property
     def is_skeleton(self) -> bool:
@@ -79,6 +80,7 @@ def propose(
     *,
     python: str | None,
     network: bool,
+    root: str,
     memory: float,
     deadline: float,
     progress: Callable[[int, int, str], None] | None = None,
@@ -95,6 +97,8 @@ def propose(
         Interpreter of the package.
     network : bool
         Whether the import of the package asks the network.
+    root : str
+        Folder that the package is imported from; empty for an installed package.
     memory : float
         Limit of each worker's address space in gigabytes; 0 for none.
     deadline : float
@@ -105,7 +109,7 @@ def propose(
     names = target_names([reading.name for reading in readings])
     ready = {f"call_{n}": callable_recipes(reading) for n, reading in enumerate(readings)}
     file = folder / "trial_calls.py"
-    write_trials(ready, file, network=network)
+    write_trials(ready, file, root=root, network=network)
     found = []
     with limits(folder):
         for n, reading in enumerate(readings):
@@ -125,7 +129,7 @@ def callable_recipes(reading: Reading) -> list[Recipe]:
 def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], trials: Sequence[Trial]) -> Proposal:
     """Return the proposal for a name whose recipes had these outcomes."""
     if reading.declared:
-        return Proposal(reading, target)
+        return Proposal(reading, target, why="" if reading.name.declared.get("domain") is not None else "it declares no domain")
     if not reading.recipes:
         return Proposal(reading, target if reading.role != "other" else "", why=reading.skip or "it is for the audit of accountants")
     if not recipes:
@@ -140,7 +144,9 @@ def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], trials: S
         because = Counter(trial.why for trial in trials).most_common(1)[0][0]
         return Proposal(replace(reading, role="other", skip=because), why=because)
     if all(_ABSTRACT in trial.why or "Must implement" in trial.why for trial in trials):
-        return Proposal(replace(reading, role="other", skip="abstract: its method is not implemented"), why="abstract: its method is not implemented")
+        return Proposal(
+            replace(reading, role="other", skip="abstract: its method is not implemented"), why="abstract: its method is not implemented"
+        )
     return Proposal(reading, target, recipes[0], why=f"no proposed call works: {_most_telling(trials)}")
 
 
@@ -185,7 +191,7 @@ def target_names(names: Sequence[PublicName]) -> list[str]:
         parts = name.path.split(".")
         keep = 1 if counts[name.name.lower()] == 1 else 2
         text = re.sub(r"\W", "_", "_".join(parts[-keep:]))
-        while text in taken or text in ("np", "random", "run", "urllib", parts[0]):
+        while text in taken or text in ("np", "random", "run", "urllib", "os", "sys", parts[0]) or hasattr(builtins, text):
             keep += 1
             text = re.sub(r"\W", "_", "_".join(parts[-keep:])) if keep <= len(parts) else f"{text}_"
         taken.add(text)

@@ -13,15 +13,58 @@ from dpwitness.auditors.scanning.vocabulary import POST_PROCESSING, PRIVACY_NAME
 
 _NOISE = frozenset(
     (
-        *("laplace", "normal", "gauss", "exponential", "geometric", "binomial", "randint", "uniform", "randn", "rand", "standard_normal", "choice"),
-        *("random", "random_sample", "integers", "betavariate", "SystemRandom", "token_bytes", "randbelow", "poisson", "gumbel", "standard_exponential"),
-        *("expovariate", "getrandbits", "laplacian", "choices", "shuffle", "permutation", "multinomial", "gamma", "standard_gamma", "noise", "bernoulli"),
+        *(
+            "laplace",
+            "normal",
+            "gauss",
+            "exponential",
+            "geometric",
+            "binomial",
+            "randint",
+            "uniform",
+            "randn",
+            "rand",
+            "standard_normal",
+            "choice",
+        ),
+        *(
+            "random",
+            "random_sample",
+            "integers",
+            "betavariate",
+            "SystemRandom",
+            "token_bytes",
+            "randbelow",
+            "poisson",
+            "gumbel",
+            "standard_exponential",
+        ),
+        *(
+            "expovariate",
+            "getrandbits",
+            "laplacian",
+            "choices",
+            "shuffle",
+            "permutation",
+            "multinomial",
+            "gamma",
+            "standard_gamma",
+            "noise",
+            "bernoulli",
+        ),
     )
 )
 _BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)
-_CHECKS = re.compile(r"^(check|validate|assert|is_|has_|verify|require|ensure|warn|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)")
-_ACCOUNTING = re.compile(r"(eps|epsilon|delta|rdp|zcdp|privacy_spent|privacy_loss|account|compos|sigma|noise_multiplier|calibrat|noise_scale|budget|gdp|mu)", re.I)
-_MECHANISM_NAME = re.compile(r"(Mechanism|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb)")
+_CHECKS = re.compile(
+    r"^(check|validate|assert|is_|has_|verify|require|ensure|warn|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
+)
+_ACCOUNTING = re.compile(
+    r"(eps|epsilon|delta|rdp|zcdp|privacy_spent|privacy_loss|account|compos|sigma|noise_multiplier|calibrat|noise_scale|budget|gdp|mu)",
+    re.I,
+)
+_MECHANISM_NAME = re.compile(
+    r"(Mechanism|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb)"
+)
 _RELEASING = re.compile(r"^(dp_?release|add_.*noise|randomi[sz]e|privati[sz]e|perturb|noisy_|release_noisy)", re.I)
 _RETURNS = (
     ("rdp", r"rdp|renyi"),
@@ -150,10 +193,17 @@ def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], conven
             return Reading(name, "mechanism", because, recipes)
         return Reading(name, *_without_data(name, because))
     if name.kind == "class" and name.method("stability_function") is not None:
-        return Reading(name, "transformation", "it has a stability_function", skip="its domains and metrics are objects that the scan cannot build")
+        return Reading(
+            name, "transformation", "it has a stability_function", skip="its domains and metrics are objects that the scan cannot build"
+        )
     scales = [p for p in name.parameters or () if role(p) == "scale"]
     if scales and (name.names & _NOISE) and PRIVACY_WORDS.search(f"{name.name} {name.doc}"):
-        return Reading(name, "mechanism", f"adds noise of scale {scales[0].name!r}", skip=f"the claim is missing: {scales[0].name!r} is a scale of noise")
+        return Reading(
+            name,
+            "mechanism",
+            f"adds noise of scale {scales[0].name!r}",
+            skip=f"the claim is missing: {scales[0].name!r} is a scale of noise",
+        )
     if mechanism := _mechanism_without_claim(name):
         return mechanism
     reason = "no privacy parameter in its signature"
@@ -168,7 +218,9 @@ def _mechanism_without_claim(name: PublicName) -> Reading | None:
         return None
     accountant = next((p.name for p in name.parameters or () if role(p) == "accountant" and p.required), "")
     if accountant and name.methods:
-        return Reading(name, "mechanism", f"it spends from {accountant!r}", skip=f"its argument {accountant!r} is an object that the scan cannot build")
+        return Reading(
+            name, "mechanism", f"it spends from {accountant!r}", skip=f"its argument {accountant!r} is an object that the scan cannot build"
+        )
     if _MECHANISM_NAME.search(name.name):
         why = "the claim is missing: no parameter of its signature is a privacy parameter"
         return Reading(name, "mechanism", f"its name {name.name!r}", skip=why)
@@ -202,7 +254,9 @@ def _accountant(name: PublicName) -> Reading | None:
         return None
     if not PRIVACY_WORDS.search(f"{name.name} {name.doc} {name.module}"):
         return None
-    returned = next((kind for kind, pattern in _RETURNS if re.search(pattern, name.name.partition("_from")[0].partition("_for")[0], re.I)), "")
+    returned = next(
+        (kind for kind, pattern in _RETURNS if re.search(pattern, name.name.partition("_from")[0].partition("_for")[0], re.I)), ""
+    )
     if not returned:
         return None
     because = f"computes {returned} from {', '.join(p.name for p in inputs)}, and draws no noise"

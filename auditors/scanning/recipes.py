@@ -17,8 +17,27 @@ _MOST_METHODS = 3
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
 _SETTER = re.compile(r"^set_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
 _ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
-_BOOKKEEPING = ("n_features_in_", "feature_names_in_", "n_iter_", "classes_", "n_samples_seen_", "n_outputs_", "epsilon_", "accountant_", "n_features_")
-_OF_RECORDS = ("labels_", "inertia_", "embedding_", "support_", "dual_coef_", "estimators_", "estimator_", "tree_")  # not meant for release, or objects
+_BOOKKEEPING = (
+    "n_features_in_",
+    "feature_names_in_",
+    "n_iter_",
+    "classes_",
+    "n_samples_seen_",
+    "n_outputs_",
+    "epsilon_",
+    "accountant_",
+    "n_features_",
+)
+_OF_RECORDS = (
+    "labels_",
+    "inertia_",
+    "embedding_",
+    "support_",
+    "dual_coef_",
+    "estimators_",
+    "estimator_",
+    "tree_",
+)  # not meant for release, or objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +121,11 @@ def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) 
         found = [p for p in named if role(p) == wanted and (p.required or p.word in ("value", "x", "values", "data"))]
         if found:
             return found[0]
-    hinted = [p for p in named if p.required and role(p) == "other" and re.search(r"ndarray|array|DataFrame|Series|list|Sequence|Iterable", p.annotation)]
+    hinted = [
+        p
+        for p in named
+        if p.required and role(p) == "other" and re.search(r"ndarray|array|DataFrame|Series|list|Sequence|Iterable", p.annotation)
+    ]
     if hinted:
         return hinted[0]
     open_parameters = [p for p in named if p.required and role(p) in ("other", "size")]
@@ -170,7 +193,7 @@ def _release_methods(cls: PublicName) -> list[Method]:
     """Return the methods that may release an output for data, the most likely first."""
     found = []
     for method in cls.methods:
-        if method.parameters is None or method.abstract and not method.own:
+        if method.parameters is None or (method.abstract and not method.own):
             continue
         data = data_parameter(method.parameters, positional=method.name in RELEASE_METHODS or method.name == "__call__")
         released = bool(re.search(r"releas|noisy|privati|random|noise|perturb", method.name, re.I))
@@ -190,7 +213,9 @@ def _objects(source: Source) -> Iterator[Recipe]:
         yield from _released(source, cls, factory.parameters or (), f"{source.spelled}.{factory.name}")
     for method in [m for m in cls.methods if m.kind != "method" and not _FACTORY.match(m.name) and m.parameters]:
         if data_parameter(method.parameters or ()) is not None:
-            static = replace(cls, kind="function", name=f"{cls.name}.{method.name}", parameters=method.parameters, doc=f"{method.doc}\n{cls.doc}")
+            static = replace(
+                cls, kind="function", name=f"{cls.name}.{method.name}", parameters=method.parameters, doc=f"{method.doc}\n{cls.doc}"
+            )
             yield from _functions(replace(source, name=static))
 
 
@@ -219,7 +244,11 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
                     together = together.joined(arguments)
             call = f"mechanism({second.spelled()})" if method.name == "__call__" else f"mechanism.{method.name}({second.spelled()})"
             recipe = _object_recipe(source, (*lines, f"return {call}"), form, together, text, data.name, parameters)
-            yield replace(recipe, spent=_spent(lines), claim=ClaimReading("", "privacy_function of the library")) if computes else recipe
+            yield (
+                replace(recipe, spent=_spent(lines, form), claim=ClaimReading("", "privacy_function of the library"))
+                if computes
+                else recipe
+            )
 
 
 def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
@@ -230,10 +259,14 @@ def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
     return sorted((s for s in setters if s.name != left_out), key=lambda s: order.index(s.name))
 
 
-def _spent(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the lines that compute the claim of an object with `privacy_function` (Tumult's measurements)."""
+def _spent(lines: Sequence[str], form: Form) -> tuple[str, ...]:
+    """Return the lines that compute the claim of an object with `privacy_function` (Tumult's measurements) for neighbors of this form."""
+    metric = {"l1": "SumOf", "l2": "RootSumOfSquared", "add-remove": "SymmetricDifference", "replace-one": "HammingDistance"}[form.relation]
+    metric = "AbsoluteDifference" if form.domain.get("length") == 1 else metric
     return (
         *lines,
+        f'if type(mechanism.input_metric).__name__ != "{metric}":',
+        f'    raise ValueError("the neighbors of this domain are not at distance 1 of " + type(mechanism.input_metric).__name__)',
         "spent, measure = mechanism.privacy_function(1), type(mechanism.output_measure).__name__",
         "number = lambda value: value.to_float(round_up=True) if hasattr(value, 'to_float') else float(value)",
         'if measure == "ApproxDP":',
@@ -243,7 +276,14 @@ def _spent(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _object_recipe(
-    source: Source, body: tuple[str, ...], form: Form, arguments: Arguments, text: str, data: str, parameters: Sequence[Parameter], how: str = "object"
+    source: Source,
+    body: tuple[str, ...],
+    form: Form,
+    arguments: Arguments,
+    text: str,
+    data: str,
+    parameters: Sequence[Parameter],
+    how: str = "object",
 ) -> Recipe:
     claim = read_claim(arguments.privacy, text, source.name.name)
     return Recipe(how, body, form, claim, arguments.missing, (*source.imports, *arguments.imports), data, parameters=tuple(parameters))
@@ -253,7 +293,9 @@ def _holders(source: Source) -> Iterator[Recipe]:
     """Yield calls of objects that receive the data when they are made."""
     parameters = source.name.parameters or ()
     data = data_parameter(parameters, positional=False)
-    readers = [m for m in source.name.methods if m.kind == "method" and m.parameters is not None and not any(p.required for p in m.parameters)]
+    readers = [
+        m for m in source.name.methods if m.kind == "method" and m.parameters is not None and not any(p.required for p in m.parameters)
+    ]
     named = [m for m in readers if m.name in (*RELEASE_METHODS, *READING) or m.name == "__call__"]
     if data is None:
         return
@@ -270,13 +312,18 @@ def _fed_objects(source: Source) -> Iterator[Recipe]:
     """Yield calls of objects that receive the data by one method and return the output by another."""
     parameters = source.name.parameters or ()
     feeding = next((m for word in FEEDING if (m := source.name.method(word)) is not None and m.parameters), None)
-    reading = next((m for word in READING if (m := source.name.method(word)) is not None and not any(p.required for p in m.parameters or ())), None)
+    reading = next(
+        (m for word in READING if (m := source.name.method(word)) is not None and not any(p.required for p in m.parameters or ())), None
+    )
     if feeding is None or reading is None:
         return
     data = next(p for p in feeding.parameters or ())
     everything = [*parameters, *(feeding.parameters or ())]
     for form, choice in _variants(source, data, everything, source.text):
-        first, second = fill(parameters, form, None, choice, source.classes), fill(feeding.parameters or (), form, data.name, choice, source.classes)
+        first, second = (
+            fill(parameters, form, None, choice, source.classes),
+            fill(feeding.parameters or (), form, data.name, choice, source.classes),
+        )
         third = fill(reading.parameters or (), form, None, choice, source.classes)
         body = (
             f"mechanism = {source.spelled}({first.spelled()})",
@@ -292,7 +339,9 @@ def _estimators(source: Source) -> Iterator[Recipe]:
     if fit is None or not fit.parameters:
         return
     parameters = source.name.parameters or ()
-    labels = any(role(p) == "labels" and p.required for p in fit.parameters) or bool(re.search(r"class|regress|bayes", source.name.name, re.I))
+    labels = any(role(p) == "labels" and p.required for p in fit.parameters) or bool(
+        re.search(r"class|regress|bayes", source.name.name, re.I)
+    )
     learned = [name for name in dict.fromkeys(_ATTRIBUTE.findall(source.name.doc)) if name not in (*_BOOKKEEPING, *_OF_RECORDS)][:4]
     outputs = [f"[getattr(model, name) for name in {tuple(learned)!r}]"] if learned else []
     if any(name.startswith("coef") for name in learned):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dpwitness.auditors.scanning.recipes import Recipe
 
-NETWORK_ANSWERS = '''
+NETWORK_ANSWERS = """
 class _Answer:  # the import of the package asks the network, which is cut off: requests get an empty answer
     status_code = status = code = 200
     ok, text, content, headers, url = True, "{}", b"{}", {}, ""
@@ -24,19 +24,43 @@ try:
     requests.Session.request = lambda *_, **__: _Answer()
 except ImportError:
     pass
-'''
+"""
 
 
 def import_lines(imports: Sequence[str]) -> list[str]:
     """Return the import statements of modules, and of names that another name hides (``module:name``)."""
-    lines = {f"from {each.partition(':')[0]} import {each.partition(':')[2]}" if ":" in each else f"import {each}" for each in imports if each}
+    lines = {
+        f"from {each.partition(':')[0]} import {each.partition(':')[2]}" if ":" in each else f"import {each}" for each in imports if each
+    }
     return sorted(lines)
 
 
-def file_header(imports: Sequence[str], docstring: str, *, network: bool = False, safe: bool = False) -> str:
-    """Return the first lines of a target file: docstring, imports. With `safe`, an import that fails is passed over."""
+def file_header(imports: Sequence[str], docstring: str, *, root: str = "", network: bool = False, safe: bool = False) -> str:
+    """Return the first lines of a target file: docstring, imports.
+
+    Parameters
+    ----------
+    imports : sequence of str
+        Modules to import.
+    docstring : str
+        Docstring of the file; empty for none.
+    root : str
+        Folder to import from, relative to the file; empty for an installed package.
+    network : bool
+        Whether requests to the network at import get an empty answer.
+    safe : bool
+        Whether an import that fails is passed over.
+    """
     lines = ['"""' + docstring + '"""', ""] if docstring else []
-    lines += ["import random", *(["import urllib.request"] if network else []), "", "import numpy as np"]
+    lines += [
+        *(["import os"] if root else []),
+        "import random",
+        *(["import sys"] if root else []),
+        *(["import urllib.request"] if network else []),
+    ]
+    lines += ["", "import numpy as np"]
+    if root:
+        lines += ["", f"sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), {root!r}))"]
     if network:
         lines += ["", NETWORK_ANSWERS.strip("\n"), ""]
     for line in import_lines(imports):
@@ -52,3 +76,9 @@ def function_source(name: str, recipe: Recipe, docstring: str = "", comments: Se
     lines += [f'    """{docstring}"""', ""] if docstring else []
     lines += ["    def run():", *body, "", "    return [run() for _ in range(size)]"]
     return "\n".join(lines) + "\n"
+
+
+def spent_source(name: str, recipe: Recipe) -> str:
+    """Return the source of the function that returns the claim as the library computes it."""
+    body = [f"    {line}" for line in recipe.spent]
+    return "\n".join([f"def _{name}_claim():", '    """Return the claim that the library computes."""', *body]) + "\n"

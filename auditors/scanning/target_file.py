@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from dpwitness.auditors.scanning.accountants import AccountantEntry, accountant_entry
+from dpwitness.auditors.scanning.names import PublicName
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
-from dpwitness.auditors.scanning.readings import returned_quantity
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import file_header, function_source
-from dpwitness.auditors.scanning.vocabulary import role
+from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
 from dpwitness.mechanisms.core.json_reader import Json
 
 _WIDTH = 118
@@ -22,7 +22,7 @@ and delete the line `guessed` where the claim is right. Then: dpwitness audit {f
 
 
 def target_file(
-    proposals: Sequence[Proposal], *, title: str, file: str, about: Json, python: str | None = None, network: bool = False
+    proposals: Sequence[Proposal], *, title: str, file: str, about: Json, python: str | None = None, root: str = "", network: bool = False
 ) -> str:
     """Return the text of a target file.
 
@@ -36,21 +36,39 @@ def target_file(
         Facts about the package (`Discovered.about`).
     python : str, optional
         Interpreter of the package.
+    root : str
+        Folder to import from, relative to the file; empty for an installed package.
     network : bool
         Whether the import of the package asks the network.
     """
     running = [p for p in proposals if p.runs and p.recipe is not None]
-    imports = sorted({each for p in running if p.recipe is not None for each in p.recipe.imports})
+    needed = {each for p in running if p.recipe is not None for each in p.recipe.imports}
+    imports = sorted(needed | {_import_of(p.reading.name) for p in proposals if p.role == "accountant" and p.target})
     option = f" --python {python}" if python else ""
-    parts = [file_header(imports, _HEADER.format(title=title, file=file, python=option), network=network)]
+    parts = [file_header(imports, _HEADER.format(title=title, file=file, python=option), root=root, network=network)]
     if about.get("distribution"):
         parts.append(f"LIBRARY = {about['distribution']!r}\n")
+    parts += [_declared(p) for p in proposals if p.reading.declared and p.runs]
     parts += [entry(p) for p in running]
-    accountants = {p.target: _accountant(p) for p in proposals if p.role == "accountant" and p.target}
-    if accountants:
-        parts.append(_accountants(accountants, [p for p in proposals if p.target in accountants]))
+    accountants = [p for p in proposals if p.role == "accountant" and p.target]
+    found = {p.target: accountant_entry(p.reading, p.target) for p in accountants}
+    complete = [p for p in accountants if not found[p.target].missing]
+    parts += _accountants(found, complete) if complete else []
+    parts += [_accountant_skeleton(p, found[p.target]) for p in accountants if found[p.target].missing]
     parts += [skeleton(p) for p in proposals if p.is_skeleton and p.role != "accountant"]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _import_of(name: PublicName) -> str:
+    """Return the module to import for a name, or the name itself where another name hides the module."""
+    return f"{name.module}:{name.name}" if name.shadowed else name.module
+
+
+def _declared(proposal: Proposal) -> str:
+    """Return the import of an object that declares its own claim and domain."""
+    name = proposal.reading.name
+    alias = "" if proposal.target == name.name else f" as {proposal.target}"
+    return f"# {name.path} {proposal.reading.because}.\nfrom {name.module} import {name.name}{alias}\n"
 
 
 def _comment(text: str) -> list[str]:
@@ -72,9 +90,7 @@ def entry(proposal: Proposal) -> str:
     text = function_source(name, recipe, comments=comments)
     lines = []
     if recipe.spent:
-        body = [f"    {line}" for line in recipe.spent]
-        lines += ["", "", f"def _{name}_claim():", '    """Return the claim that the library computes."""', *body, "", ""]
-        lines.append(f"{name}.claim = _{name}_claim")
+        lines += ["", "", *spent_source(name, recipe).splitlines(), "", "", f"{name}.claim = _{name}_claim"]
     else:
         lines += ["", "", f'{name}.claim = "{recipe.claim.text}"']
     lines.append(f"{name}.domain = {recipe.form.domain!r}")
@@ -88,7 +104,10 @@ def entry(proposal: Proposal) -> str:
 def skeleton(proposal: Proposal) -> str:
     """Return a commented entry that says what is missing."""
     reading, name = proposal.reading, proposal.target
-    lines = [*_comment(f"TODO {reading.name.path}: {proposal.why}."), *_comment(f"read as a {proposal.role}, because of its {reading.because}.")]
+    lines = [
+        *_comment(f"TODO {reading.name.path}: {proposal.why}."),
+        *_comment(f"read as a {proposal.role}, because of its {reading.because}."),
+    ]
     recipe = proposal.recipe
     body = recipe.body if recipe is not None else (f"return {reading.name.path}(...)",)
     source = function_source(name, recipe).splitlines() if recipe is not None else [f"def {name}(dataset, size, rng):", f"    {body[0]}"]
@@ -102,21 +121,16 @@ def claim_text(recipe: Recipe | None) -> str:
     return recipe.claim.text if recipe is not None and recipe.claim.text else "..."
 
 
-def _accountant(proposal: Proposal) -> Json:
-    """Return the entry of an accountant: what it returns, and which argument is what."""
-    name = proposal.reading.name
-    mechanism = "laplace" if "laplace" in f"{name.name} {name.doc}".lower() else "gaussian"
-    if any("sampl" in p.word or p.word in ("q", "sample_rate") for p in name.parameters or ()):
-        mechanism = "subsampled-gaussian"
-    roles = {p.name: "sampling rate" if "sampl" in p.word else role(p) for p in name.parameters or () if p.is_named}
-    parameters = {parameter: part for parameter, part in roles.items() if part != "other"}
-    return {"kind": "accountant", "function": name.path, "mechanism": mechanism, "parameters": parameters, "returns": returned_quantity(proposal.reading)}
-
-
-def _accountants(entries: Json, proposals: Sequence[Proposal]) -> str:
-    """Return the dict of the accountants, with the reason in a comment above each entry."""
+def _accountants(found: Mapping[str, AccountantEntry], proposals: Sequence[Proposal]) -> list[str]:
+    """Return the functions of the accountants and the dict that declares them, with the reason in a comment above each entry."""
     lines = ["TARGETS = {"]
     for proposal in proposals:
         lines += [f"    # {line}" for line in _comment(f"{proposal.reading.name.path} {proposal.reading.because}.")]
-        lines.append(f"    {proposal.target!r}: {entries[proposal.target]!r},")
-    return "\n".join([*lines, "}"]) + "\n"
+        lines.append(f"    {proposal.target!r}: {found[proposal.target].declaration!r},")
+    return ["\n".join(found[proposal.target].source) + "\n" for proposal in proposals] + ["\n".join([*lines, "}"]) + "\n"]
+
+
+def _accountant_skeleton(proposal: Proposal, entry: AccountantEntry) -> str:
+    lines = [*_comment(f"TODO {proposal.reading.name.path}: missing is {entry.missing}. It {proposal.reading.because}.")]
+    lines += [*entry.source, f"TARGETS[{proposal.target!r}] = {entry.declaration!r}"]
+    return "\n".join(f"# {line}" for line in lines) + "\n"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import file_header, function_source
+from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import CONFINED, build_domain
@@ -67,7 +67,7 @@ def limits(folder: Path) -> Iterator[None]:
         CONFINED.reset(token)
 
 
-def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, network: bool = False) -> None:
+def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, root: str = "", network: bool = False) -> None:
     """Write all recipes of all names to one file, so that one worker imports the package once.
 
     Parameters
@@ -76,12 +76,20 @@ def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, network
         Recipes by the prefix of their functions.
     file : Path
         File to write.
+    root : str
+        Folder to import from, relative to the file; empty for an installed package.
     network : bool
         Whether the import of the package needs an answer from the network.
     """
     imports = sorted({each for group in recipes.values() for recipe in group for each in recipe.imports})
-    texts = [function_source(f"{prefix}_{number}", recipe) for prefix, group in recipes.items() for number, recipe in enumerate(group)]
-    file.write_text("\n\n".join([file_header(imports, "", network=network, safe=True), *texts]) + "\n", encoding="utf-8")
+    texts = [trial_source(f"{prefix}_{number}", recipe) for prefix, group in recipes.items() for number, recipe in enumerate(group)]
+    file.write_text("\n\n".join([file_header(imports, "", root=root, network=network, safe=True), *texts]) + "\n", encoding="utf-8")
+
+
+def trial_source(name: str, recipe: Recipe) -> str:
+    """Return the source of a trial function, with the claim where the library computes it."""
+    text = function_source(name, recipe)
+    return f"{text}\n\n{spent_source(name, recipe)}\n{name}.claim = _{name}_claim\n" if recipe.spent else text
 
 
 def try_recipes(recipes: Sequence[Recipe], prefix: str, file: Path, python: str | None, memory: float, deadline: float) -> list[Trial]:
@@ -111,6 +119,8 @@ def _tried(target: Target, recipe: Recipe) -> Trial:
     try:
         started = time.monotonic()
         outputs, partial = _outputs_on_pair(target, recipe)
+        if recipe.spent and target.claim is None:
+            return Trial(False, "the library computes no claim")
     except (MechanismFailed, InvalidArgument) as error:
         return Trial(False, _line(error))
     seconds = (time.monotonic() - started) / (3 * _RUNS)
@@ -173,5 +183,9 @@ def _shown(value: Any) -> str:
 
 def _line(error: object) -> str:
     text = " ".join(str(error).split())
-    named = f"{type(error).__name__}: {text}" if isinstance(error, Exception) and not isinstance(error, MechanismFailed | InvalidArgument) else text
+    named = (
+        f"{type(error).__name__}: {text}"
+        if isinstance(error, Exception) and not isinstance(error, MechanismFailed | InvalidArgument)
+        else text
+    )
     return named if len(named) <= _SHOWN else named[: _SHOWN - 3] + "..."

@@ -9,7 +9,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.summary import violated_in_bits
 
-RULES = ("VALUE", "BITS", "SENSITIVITY", "UTILITY", "TRACE", "CHECK")
+RULES = ("VALUE", "BITS", "SENSITIVITY", "UTILITY", "TRACE", "CHECK", "SUSPECT")
 
 _RULE_OF_KIND = {"sensitivity": "SENSITIVITY", "utility": "UTILITY", "check": "CHECK", "checks": "CHECK"}  # other kinds: VALUE
 _MACHINE_SETTINGS = ("python", "time_limit", "memory_limit")  # settings of a target's worker process, which do not identify the target
@@ -33,6 +33,8 @@ def rules_of(result: Json) -> list[str]:
         found.add(rule)
     if violated_in_bits(result):
         found.add("BITS")
+    if Verdict.SUSPECT.value in (result.get("verdict"), (result.get("bit_level") or {}).get("verdict")):
+        found.add("SUSPECT")
     if kind == "trace" and result.get("findings"):
         found.add("TRACE")
     if rule == "CHECK" and any(finding.get("status") == "failed" for finding in result.get("findings") or []):

@@ -11,7 +11,8 @@ import functools
 import inspect
 import sys
 import types
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 _DOC = 6000  # characters of a docstring
 _METHODS = 60  # methods of a class
@@ -19,23 +20,23 @@ _METHOD_DOC = 1500
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, functools.partial)
 
 
-def describe_all(modules: Dict[str, Any], tops: List[str], say: Callable[..., None], most: int) -> None:
+def describe_all(modules: dict[str, Any], tops: list[str], say: Callable[..., None], most: int) -> None:
     """Send a description of each public object once, under its shortest name, and notes on names that hide each other."""
-    places: Dict[int, Tuple[Any, List[Tuple[str, str]]]] = {}
+    places: dict[int, tuple[Any, list[tuple[str, str]]]] = {}
     for name, module in modules.items():
         for attribute, value in _public(module):
             if _is_own(value, tops) and not isinstance(value, types.ModuleType):
                 places.setdefault(id(value), (value, []))[1].append((name, attribute))
     ordered = sorted(places.values(), key=lambda each: _rank(each[1][0]))
     if len(ordered) > most:
-        say("note", module="", text="has {:,} public objects, of which the first {:,} are read".format(len(ordered), most))
+        say("note", module="", text=f"has {len(ordered):,} public objects, of which the first {most:,} are read")
     for value, found in ordered[:most]:
         home = getattr(value, "__module__", "")
         found = sorted(found, key=lambda place: (place[0].count("."), place[0] != home, _rank(place)))
         try:
             about = _described(value, found, tops)
         except Exception as error:  # an object may raise anything when it is inspected
-            say("note", module=found[0][0], text="{} cannot be inspected: {}".format(found[0][1], type(error).__name__))
+            say("note", module=found[0][0], text=f"{found[0][1]} cannot be inspected: {type(error).__name__}")
             continue
         if about is not None:
             say("object", **about)
@@ -43,10 +44,10 @@ def describe_all(modules: Dict[str, Any], tops: List[str], say: Callable[..., No
         parent, _, last = name.rpartition(".")
         hidden = getattr(modules.get(parent), last, None)
         if parent in modules and hidden is not modules[name] and hidden is not None:
-            say("note", module=name, text="the name {} in {} hides this module".format(last, parent))
+            say("note", module=name, text=f"the name {last} in {parent} hides this module")
 
 
-def _public(module: Any) -> Iterator[Tuple[str, Any]]:
+def _public(module: Any) -> Iterator[tuple[str, Any]]:
     """Yield the public names of a module with their values."""
     listed = getattr(module, "__all__", None)
     own = isinstance(listed, (list, tuple)) and all(isinstance(name, str) for name in listed)
@@ -56,7 +57,7 @@ def _public(module: Any) -> Iterator[Tuple[str, Any]]:
             yield name, getattr(module, name)
 
 
-def _is_own(value: Any, tops: List[str]) -> bool:
+def _is_own(value: Any, tops: list[str]) -> bool:
     """Return whether an object is a function, a class or a callable object that the package defines."""
     if isinstance(value, type) or isinstance(value, _FUNCTIONS):
         target = value.func if isinstance(value, functools.partial) else value
@@ -71,14 +72,14 @@ def _is_own(value: Any, tops: List[str]) -> bool:
     return top in [each.partition(".")[0] for each in tops] or top.lstrip("_") in [each.partition(".")[0] for each in tops]
 
 
-def _rank(place: Tuple[str, str]) -> Tuple[int, str]:
+def _rank(place: tuple[str, str]) -> tuple[int, str]:
     return place[0].count("."), place[0] + "." + place[1]
 
 
-def _described(value: Any, found: List[Tuple[str, str]], tops: List[str]) -> Optional[Dict[str, Any]]:
+def _described(value: Any, found: list[tuple[str, str]], tops: list[str]) -> dict[str, Any] | None:
     """Return the description of one object; None for exceptions and other classes without use here."""
     module, attribute = found[0]
-    about: Dict[str, Any] = {
+    about: dict[str, Any] = {
         "module": module,
         "name": attribute,
         "aliases": [m + "." + a for m, a in found[1:6]],
@@ -89,7 +90,9 @@ def _described(value: Any, found: List[Tuple[str, str]], tops: List[str]) -> Opt
     if isinstance(value, type):
         if issubclass(value, BaseException):
             return None
-        about.update(kind="class", bases=[c.__module__ + "." + c.__qualname__ for c in value.__mro__[1:-1]], abstract=inspect.isabstract(value))
+        about.update(
+            kind="class", bases=[c.__module__ + "." + c.__qualname__ for c in value.__mro__[1:-1]], abstract=inspect.isabstract(value)
+        )
         about.update(parameters=_parameters(value, tops), methods=_methods(value, tops), init_doc=_doc(value.__init__, _DOC))
         about["enum"] = issubclass(value, enum.Enum)
         about["names"] = sorted({name for key in _own_functions(value) for name in _names(vars(value).get(key), 1)})[:200]
@@ -117,13 +120,13 @@ def _doc(value: Any, most: int) -> str:
     return inspect.cleandoc(text)[:most] if isinstance(text, str) else ""
 
 
-def _parameters(value: Any, tops: List[str]) -> Optional[List[Dict[str, Any]]]:
+def _parameters(value: Any, tops: list[str]) -> list[dict[str, Any]] | None:
     """Return the parameters of a function or a constructor; None without a signature."""
     try:
         found = inspect.signature(value)
     except (TypeError, ValueError):
         return None
-    hints: Dict[str, Any] = {}
+    hints: dict[str, Any] = {}
     with contextlib.suppress(Exception):
         import typing
 
@@ -131,9 +134,9 @@ def _parameters(value: Any, tops: List[str]) -> Optional[List[Dict[str, Any]]]:
     return [_parameter(p, hints.get(p.name, p.annotation), tops) for p in found.parameters.values()]
 
 
-def _parameter(parameter: inspect.Parameter, hint: Any, tops: List[str]) -> Dict[str, Any]:
+def _parameter(parameter: inspect.Parameter, hint: Any, tops: list[str]) -> dict[str, Any]:
     required = parameter.default is inspect.Parameter.empty
-    about: Dict[str, Any] = {
+    about: dict[str, Any] = {
         "name": parameter.name,
         "kind": parameter.kind.name,
         "required": required and parameter.kind.name not in ("VAR_POSITIONAL", "VAR_KEYWORD"),
@@ -164,7 +167,7 @@ def _annotation(note: Any) -> str:
     return str(name or note).replace("typing.", "")[:200]
 
 
-def _choices(hint: Any) -> List[str]:
+def _choices(hint: Any) -> list[str]:
     """Return the expressions of the values that a type hint lists: of a Literal, or the members of an enumeration."""
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return [hint.__module__ + "." + hint.__qualname__ + "." + member for member in list(hint.__members__)[:8]]
@@ -173,20 +176,20 @@ def _choices(hint: Any) -> List[str]:
     return next((found for part in getattr(hint, "__args__", ()) or () if (found := _choices(part))), [])
 
 
-def _classes_in(hint: Any) -> List[str]:
+def _classes_in(hint: Any) -> list[str]:
     """Return the dotted names of the classes in a type hint."""
     if isinstance(hint, type) and not issubclass(hint, enum.Enum):
         return [hint.__module__ + "." + hint.__qualname__] if "<" not in hint.__qualname__ else []
     return [place for part in getattr(hint, "__args__", ()) or () for place in _classes_in(part)]
 
 
-def _own_functions(cls: type) -> List[str]:
+def _own_functions(cls: type) -> list[str]:
     return [key for key, value in vars(cls).items() if isinstance(value, (types.FunctionType, staticmethod, classmethod, property))]
 
 
-def _methods(cls: type, tops: List[str]) -> List[Dict[str, Any]]:
+def _methods(cls: type, tops: list[str]) -> list[dict[str, Any]]:
     """Return the public methods of a class, its own first, and ``__call__``."""
-    found: List[Dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     seen = set()
     for owner in cls.__mro__[:-1]:
         for key, value in list(vars(owner).items()):
@@ -207,7 +210,7 @@ def _methods(cls: type, tops: List[str]) -> List[Dict[str, Any]]:
     return found
 
 
-def _annotated_fields(cls: type) -> List[str]:
+def _annotated_fields(cls: type) -> list[str]:
     return [key for owner in cls.__mro__[:-1] for key in vars(owner).get("__annotations__", {})][:40]
 
 
@@ -234,7 +237,7 @@ def _names(value: Any, depth: int) -> Iterator[str]:
                 yield from _names(inner, depth - 1)
 
 
-def _declared(value: Any) -> Dict[str, Any]:
+def _declared(value: Any) -> dict[str, Any]:
     """Return the claim and the domain that an object declares as attributes, as target files do."""
     found = {}
     for key in ("claim", "domain"):

@@ -30,10 +30,21 @@ import os
 import pkgutil
 import threading
 import types
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 _SKIPPED_MODULES = ("tests", "test", "testing", "conftest", "setup", "examples", "example", "docs", "benchmarks", "__main__", "_version")
-_WATCHED = ("open", "os.mkdir", "os.rename", "os.remove", "socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.fork", "os.posix_spawn")
+_WATCHED = (
+    "open",
+    "os.mkdir",
+    "os.rename",
+    "os.remove",
+    "socket.connect",
+    "socket.getaddrinfo",
+    "subprocess.Popen",
+    "os.fork",
+    "os.posix_spawn",
+)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _MOST_NOTES = 20
 
@@ -59,10 +70,10 @@ def main() -> None:
 class Discovery:
     """Import of all modules of a package, and description of the public names in them."""
 
-    def __init__(self, request: Dict[str, Any], say: Callable[..., None]) -> None:
+    def __init__(self, request: dict[str, Any], say: Callable[..., None]) -> None:
         self.request, self.say = request, say
-        self.tops: List[str] = []
-        self.modules: Dict[str, Any] = {}
+        self.tops: list[str] = []
+        self.modules: dict[str, Any] = {}
         self.effects = SideEffects(say)
 
     def run(self) -> None:
@@ -86,14 +97,14 @@ class Discovery:
         self.effects.stop()
         from_sibling("descriptions").describe_all(self.modules, self.tops, self.say, self.request.get("most", 3000))
 
-    def _top_modules(self) -> Tuple[List[str], Dict[str, Any]]:
+    def _top_modules(self) -> tuple[list[str], dict[str, Any]]:
         """Return the names of the top modules, and facts about the package."""
-        about: Dict[str, Any] = {"python": sys.version.split()[0], "numpy": importlib.util.find_spec("numpy") is not None}
+        about: dict[str, Any] = {"python": sys.version.split()[0], "numpy": importlib.util.find_spec("numpy") is not None}
         folder = self.request.get("folder")
         if folder:
             root, names = _folder_modules(folder)
             sys.path.insert(0, root)
-            return names, dict(about, distribution=None, version=None, entry_points=[])
+            return names, dict(about, root=root, distribution=None, version=None, entry_points=[])
         from importlib import metadata
 
         package = self.request["package"]
@@ -103,7 +114,7 @@ class Discovery:
                 found = metadata.distribution(name)
                 distribution = found
                 own = _modules_of(found)
-                tops = [package] if package in own or importable(package) and not own else own or [package]
+                tops = [package] if package in own or (importable(package) and not own) else own or [package]
                 break
         if distribution is None and "-" not in package:
             distribution = _owner(metadata, package.partition(".")[0])
@@ -200,7 +211,7 @@ def importable(name: str) -> bool:
         return importlib.util.find_spec(name.partition(".")[0]) is not None
 
 
-def _modules_of(distribution: Any) -> List[str]:
+def _modules_of(distribution: Any) -> list[str]:
     """Return the top modules that a distribution installs, without those for tests and private ones."""
     text = distribution.read_text("top_level.txt")
     names = text.split() if text else []
@@ -220,7 +231,7 @@ def _owner(metadata: Any, top: str) -> Any:
     return None
 
 
-def _folder_modules(folder: str) -> Tuple[str, List[str]]:
+def _folder_modules(folder: str) -> tuple[str, list[str]]:
     """Return the folder to import from, and the top modules in it."""
     folder = os.path.realpath(folder)
     if os.path.isfile(os.path.join(folder, "__init__.py")):
