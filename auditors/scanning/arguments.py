@@ -21,7 +21,7 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"percentiles|percents", "[50]"),
     (r"quantiles|qs|probs", "[0.5]"),
     (r"(num_|n_|number_of_)?bins|nbins", "2"),
-    (r"bin_edges|edges|boundaries", "[{low!r}, {middle!r}, {high!r}]"),
+    (r"bin_edges|edges|boundaries", "[{low}, {middle}, {high}]"),
     (r"threshold|cutoff", "1.0"),
     (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
     (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
@@ -165,16 +165,24 @@ def _value(
         return None, Arguments()
     if parameter.choices:
         return parameter.choices[0], Arguments(imports=_module_of(parameter.choices[0]))
-    for pattern, text in _OTHERS:
-        if re.fullmatch(pattern, parameter.word):
-            if "bins" in parameter.word and choice.edges:
-                text = "[{low!r}, {middle!r}, {high!r}]"
-            numbers = {"low": form.low, "high": form.high, "middle": (form.low + form.high) / 2}
-            return re.sub(r"\{(\w+)!r\}", lambda match: repr(numbers[match[1]]), text), Arguments()
+    usual = _usual_value(parameter, form, choice)
+    if usual is not None:
+        return usual, Arguments()
     built = _built(parameter, form, choice, classes, depth)
     if built is not None:
         return built
     return _by_annotation(parameter), Arguments()
+
+
+def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None:
+    """Return the value that the table of usual names has for a parameter; None without one."""
+    edges = "[{low}, {middle}, {high}]"
+    for pattern, text in _OTHERS:
+        if re.fullmatch(pattern, parameter.word):
+            chosen = edges if text == edges or ("bins" in parameter.word and choice.edges) else text
+            numbers = {"low": repr(form.low), "high": repr(form.high), "middle": repr((form.low + form.high) / 2)}
+            return chosen.format(**numbers) if chosen == edges else chosen
+    return None
 
 
 def _by_role(parameter: Parameter, part: str, form: Form, choice: Choice, matrix: bool) -> str | None:

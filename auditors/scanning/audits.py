@@ -1,4 +1,4 @@
-"""Audits of the entries of a target file within a time budget: deterministic ones first, then traces, then statistics where a trace saw something."""
+"""Audits of the entries of a target file within a time budget: deterministic ones first, then traces, then statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of data that a function may take, in the order in which they are tried: an expression over `dataset`, and the domain of the dataset."""
+"""Forms of data that a function may take, in the order of trial: an expression over `dataset`, and the domain of the dataset."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = 
     privacy = _privacy_parameters(name)
     if not privacy:
         return _without_privacy(name, classes, convention)
-    if not (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path) or name.names & _NOISE):
+    if not (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         reason = f"{privacy[0].name} without a word on privacy"
         return Reading(name, "other", reason, skip=reason)
     recipes = tuple(recipes_for(Source(name, classes, convention)))
@@ -213,7 +213,7 @@ def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], conven
 
 
 def _mechanism_without_claim(name: PublicName) -> Reading | None:
-    """Return the reading of a name that calls itself a mechanism, or has a method that does, without a privacy parameter; None for others."""
+    """Return the reading of a name that calls itself a mechanism, or has such a method, without a privacy parameter; None for others."""
     if not PRIVACY_WORDS.search(f"{name.path} {_about(name)}"):
         return None
     accountant = next((p.name for p in name.parameters or () if role(p) == "accountant" and p.required), "")

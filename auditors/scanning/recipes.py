@@ -232,9 +232,9 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
         parameters = [*made_from, *own, *(p for setter in setters for p in setter.parameters or ())]
         text = f"{source.text}\n{method.doc}"
         for form, choice in _variants(source, data, parameters, text):
-            choice = replace(choice, exact=computes)
-            first = fill(made_from, form, None, choice, source.classes)
-            second = fill(own, form, data.name, choice, source.classes)
+            exact = replace(choice, exact=computes)
+            first = fill(made_from, form, None, exact, source.classes)
+            second = fill(own, form, data.name, exact, source.classes)
             lines = [f"mechanism = {maker}({first.spelled()})"]
             together = first.joined(second)
             for setter in _chosen_setters(setters, choice):
@@ -266,7 +266,7 @@ def _spent(lines: Sequence[str], form: Form) -> tuple[str, ...]:
     return (
         *lines,
         f'if type(mechanism.input_metric).__name__ != "{metric}":',
-        f'    raise ValueError("the neighbors of this domain are not at distance 1 of " + type(mechanism.input_metric).__name__)',
+        '    raise ValueError("the neighbors of this domain are not at distance 1 of " + type(mechanism.input_metric).__name__)',
         "spent, measure = mechanism.privacy_function(1), type(mechanism.output_measure).__name__",
         "number = lambda value: value.to_float(round_up=True) if hasattr(value, 'to_float') else float(value)",
         'if measure == "ApproxDP":',

@@ -101,7 +101,7 @@ class Scan:
 
 
 def interpreter_path(python: str | None) -> str | None:
-    """Return the path of an interpreter, given as a path, the folder of an environment, or a name of `dpwitness targets`; None for this one.
+    """Return the path of an interpreter, given as a path, a folder, or a name of `dpwitness targets`; None for this one.
 
     Raises
     ------

@@ -25,7 +25,7 @@ _PAIRS = 5  # pairs of a domain on which a call is tried
 _TRIAL_SECONDS = 15.0
 _VOID = re.compile(r"priva\w* (leak|is lost|loss)|leak|not (be )?(differentially )?private|no longer private|privacy guarantee", re.I)
 _SHOWN = 160
-_MOST_CRASHES = 3  # crashes and time-outs after which a name is given up
+_MOST_CRASHES = 2  # crashes and time-outs after which a name is given up
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -93,7 +93,7 @@ def trial_source(name: str, recipe: Recipe) -> str:
 
 
 def try_recipes(recipes: Sequence[Recipe], prefix: str, file: Path, python: str | None, memory: float, deadline: float) -> list[Trial]:
-    """Try the recipes of one name in turn until one works, and return the outcomes; a recipe that repeats an earlier one has its outcome."""
+    """Try the recipes of one name in turn until one works, and return the outcomes; equal recipes are tried once."""
     found: list[Trial] = []
     seen: dict[str, Trial] = {}
     for number, recipe in enumerate(recipes):
@@ -109,7 +109,7 @@ def try_recipes(recipes: Sequence[Recipe], prefix: str, file: Path, python: str 
 
 
 def chosen(trials: Sequence[Trial]) -> int | None:
-    """Return the number of the recipe to use: one that works on all datasets tried, else the first that works on some; None if none works."""
+    """Return the number of the recipe to use: one that works on all datasets, else the first that works on some; None if none works."""
     working = [number for number, trial in enumerate(trials) if trial.works]
     return next((number for number in working if not trials[number].partial), working[0] if working else None)
 
@@ -142,8 +142,8 @@ def _tried(target: Target, recipe: Recipe) -> Trial:
 def _outputs_on_pair(target: Target, recipe: Recipe) -> tuple[list[list[Any]], bool]:
     """Return outputs on D0, on D0 with the same seed, and on D1, of the first pair with random outputs, else of the first pair.
 
-    The second value is whether an earlier pair raised an exception. Other pairs are tried while a pair raises a ValueError, because the data
-    may have the wrong values, and for counts while the output is constant, because a threshold may be far away.
+    The second value is whether an earlier pair raised an exception. Other pairs are tried while a pair raises a ValueError, because the
+    data may have the wrong values, and for counts while the output is constant, because a threshold may be far away.
     """
     first: list[list[Any]] = []
     raised = False

@@ -195,10 +195,10 @@ RELEASE_METHODS = (
 FEEDING = ("add_entries", "add_entry", "add", "update", "insert", "append", "observe", "add_data", "add_records", "add_record", "ingest")
 READING = ("result", "results", "finalize", "finish", "compute", "release", "query", "get_result", "value", "estimate", "quick_result")
 POST_PROCESSING = re.compile(
-    r"(aggregat|server|decod|estimator|reconstruct|postprocess|post_process|variance|^var_|confidence_interval|unbias|debias|correct|plot|(^|_)metrics?($|_)|loss$)",
+    r"(aggregat|server|decod|estimator|reconstruct|postprocess|post_process|variance|^var_|confidence_interval|unbias|debias|correct|plot|(^|_)metrics?$|loss$)",
     re.I,
 )
-PRIVACY_WORDS = re.compile(r"priva|differential|\bdp\b|\bldp\b|laplace|gaussian noise|\bepsilon\b|randomi[sz]ed response|noise", re.I)
+PRIVACY_WORDS = re.compile(r"priva|differential|\bdp\b|\bldp\b|laplace|gaussian noise|randomi[sz]ed response|noise", re.I)
 PRIVACY_NAMES = re.compile(
     r"(^|_)(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",
     re.I,
@@ -213,7 +213,7 @@ MAX_TOLERANCE = 1e-3  # a default epsilon below this is a numerical tolerance
 
 
 def role(parameter: Parameter) -> str:
-    """Return the role of a parameter, by its name: epsilon, delta, rho, sensitivity, lower, upper, bounds, norm, and others; or ``other``."""
+    """Return the role of a parameter, by its name: epsilon, delta, rho, sensitivity, lower, upper, bounds, norm and others."""
     word = parameter.word
     patterns = (
         ("epsilon", EPSILON),

@@ -225,7 +225,7 @@ def report_json_path(place: str) -> str:
 
 
 def exit_code(result: Result, *, bits: bool = False) -> int:
-    """Return the exit code of one result: 1 violated, 3 no verdict or a guessed claim violated, 0 otherwise. A leak in low-order bits counts if `bits`."""
+    """Return the exit code of one result: 1 violated, 3 no verdict or suspect, 0 otherwise. A leak in low-order bits counts if `bits`."""
     level = getattr(result, "bit_level", None)
     if result.verdict is Verdict.VIOLATED or (bits and level is not None and level.verdict is Verdict.VIOLATED):
         return VIOLATED

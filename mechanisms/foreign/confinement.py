@@ -4,9 +4,9 @@
 
     python confinement.py JSON PROGRAM ARGUMENTS...
 
-Each limit survives the start of the program. The program may write below one folder only (Landlock, Linux 5.13), has a loopback device as its
-only network (a network namespace), and has its home, its cache and its temporary files in the folder. What the system does not offer is left
-out: `offered` returns what holds here. The module uses the standard library only.
+Each limit survives the start of the program. The program may write below one folder only (Landlock, Linux 5.13), has a loopback device as
+its only network (a network namespace), and has its home, its cache and its temporary files in the folder. What the system does not offer
+is left out: `offered` returns what holds here. The module uses the standard library only.
 """
 
 from __future__ import annotations

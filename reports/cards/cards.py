@@ -113,7 +113,7 @@ def what_to_do(entry: Entry) -> str:
     if found == Verdict.SUSPECT.value:
         return (
             "read what is guessed in the first note. If the library promises this claim, delete the line `guessed` of the target (or scan "
-            "with `--trust`) and replay the witness: the verdict is then VIOLATED. If not, correct the claim or the domain in the target file."
+            "with `--trust`) and audit again. If not, correct the claim or the domain in the target file."
         )
     if violated_in_bits(result):
         return (

@@ -46,7 +46,7 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         first = f"VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: {_join_names(broken)}."
     elif found.get("SUSPECT"):
         suspects = [entry for entry in entries if entry.result.get("verdict") == Verdict.SUSPECT.value]
-        first = f"SUSPECT in {len(suspects)} of {len(entries)} {_plural(len(entries), 'audit')}, whose claims are guessed: {_join_names(suspects)}."
+        first = f"SUSPECT in {len(suspects)} of {len(entries)} {_plural(len(entries), 'audit')} of guessed claims: {_join_names(suspects)}."
     elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
         first = "No audit reached a verdict: it is unknown whether these claims hold."
     else:

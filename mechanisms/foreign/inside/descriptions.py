@@ -30,9 +30,9 @@ def describe_all(modules: dict[str, Any], tops: list[str], say: Callable[..., No
     ordered = sorted(places.values(), key=lambda each: _rank(each[1][0]))
     if len(ordered) > most:
         say("note", module="", text=f"has {len(ordered):,} public objects, of which the first {most:,} are read")
-    for value, found in ordered[:most]:
+    for value, unordered in ordered[:most]:
         home = getattr(value, "__module__", "")
-        found = sorted(found, key=lambda place: (place[0].count("."), place[0] != home, _rank(place)))
+        found = sorted(unordered, key=lambda place, home=home: (place[0].count("."), place[0] != home, _rank(place)))
         try:
             about = _described(value, found, tops)
         except Exception as error:  # an object may raise anything when it is inspected
@@ -40,10 +40,10 @@ def describe_all(modules: dict[str, Any], tops: list[str], say: Callable[..., No
             continue
         if about is not None:
             say("object", **about)
-    for name in modules:
+    for name, module in modules.items():
         parent, _, last = name.rpartition(".")
         hidden = getattr(modules.get(parent), last, None)
-        if parent in modules and hidden is not modules[name] and hidden is not None:
+        if parent in modules and hidden is not module and hidden is not None:
             say("note", module=name, text=f"the name {last} in {parent} hides this module")
 
 
@@ -59,7 +59,7 @@ def _public(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _is_own(value: Any, tops: list[str]) -> bool:
     """Return whether an object is a function, a class or a callable object that the package defines."""
-    if isinstance(value, type) or isinstance(value, _FUNCTIONS):
+    if isinstance(value, (type, *_FUNCTIONS)):
         target = value.func if isinstance(value, functools.partial) else value
         home = getattr(inspect.unwrap(target) if callable(target) else target, "__module__", None) or ""
     elif callable(value) and not isinstance(value, (types.ModuleType, types.MethodType)):

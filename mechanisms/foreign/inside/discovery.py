@@ -1,8 +1,8 @@
 """Discovery of the public names of a package, in the interpreter that the package is installed in.
 
 Uses the standard library only (Python 3.8 or later). `package_discovery` starts this file as a script, sends one line of JSON, and reads
-lines of JSON: ``package``, ``importing``, ``failed``, ``note``, ``object`` and ``done``. The line ``importing`` comes before each import, so that
-the reader knows which module ended the process.
+lines of JSON: ``package``, ``importing``, ``failed``, ``note``, ``object`` and ``done``. The line ``importing`` comes before each import,
+so that the reader knows which module ended the process.
 
 =========  =============================================================================================================
 request    meaning
@@ -293,7 +293,7 @@ def _missing(error: BaseException) -> str:
 
 def _children_of_process() -> int:
     try:
-        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return len(file.read().split())
     except OSError:
         return 0
