@@ -1,4 +1,4 @@
-"""Recipes: calls of a function, of an object made anew, or of an estimator, with proposed arguments, as lines of Python."""
+"""Recipes: calls of a function, of a new object, or of an estimator, with proposed arguments, as lines of Python."""
 
 from __future__ import annotations
 
