@@ -235,7 +235,14 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
     """Return an expression that builds an object of a class in the type hint; None if none can be built."""
     for place in parameter.classes if depth < _DEPTH else ():
         cls = classes.get(place)
-        if cls is None or cls.abstract or cls.parameters is None or cls.enum:
+        if cls is None:
+            continue
+        if cls.abstract:  # its first subclass that can be built
+            below = tuple(other.path for other in classes.values() if place in other.bases and not other.abstract)
+            inner_built = _built(replace(parameter, classes=below), form, choice, classes, depth)
+            if inner_built is not None:
+                return inner_built
+        if cls.abstract or cls.parameters is None or cls.enum:
             continue
         inner = fill(cls.parameters, form, None, choice, classes, depth=depth + 1)
         if not inner.missing:

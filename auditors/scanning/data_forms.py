@@ -133,9 +133,7 @@ def relation_of(text: str, name: str, parameters: Sequence[Parameter], conventio
         return "add-remove", f"the docstring says {adding[0]!r}"
     if replacing and not adding:
         return "replace-one", f"the docstring says {replacing[0]!r}"
-    contributions = next(
-        (p.name for p in parameters if re.search(r"l0_sens|linf_sens|max_(partitions|contrib)|individual_contribution", p.word)), ""
-    )
+    contributions = next((p.name for p in parameters if re.search(r"l0_sens|linf_sens|max_(partitions|contrib)", p.word)), "")
     if contributions:
         return "add-remove", f"the parameter {contributions!r} bounds what one person adds"
     if re.search(r"count|hist|tally|frequenc", name, re.I):
@@ -226,6 +224,8 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
     single = data.word in SINGLE or bool(re.search(r"(^|_)(value|item|answer|bit|point|response)$", data.word))
     if "sensitivity" in roles and not (roles & {"categories"}):
         return [*answers, *people, *categories] if single or not bounded else [*people[:2], *answers, *people[2:], *categories]
+    if re.search(r"partition|should_keep", name, re.I) and re.search(r"int|num|count|users", f"{data.annotation} {data.word}"):
+        return [count(0, 20), count(), *answers]  # a threshold lies near 10 to 20 records at epsilon 1
     if re.search(r"(^|_)count$", data.word):
         return [count(), *answers, *people, *categories]
     if roles & {"categories", "category list"} or re.search(

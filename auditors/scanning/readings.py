@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dpwitness.auditors.scanning.data_forms import relation_of
 from dpwitness.auditors.scanning.names import Parameter, PublicName
 from dpwitness.auditors.scanning.recipes import Recipe, Source, recipes_for
-from dpwitness.auditors.scanning.vocabulary import POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
+from dpwitness.auditors.scanning.vocabulary import DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
 
 _NOISE = frozenset(
     (
@@ -63,9 +63,9 @@ _ACCOUNTING = re.compile(
     re.I,
 )
 _MECHANISM_NAME = re.compile(
-    r"(Mechanism|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb)"
+    r"(Mechanism|Mech|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb)"
 )
-_RELEASING = re.compile(r"^(dp_?release|add_.*noise|randomi[sz]e|privati[sz]e|perturb|noisy_|release_noisy)", re.I)
+_RELEASING = re.compile(r"^(dp_?release|gen_?noise|add_.*noise|randomi[sz]e|privati[sz]e|perturb|noisy_|release_noisy)", re.I)
 _RETURNS = (
     ("rdp", r"rdp|renyi"),
     ("zcdp", r"zcdp|rho"),
@@ -165,6 +165,12 @@ def _no_mechanism(name: PublicName) -> str:
         return "it has no signature"
     if POST_PROCESSING.search(name.name):
         return "its name says that it processes what was released"
+    if (
+        DIAGNOSTIC.search(name.name)
+        and not _MECHANISM_NAME.search(name.name)
+        and not any(role(p) in ("epsilon", "rho") for p in name.parameters or ())
+    ):
+        return "its name says that it describes or corrects what was released"
     if name.kind == "class" and _BUDGETS.search(name.name):
         return "it keeps or splits a budget"
     return ""
@@ -214,7 +220,7 @@ def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], conven
 
 def _mechanism_without_claim(name: PublicName) -> Reading | None:
     """Return the reading of a name that calls itself a mechanism, or has such a method, without a privacy parameter; None for others."""
-    if not PRIVACY_WORDS.search(f"{name.path} {_about(name)}"):
+    if not (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         return None
     accountant = next((p.name for p in name.parameters or () if role(p) == "accountant" and p.required), "")
     if accountant and name.methods:
@@ -238,7 +244,7 @@ def _spends(cls: PublicName) -> bool:
 def _without_data(name: PublicName, because: str) -> tuple[str, str, tuple[Recipe, ...], str]:
     """Return role, reason, recipes and why nothing is tried, of a name with a privacy parameter for which no call can be proposed."""
     noisy = name.names & _NOISE or _MECHANISM_NAME.search(name.name)
-    if noisy and PRIVACY_WORDS.search(f"{name.name} {_about(name)}"):
+    if noisy and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         return "mechanism", because, (), "no argument is known that receives data"
     return "other", because, (), "no argument receives data, and its code draws no noise"
 

@@ -230,7 +230,8 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
         if data is None:
             continue
         parameters = [*made_from, *own, *(p for setter in setters for p in setter.parameters or ())]
-        text = f"{source.text}\n{method.doc}"
+        parameters += [Parameter("sensitivity", required=False)] if computes else []  # a computed claim is for answers at distance 1
+        text = f"{method.name} {source.text}\n{method.doc}"
         for form, choice in _variants(source, data, parameters, text):
             exact = replace(choice, exact=computes)
             first = fill(made_from, form, None, exact, source.classes)

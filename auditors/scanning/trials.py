@@ -22,7 +22,8 @@ from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _RUNS = 12
 _PAIRS = 5  # pairs of a domain on which a call is tried
-_TRIAL_SECONDS = 15.0
+_TRIAL_SECONDS = 15.0  # of one call
+_NAME_SECONDS = 20.0  # of all calls of one name
 _LEAKS_RAISE = """import warnings
 
 warnings.filterwarnings("error", message="(?is).*(leak|privacy is lost|loss of privacy|not (differentially )?private|no longer private)")
@@ -100,6 +101,7 @@ def try_recipes(recipes: Sequence[Recipe], prefix: str, file: Path, python: str 
     """Try the recipes of one name in turn until one works, and return the outcomes; equal recipes are tried once."""
     found: list[Trial] = []
     seen: dict[str, Trial] = {}
+    deadline = min(deadline, time.monotonic() + _NAME_SECONDS)
     for number, recipe in enumerate(recipes):
         if time.monotonic() > deadline or sum("took longer" in each.why or "killed" in each.why for each in found) >= _MOST_CRASHES:
             break

@@ -194,10 +194,10 @@ RELEASE_METHODS = (
 )
 FEEDING = ("add_entries", "add_entry", "add", "update", "insert", "append", "observe", "add_data", "add_records", "add_record", "ingest")
 READING = ("result", "results", "finalize", "finish", "compute", "release", "query", "get_result", "value", "estimate", "quick_result")
-POST_PROCESSING = re.compile(
-    r"(aggregat|server|decod|estimator|reconstruct|postprocess|post_process|variance|^var_|confidence_interval|unbias|debias|correct|plot|(^|_)metrics?$|loss$)",
-    re.I,
-)
+POST_PROCESSING = re.compile(r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I)
+DIAGNOSTIC = re.compile(
+    r"estimator|variance|^var_|confidence_interval|correct|(^|_)(mse|bias|error)($|_)", re.I
+)  # unless it spends epsilon
 PRIVACY_WORDS = re.compile(r"priva|differential|\bdp\b|\bldp\b|laplace|gaussian noise|randomi[sz]ed response|noise", re.I)
 PRIVACY_NAMES = re.compile(
     r"(^|_)(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",

@@ -22,6 +22,7 @@ from dpwitness.reports.phrasing.wording import plain
 if TYPE_CHECKING:
     from dpwitness.auditors.scanning.audits import Audited
     from dpwitness.auditors.scanning.scan import Scan
+    from dpwitness.mechanisms.foreign.package_discovery import Discovered
 
 _SECONDS = 600.0
 _MOST_REMARKS = 12  # lines on modules and side effects without --verbose
@@ -44,7 +45,7 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness scan`` and return the exit code: 1 violated, 3 suspect or nothing audited, 0 otherwise."""
-    from dpwitness.auditors.scanning.scan import interpreter_path, stem_of
+    from dpwitness.auditors.scanning.scan import explore, interpreter_path, stem_of
     from dpwitness.mechanisms.foreign.confinement import described
     from dpwitness.reports.audit.report import check_writable
 
@@ -57,28 +58,26 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             print(f"limits: {described()}", file=sys.stderr)
         if args.dry_run:
-            return _dry_run(args, python, folder, line)
-        check_writable(report)
-        scan, outcomes, interrupted = _scan(args, python, report, folder, line)
-    return _conclude(args, scan, outcomes, report, interrupted)
+            found = explore(args.package, python=python, folder=folder, memory=args.memory, seconds=args.seconds, progress=line)
+        else:
+            check_writable(report)
+            scan, outcomes, interrupted = _scan(args, python, report, folder, line)
+    return _print_calls(args, found) if args.dry_run else _conclude(args, scan, outcomes, report, interrupted)
 
 
-def _dry_run(args: argparse.Namespace, python: str | None, folder: Path, line: _Line) -> int:
+def _print_calls(args: argparse.Namespace, found: Discovered) -> int:
     """Print the calls that a scan would try first."""
-    from dpwitness.auditors.scanning.scan import dry_run, explore
+    from dpwitness.auditors.scanning.scan import dry_run
 
-    found = explore(args.package, python=python, folder=folder, memory=args.memory, seconds=args.seconds, progress=line)
-    line.clear()
     calls = dry_run(found)
-    out = sys.__stdout__ or sys.stdout
     if args.json:
         print_json([{"name": name, "call": call} for name, call in calls])
         return OK
     for remark in found.remarks:
-        print(plain(f"note: {remark}"), file=out)
+        print(plain(f"note: {remark}"))
     for name, call in calls:
-        print(plain(f"{name}\n    {call}"), file=out)
-    print(f"{len(calls)} of {len(found.objects)} public names would be called", file=out)
+        print(plain(f"{name}\n    {call}"))
+    print(f"{len(calls)} of {len(found.objects)} public names would be called")
     return OK
 
 
@@ -88,12 +87,14 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
 
     from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
     from dpwitness.auditors.scanning.scan import prepare, trials_of
+    from dpwitness.auditors.scanning.trials import limits
     from dpwitness.auditors.storing.store import open_store
 
     begin, outcomes = time.monotonic(), list[Any]()
     options: Json = {"python": python, "folder": folder, "memory": args.memory, "seconds": args.seconds, "trust": args.trust}
     scan = prepare(args.package, report, **options, progress=line)
-    names, declared = _entries(scan, python, args.memory)
+    with limits(folder):
+        names, declared = _entries(scan, python, args.memory)
     left = max(args.seconds - (time.monotonic() - begin), 5.0)
     with open_store(scan.store) as store:
         plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.trials)

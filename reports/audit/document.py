@@ -31,7 +31,7 @@ from dpwitness.mechanisms.core.json_reader import (
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import check_conclusions, holm_json, recomputed_headline, sealed
 from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.summary import count_verdicts, family
+from dpwitness.reports.phrasing.summary import count_verdicts, family, suspected
 from dpwitness.reports.phrasing.wording import slugs
 
 SCHEMA = 1
@@ -72,7 +72,7 @@ def build_document(results: Sequence[Result | Mapping[str, Any]], *, title: str,
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
     return {
-        "schema_version": NEWEST_SCHEMA if any(Verdict.SUSPECT.value in _verdicts(result) for result in data) else SCHEMA,
+        "schema_version": NEWEST_SCHEMA if any(map(suspected, data)) else SCHEMA,
         "title": _truncate(title),
         "command": _truncate(command),
         "environment": strict(environment()),
@@ -80,11 +80,6 @@ def build_document(results: Sequence[Result | Mapping[str, Any]], *, title: str,
         "holm": holm_json(together, len(data)),
         "results": [sealed(result) for result in data],
     }
-
-
-def _verdicts(result: Json) -> tuple[Any, Any]:
-    """Return the verdicts of a result, on values and on bits."""
-    return result.get("verdict"), (result.get("bit_level") or {}).get("verdict")
 
 
 def _truncate_texts(result: Json) -> Json:

@@ -7,7 +7,7 @@ import json
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.reports.phrasing.summary import violated_in_bits
+from dpwitness.reports.phrasing.summary import suspected, violated_in_bits
 
 RULES = ("VALUE", "BITS", "SENSITIVITY", "UTILITY", "TRACE", "CHECK", "SUSPECT")
 
@@ -33,7 +33,7 @@ def rules_of(result: Json) -> list[str]:
         found.add(rule)
     if violated_in_bits(result):
         found.add("BITS")
-    if Verdict.SUSPECT.value in (result.get("verdict"), (result.get("bit_level") or {}).get("verdict")):
+    if suspected(result):
         found.add("SUSPECT")
     if kind == "trace" and result.get("findings"):
         found.add("TRACE")

@@ -94,6 +94,12 @@ def violated_in_bits(result: Json) -> bool:
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
 
 
+def suspected(result: Json) -> bool:
+    """Return whether a guessed claim is violated, by the values of the outputs or by their low bits."""
+    level = result.get("bit_level")
+    return Verdict.SUSPECT.value in (result.get("verdict"), level.get("verdict") if isinstance(level, dict) else None)
+
+
 def acceptance_text(result: Json) -> str:
     """Return the expiry date, reason and rules of a result's accepted violations; an empty text if none is accepted."""
     found = result.get("accepted")
