@@ -334,6 +334,7 @@ def _told(own: Sequence[Audited], row: Row) -> Json:
     worst = min(made, key=lambda each: _ORDER.index(each.verdict_name) if each.verdict_name in _ORDER else len(_ORDER))
     result: Any = worst.results[0]
     why = "" if worst.verdict_name == "NOT_REFUTED" else result.headline().partition(": ")[2]
+    why = why.partition(";")[0] if worst.verdict_name == "SUSPECT" else why  # that the claim is guessed is said elsewhere
     why = why or ("a trace shows " + "; ".join(worst.findings) if worst.findings else "")
     claim, guessed = str(getattr(result, "claim", "") or ""), bool(row.guess or getattr(result, "guessed", ""))
     return {"audited": ", ".join(worst.how), "claim": claim, "guessed": guessed, "verdict": worst.verdict_name, "why": why}

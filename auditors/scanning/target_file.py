@@ -17,7 +17,9 @@ _HEADER = """Targets of {title}, proposed by `dpwitness scan`.
 
 Each function makes `size` runs and returns one output each. Its attribute `claim` is what an audit tests, and `domain` says which datasets
 are neighbors. `guessed` says what the scan has guessed: a violation of a guessed claim is SUSPECT, not VIOLATED. Correct what is wrong,
-and delete the line `guessed` where the claim is right. Then: dpwitness audit {file}:NAME{python}
+and delete the line `guessed` where the claim is right. Then:
+
+    dpwitness audit {file}:NAME{python}
 """
 
 
