@@ -204,7 +204,7 @@ def _choose_pairs(recorder: Recorder, promise: Claim, domain: Domain | None, can
 
 def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fields: Json) -> TraceResult:
     """Return the TraceResult of the examined pair and the confirming audit."""
-    confirmed = result is not None and result.verdict is Verdict.VIOLATED
+    confirmed = result is not None and result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT)
     expected = dict(getattr(fields["mechanism"], "expected_findings", None) or {})
     found = [*evidence.findings, *(evidence.suspicions if confirmed else ())]
     findings = [f for f in found if confirmed or f.kind not in expected]
@@ -216,7 +216,7 @@ def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fie
     if pair.unchecked:
         notes.append(pair.unchecked)
     return TraceResult(
-        verdict=Verdict.VIOLATED if confirmed else Verdict.INCONCLUSIVE if findings else Verdict.NOT_REFUTED,
+        verdict=result.verdict if result is not None and confirmed else Verdict.INCONCLUSIVE if findings else Verdict.NOT_REFUTED,
         pair=pair,
         findings=tuple(findings),
         calls=evidence.calls.summary(),
