@@ -152,7 +152,7 @@ def trace(
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
 
 
-def _failed(error: Exception, time_limit: float, fields: Json) -> TraceResult:
+def _failed(error: MechanismFailed | Stopped, time_limit: float, fields: Json) -> TraceResult:
     """Return the result of a trace that a failing run ended."""
     timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
     message = f"a run took longer than time_limit = {time_limit:g} s" if timed_out else str(error)

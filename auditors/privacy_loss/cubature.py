@@ -212,7 +212,8 @@ def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int
     else:
         fine = np.where(heavy & (mass > 1e-13 / settings.steps), step, 10 * step)
         spread_score = np.where(mass > 1e-290, np.minimum(spread, 1e6) / fine, 0.0)
-    return np.maximum(boxes.error / settings.tolerance, spread_score)
+    score: FloatArray = np.maximum(boxes.error / settings.tolerance, spread_score)
+    return score
 
 
 def _initial_boxes(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> _Boxes:
