@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dpwitness import example
 from dpwitness.colors import wanted
 from dpwitness.commands import (
     audit,
@@ -17,12 +16,12 @@ from dpwitness.commands import (
     canaries,
     check,
     claims,
-    compare,
     listing,
     plan,
     protocol,
     replay,
     report,
+    scan,
     store,
     suite,
     targets,
@@ -31,10 +30,12 @@ from dpwitness.commands import (
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import finish, handled_signals
+from dpwitness.option_values import example
 
 COMMANDS = {
     "init": example,
     "audit": audit,
+    "scan": scan,
     "check": check,
     "trace": trace,
     "canaries": canaries,
@@ -42,7 +43,7 @@ COMMANDS = {
     "report": report,
     "plan": plan,
     "certify": audit,
-    "compare": compare,
+    "compare": report,
     "list": listing,
     "targets": targets,
     "store": store,

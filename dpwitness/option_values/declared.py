@@ -1,4 +1,4 @@
-"""Audits of what TARGETS of a target file declares: transformations with a stability map."""
+"""Audits of what TARGETS of a target file declares: transformations with a stability map, and accountants."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ _FOR_MECHANISMS = {  # options that need a mechanism with a privacy claim, with 
 def declared_target(args: argparse.Namespace) -> tuple[Target, Json] | None:
     """Return the target of the command line with its declaration, if TARGETS of its file declares it; None otherwise."""
     from dpwitness.mechanisms.foreign.declared import declarations
+    from dpwitness.mechanisms.foreign.environments import adapter_file
     from dpwitness.mechanisms.foreign.target import Target
 
     place, _, name = (args.target or "").rpartition(":")
-    if not place.endswith(".py") or not name.isidentifier() or not _may_declare(Path(place).expanduser()):
+    file = Path(place).expanduser() if place.endswith(".py") else adapter_file(place)
+    if file is None or not name.isidentifier() or not _may_declare(file):
         return None
     with printed_traceback():
         found = declarations(place, args.python, args.time_limit, args.memory)
@@ -71,4 +73,11 @@ def _stability(args: argparse.Namespace, target: Target, declaration: Json) -> R
     return audit_declared(found, seconds=args.seconds or _SECONDS, seed=args.seed, visible_errors=args.visible_errors)
 
 
-_AUDITS: dict[str, Callable[[argparse.Namespace, Target, Json], Result]] = {"transformation": _stability}
+def _accountant(args: argparse.Namespace, target: Target, declaration: Json) -> Result:
+    """Audit an accountant."""
+    from dpwitness.auditors.accounting.declared_targets import DeclaredAccountant, audit_declared
+
+    return audit_declared(DeclaredAccountant(target, declaration), seconds=args.seconds or _SECONDS, seed=args.seed or 0)
+
+
+_AUDITS: dict[str, Callable[[argparse.Namespace, Target, Json], Result]] = {"transformation": _stability, "accountant": _accountant}

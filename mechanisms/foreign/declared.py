@@ -68,8 +68,8 @@ class Calls:
     aborts: int = 0  # number of processes that calls have ended
     _size: int = field(default=_FIRST_BATCH, repr=False)
 
-    def call(self, name: str, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the values and exceptions of the calls of one function, in order.
+    def call(self, name: str, arguments: Sequence[Sequence[Any]], keywords: Sequence[str] = ()) -> list[Any]:
+        """Return the values and exceptions of the calls of one function, in order; with `keywords`, as the names of its arguments.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class Calls:
             while len(found) < len(arguments):
                 batch = arguments[len(found) : len(found) + self._size]
                 begin = time.perf_counter()
-                found += self._batch(name, batch, marker.name)
+                found += self._batch(name, batch, keywords, marker.name)
                 self._adapt(time.perf_counter() - begin)
         return found
 
@@ -92,22 +92,23 @@ class Calls:
         elif seconds < _BATCH_SECONDS / 4:
             self._size = min(_MAX_BATCH, 2 * self._size)
 
-    def _batch(self, name: str, batch: Sequence[Sequence[Any]], marker: str) -> list[Any]:
+    def _batch(self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str) -> list[Any]:
         """Return the outcomes of a batch. After an abort, return those before it, made again, and the abort."""
         try:
-            return self._ask(name, batch, marker)
+            return self._ask(name, batch, keywords, marker)
         except WorkerDied as error:
             self.aborts += 1
             at = _position(marker)
             outcome = (Unfinished if isinstance(error, WorkerTimeout) else Aborted)(str(error))
             self._size = max(1, self._size // 2)
-            return [*(self._batch(name, batch[:at], marker) if at else []), outcome]
+            return [*(self._batch(name, batch[:at], keywords, marker) if at else []), outcome]
 
-    def _ask(self, name: str, batch: Sequence[Sequence[Any]], marker: str) -> list[Any]:
+    def _ask(self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str) -> list[Any]:
         with contextlib.suppress(OSError):
             os.truncate(marker, 0)
         sent: codec.Blobs = []
-        header = {"op": "call", "name": name, "marker": marker, "calls": [codec.pack_dataset(list(each), sent) for each in batch]}
+        calls = [codec.pack_dataset(list(each), sent) for each in batch]
+        header = {"op": "call", "name": name, "marker": marker, "keywords": list(keywords), "calls": calls}
         with borrowed_worker(self.target._slot, self.target.time_limit) as worker:
             if "error" in worker.loaded:
                 raise TargetError(f"target {self.target.file} could not be loaded: {worker.loaded['error']}", worker.loaded["traceback"])

@@ -20,6 +20,7 @@ A **target file** is plain Python that imports NumPy and the library under test,
     laplace.expected_findings = {}       # optional: kinds of findings of a trace that are not faults, with the reason
     laplace.batch = 64                   # optional: most runs in one batch, for slow targets
     laplace.trials = 20_000              # optional: default number of runs of one audit
+    laplace.guessed = "..."              # optional: what a scan has guessed; a violation is then SUSPECT
     laplace.features = np.abs            # optional: statistics of outputs that may separate the datasets, for events
 
 `domain` names a class of `dpwitness.mechanisms.domains` and its arguments. Datasets are passed as

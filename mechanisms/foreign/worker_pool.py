@@ -34,6 +34,7 @@ class Sent:
 
 _NO_FILES = Sent()
 SENT: ContextVar[Sent] = ContextVar("SENT", default=_NO_FILES)
+CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")  # the only folder that new workers may write to; empty: no limits
 
 
 class TargetError(InvalidArgument):
@@ -73,15 +74,15 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
             raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}: no such file")
         python = os.path.abspath(found)
     if adapter is not None:
-        return Interpreter(python, str(adapter), (), memory)
+        return Interpreter(python, str(adapter), (), memory, CONFINED.get())
     if not file.endswith(".py"):
         if not all(part.isidentifier() for part in file.split(".")):
             raise TargetError(f"target must name a module such as package.module, or a file that ends in .py, got {shown(file)}")
-        return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory)
+        return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory, CONFINED.get())
     path = Path(SENT.get().here.get(file, file)).resolve()
     if not path.is_file():
         raise TargetError(f"target must name an existing file, got {file!r}")
-    return Interpreter(python, str(path), tuple(dict.fromkeys((str(path.parent), *SENT.get().paths))), memory)
+    return Interpreter(python, str(path), tuple(dict.fromkeys((str(path.parent), *SENT.get().paths))), memory, CONFINED.get())
 
 
 @contextmanager

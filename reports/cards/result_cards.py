@@ -69,6 +69,40 @@ def _format_outcome(outcome: Json) -> str:
     return code(dataset(outcome.get("value", outcome.get("text"))))
 
 
+def _accountant_facts(entry: Entry) -> Facts:
+    result, loosest = entry.result, entry.result.get("loosest") or {}
+    facts = [("mechanism", escaped_markdown(str(result.get("mechanism", ""))))]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            ("parameters", _format_point(result.get("at"))),
+            (f"{result.get('returns')} of the accountant", figure(result.get("figure"), 17)),
+            ("exact figure, a rigorous lower bound", figure(result.get("exact"), 17)),
+        ]
+    if loosest:
+        both = f"{figure(loosest.get('figure'), 8)}, exact {figure(loosest.get('exact'), 8)}"
+        facts.append(("loosest figure", f"{both} at {_format_point(loosest.get('at'))}"))
+    failed = f", {count(result['failed'])} calls failed" if result.get("failed") else ""
+    return [*facts, ("budget", f"{count(result.get('compared'))} figures compared{failed}"), *run_facts(result)]
+
+
+def _format_point(at: object) -> str:
+    """Format the parameters of a figure."""
+    return code(", ".join(f"{key} = {value}" for key, value in at.items())) if isinstance(at, Mapping) else ""
+
+
+def _metamorphic_facts(entry: Entry) -> Facts:
+    result = entry.result
+    facts = [("relation", escaped_markdown(str(result.get("claim", ""))))]
+    if result.get("finding"):
+        facts.append(("finding", escaped_markdown(str(result["finding"]))))
+        facts += [(f"input {i}", code(dataset(each))) for i, each in enumerate(result.get("case") or [])]
+        facts += [(f"output {i}", code(dataset(each))) for i, each in enumerate(result.get("outputs") or [])]
+        facts.append(
+            ("probability of a false finding", figure(result.get("error"), 3) if result.get("error") else "0: an exact comparison")
+        )
+    return [*facts, ("budget", f"{count(result.get('tried'))} cases"), *run_facts(result)]
+
+
 def _utility_facts(entry: Entry) -> Facts:
     result = entry.result
     scaling = result.get("exponent") is not None
@@ -202,6 +236,21 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
             Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof; a ratio near 1 shows that the "
             "map is tight.",
             Verdict.INCONCLUSIVE.value: "decide whether errors are visible, and round the map up: see the notes.",
+        },
+    ),
+    "accountant": (
+        _accountant_facts,
+        {
+            Verdict.VIOLATED.value: "noise calibrated with this figure is too small: repair the accountant, and compute the figures "
+            "of past releases again.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof: more time searches more parameters.",
+        },
+    ),
+    "metamorphic": (
+        _metamorphic_facts,
+        {
+            Verdict.VIOLATED.value: "repair the function, or do not claim this relation.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof.",
         },
     ),
     "utility": (

@@ -83,6 +83,10 @@ def untested(results: Sequence[Json]) -> list[str]:
         )
     if kinds["stability"]:
         found.append("Inputs other than those that the search of a stability audit tried.")
+    if kinds["accountant"]:
+        found.append("Parameters of accountants other than those that the search tried.")
+    if kinds["metamorphic"]:
+        found.append("Inputs of metamorphic relations other than those that were tried; leaks that keep to the relations.")
     if kinds["trace"]:
         found.append("Runs that take another path through the code than those that were recorded.")
     floats = [r for r in results if r.get("kind") == "black box"]

@@ -46,6 +46,8 @@ class PlainCalls:
             raise introspection.Unfit(f"{header['name']} must be a function, got {introspection.shown(function)}")
         marker = os.open(header["marker"], os.O_WRONLY)
         try:
+            if header["keywords"]:
+                function = _with_keywords(function, header["keywords"])
             return {"outcomes": [self._outcome(function, packed, i, marker, blobs, out) for i, packed in enumerate(header["calls"])]}
         finally:
             os.close(marker)
@@ -65,3 +67,8 @@ class PlainCalls:
             with contextlib.suppress(Exception):
                 return {"raised": codec.pack(error.with_traceback(None), out)}
             return {"raised": codec.pack(RuntimeError(type(error).__name__), out)}
+
+
+def _with_keywords(function: Any, keywords: List[str]) -> Any:  # noqa: UP006
+    """Return a function of positional arguments that are passed on by these names."""
+    return lambda *arguments: function(**dict(zip(keywords, arguments)))  # noqa: B905

@@ -13,7 +13,7 @@ describe   name, kwargs                                                 claim, d
 features   name, kwargs, outputs                                        value or raised
 sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
 declarations                                                             declared
-call       name, calls (lists of arguments), marker (path)              outcomes
+call       name, keywords, calls (lists of arguments), marker (path)    outcomes
 trace      step: open (name, kwargs, entries, limit), or a method of     value
            `recording.session.Session` with its arguments; close
 =========  ===========================================================  =========================================================
