@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.stability.audit import map_values
 from dpwitness.auditors.stability.conclude import concluded
 from dpwitness.auditors.stability.declared_targets import DeclaredTransformation, declared_transformation
@@ -56,7 +58,10 @@ def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stability
         "stability_map": stability_map,
     }
     seen = None if found[0] is None or problem else Found(first, second, d_in, tuple(outcomes[0]), found[0])
-    return concluded(seen, problem, search, raw["verdict"] == "VIOLATED", time.monotonic() - begin, fields, notes)
+    result = concluded(seen, problem, search, raw["verdict"] != "INCONCLUSIVE", time.monotonic() - begin, fields, notes)
+    if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:  # a replay does not confirm that the library claims the map
+        return replace(result, verdict=Verdict.SUSPECT)
+    return result
 
 
 def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> None:

@@ -89,9 +89,9 @@ class StabilityResult(Result):
     @property
     def evidence(self) -> str:
         """Return ``proved`` for an exact violation, ``assumed`` for an error that counts as an output, and ``numerical`` otherwise."""
-        if self.verdict is not Verdict.VIOLATED:
+        if self.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
             return "numerical"
-        return "proved" if self.finding == EXCEEDS else "assumed"
+        return "proved" if self.finding == EXCEEDS and self.verdict is Verdict.VIOLATED else "assumed"
 
     @property
     def distance(self) -> float:
