@@ -131,6 +131,8 @@ class StabilityResult(Result):
         """Return what to do next, if the verdict is not VIOLATED."""
         if self.finding in _ERROR_WORDS:
             return "let the function return a value on both inputs, or take them out of the input domain"
+        if self.finding == EXCEEDS:
+            return "confirm that the library claims this map: the map is a guess"
         if self.finding == ROUNDING:
             return "round the map up, or compute in exact arithmetic; other excesses were not found"
         if self.verdict is Verdict.ERROR:

@@ -76,7 +76,12 @@ def test_a_result_that_contradicts_its_outputs_is_refused():
 def test_a_suspected_map_keeps_its_word_in_the_report_and_its_witness():
     function, stability_map, *rest = BROKEN["impute by mean"]
     found = replace(audit_stability(function, stability_map, *rest), verdict=Verdict.SUSPECT)
-    assert found.evidence == "assumed" and found.headline().startswith("SUSPECT: outputs are 3 apart") and recheck(found.to_json())
+    assert (
+        "the map is a guess" in found.advice
+        and found.evidence == "assumed"
+        and found.headline().startswith("SUSPECT: outputs are 3 apart")
+        and recheck(found.to_json())
+    )
     assert replay(json.loads(json.dumps(found.witness)), mechanism=function).verdict is Verdict.SUSPECT
 
 
