@@ -1,6 +1,5 @@
 """OpenDP's data-frame queries: expressions in scenes, their claims, and their exact results at noise scale 0."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -177,14 +176,21 @@ def _lengths(rows, name):
     return {k: keys.count(k) for k in keys}
 
 
-def pairs(description, d_in, most):
-    """Yield pairs of datasets at distance at most `d_in`."""
+def pairs(description, d_in, most, rng):
+    """Yield pairs of datasets at distance at most `d_in`: the first datasets with their first neighbors, then random ones."""
     space, metric = description["input"], description["input_metric"]
-    sized = space | {"size": 2}
+    sized = space | {"size": 1 if tuple(description["limits"] or ()) == (1, 1) else 2}
     wanted = sized if metric == "change-one" or description["public"] else space
-    found = ((base, other) for base in inputs.bases(wanted, 6) for other in inputs.edits(base, wanted, metric, d_in))
-    fitting = (pair for pair in found if allowed_pair(description, *pair) and 0 < inputs.row_distance(metric, *pair) <= d_in)
-    return itertools.islice(fitting, most)
+    bases = list(inputs.bases(wanted, 6))
+    for place, base in enumerate(bases[:3] + rng.sample(bases[3:], max(len(bases) - 3, 0))):
+        near = list(inputs.edits(base, wanted, metric, d_in))
+        some = near[:8] if place < 3 else rng.sample(near, min(4, len(near)))
+        for other in some:
+            if allowed_pair(description, base, other) and 0 < inputs.row_distance(metric, base, other) <= d_in:
+                most -= 1
+                yield base, other
+        if most <= 0:
+            return
 
 
 def search(description, rng, most=12):
@@ -203,8 +209,7 @@ def search(description, rng, most=12):
             allowed = claim(noisy, d_in)
         except Exception:
             continue
-        tried = list(pairs(description, d_in, 6 * most))
-        for first, second in tried[:most] + rng.sample(tried[most:], min(most, max(len(tried) - most, 0))):
+        for first, second in pairs(description, d_in, 2 * most, rng):
             one, other = known(first), known(second)
             if one[0] == other[0] == "output":
                 found = gap(one[1], other[1], keyed)

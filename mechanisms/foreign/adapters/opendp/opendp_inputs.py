@@ -42,7 +42,8 @@ def values(atom):
     if bounds:
         low, high = bounds
         middle = (low + high) // 2 if dtype in INTEGERS else low / 2 + high / 2
-        found = list(dict.fromkeys([high, low, middle] + [v for v in found if low <= v <= high]))
+        inside = [v for v in (high, low, middle, *found) if low <= v <= high]  # the middle of infinite bounds is NaN
+        found = list(dict.fromkeys(inside))
     if atom.get("nan"):
         found.insert(1, math.nan)
     if atom.get("nullable"):
@@ -85,8 +86,8 @@ def bases(space, most=8):
         return
     yield []
     yield from ([row] for row in rows)
-    yield from ([one, other] for one, other in itertools.product(rows[:most], rows[:most]))
     yield from ([row] * 5 for row in rows[:most])
+    yield from ([one, other] for one, other in itertools.product(rows[:most], rows[:most]))
     yield [rows[i % len(rows)] for i in range(9)]
 
 

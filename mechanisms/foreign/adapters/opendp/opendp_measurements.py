@@ -205,4 +205,5 @@ CHECKS = (key_releases, thresholds, randomized_response, noise, compositions, sh
 def search():
     """Yield the findings of all checks."""
     for check in CHECKS:
-        yield from check()
+        for found in check():
+            yield found | {"check": check.__name__}
