@@ -1,6 +1,5 @@
 """Chains of OpenDP's transformations, built from the types of their constructors, and the search for pairs that move too far."""
 
-import itertools
 import random
 import time
 
@@ -130,16 +129,19 @@ def _alternate(*sources):
 
 
 def datasets(entry, d_in, rng, most):
-    """Yield pairs of inputs at distance at most `d_in`, adversarial ones first, then a random part of the others."""
+    """Yield pairs of inputs at distance at most `d_in`: the first datasets with their first neighbors, then random ones."""
     space, metric = entry["input"], entry["input_metric"]
-    if metric in ROW:
-        pairs = ((base, other) for base in inputs.bases(space) for other in inputs.edits(base, space, metric, min(d_in, 3)))
-    else:
-        pairs = ((base, other) for base in _points(space) for other in inputs.shifted_numbers(base, space, metric, min(d_in, 4)))
-    found = list(itertools.islice(pairs, 20 * most))
-    head, tail = found[: most // 2], found[most // 2 :]
-    yield from head
-    yield from rng.sample(tail, min(len(tail), most - len(head)))
+    rowwise = metric in ROW
+    bases = list(inputs.bases(space) if rowwise else _points(space))
+    for place, base in enumerate(bases[:2] + rng.sample(bases[2:], max(len(bases) - 2, 0))):
+        near = list(
+            inputs.edits(base, space, metric, min(d_in, 3)) if rowwise else inputs.shifted_numbers(base, space, metric, min(d_in, 4))
+        )
+        some = near[:6] if place < 2 else rng.sample(near, min(4, len(near)))
+        yield from ((base, other) for other in some)
+        most -= len(some)
+        if most <= 0:
+            return
 
 
 def _points(space):
@@ -177,10 +179,12 @@ def search(entry, transformation, rng, pairs=24):
             one, other = outcome(transformation, first), outcome(transformation, second)
             if one[0] == other[0] == "output":
                 found = inputs.distance(entry["output_metric"], one[1], other[1])
-                if inputs.exceeds(entry["output_metric"], found, allowed) and _holds(
-                    entry, transformation, (first, second), (one, other), d_in
-                ):
+                if not inputs.exceeds(entry["output_metric"], found, allowed):
+                    continue
+                if _holds(entry, transformation, (first, second), (one, other), d_in):
                     return _finding(entry, "distance", d_in, allowed, (first, second), (one, other), found)
+                if _far_from_constant(entry, transformation, (first, second), (one, other), d_in, allowed):
+                    return _finding(entry, "support", d_in, allowed, (first, second), (one, other), found)
             elif one[0] != other[0] and error is None and _holds(entry, transformation, (first, second), (one, other), d_in):
                 error = _finding(entry, "error", d_in, allowed, (first, second), (one, other), None)
     return error
@@ -199,6 +203,27 @@ def _within(entry, transformation, first, second, d_in):
 def _holds(entry, transformation, pair, outcomes, d_in):
     """Return whether a finding stands: members of the domain, within the distance, and the same outcomes each time."""
     return _within(entry, transformation, *pair, d_in) and _repeats(transformation, pair, outcomes)
+
+
+def _far_from_constant(entry, transformation, pair, outcomes, d_in, allowed, times=40):
+    """Return whether one input has the same output each time, and the other has one too far from it.
+
+    A random transformation is stable if some coupling of its outputs keeps their distance below the map. With a constant on one side
+    there is one coupling.
+    """
+    known = [outcomes, *((outcome(transformation, pair[0]), outcome(transformation, pair[1])) for _ in range(times))]
+    if not _within(entry, transformation, *pair, d_in) or all(len({repr(run[i]) for run in known}) > 1 for i in (0, 1)):
+        return False
+    return inputs.exceeds(entry["output_metric"], inputs.distance(entry["output_metric"], outcomes[0][1], outcomes[1][1]), allowed)
+
+
+def far_outcome(row, transformation, allowed, times=200):
+    """Return the largest distance of outputs of a finding of kind "support"; None if both inputs have several outputs, or all are near."""
+    runs = [[outcome(transformation, rows)[1] for _ in range(times)] for rows in row["inputs"]]
+    if all(len(set(map(repr, side))) > 1 for side in runs):
+        return None
+    found = max(inputs.distance(row["output_metric"], one, other) for one, other in zip(*runs, strict=True))
+    return found if inputs.exceeds(row["output_metric"], found, allowed) else None
 
 
 def _repeats(transformation, pair, outcomes, times=4):

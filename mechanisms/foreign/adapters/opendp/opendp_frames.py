@@ -70,8 +70,34 @@ SCENES = {  # name: (margins, metric, plan, distances, what is public)
         "",
     ),
 }
+_UNIONS = ", nulls_equal=True)"
+SCENES |= {  # joins with a public frame of keys: on a part of the keys, with both key columns, and on the result itself
+    "joined-part": (
+        ["by=['g'], max_length=10"],
+        "symmetric",
+        f"KEYS.join(q.group_by('g', 'x').agg({{a}}), how='left', on=['g']{_UNIONS}",
+        (1, 2),
+        "",
+    ),
+    "joined-twice": (
+        ["by=['g'], max_length=10"],
+        "symmetric",
+        f"KEYS.join(q.group_by('g').agg({{a}}), how='left', on=['g'], coalesce=False{_UNIONS}",
+        (1,),
+        "",
+    ),
+    "joined-result": (
+        ["by=['g'], max_length=10"],
+        "symmetric",
+        f"COUNTS.join(q.group_by('g').agg({{a}}), how='left', on=['len']{_UNIONS}",
+        (1,),
+        "",
+    ),
+}
+KEYED_BY = {"joined-part": ("g", "x"), "joined-twice": ("g", "g_right"), "joined-result": ("len", "g")}
 METRICS = {"symmetric": "dp.symmetric_distance()", "change-one": "dp.change_one_distance()", "insert-delete": "dp.insert_delete_distance()"}
 KEYS = pl.LazyFrame({"g": ["a", "b"]})
+COUNTS = pl.LazyFrame({"len": [0, 1, 2, 5]}, schema={"len": pl.Int64})
 
 
 def domain_source(columns, margins):
@@ -96,6 +122,7 @@ def entry(columns, scene, expression):
         "public": public,
         "limits": {"group": (10, 3), "group-small": (1, 1), "group-sized": (10, 3), "renamed": (10, 3)}.get(scene),
         "key": "x" if scene == "renamed" else "g",
+        "keys": KEYED_BY.get(scene),
         "expression": expression,
         "scene": scene,
     }
@@ -103,7 +130,7 @@ def entry(columns, scene, expression):
 
 def names():
     """Return the names that sources of queries use."""
-    return {"dp": dp, "pl": pl, "KEYS": KEYS, "float": float}
+    return {"dp": dp, "pl": pl, "KEYS": KEYS, "COUNTS": COUNTS, "float": float}
 
 
 def query(description, scale, measure="dp.max_divergence()"):
@@ -138,20 +165,24 @@ def result(measurement, description, rows):
     return "output", sorted(found.rows(named=True), key=repr)
 
 
-def gap(first, second, keyed):
-    """Return the L1 distance of two results; infinity if groups or columns differ."""
-    if not keyed:
-        return _row_gap(first[0], second[0]) if len(first) == len(second) == 1 else math.inf
-    one, other = ({row["g"]: row for row in rows} for rows in (first, second))
+def key_columns(description):
+    """Return the names of the columns that tell the rows of a result apart; none for a result of one row."""
+    default = ("g",) if "group_by" in description["plan"] else ()
+    return tuple(description.get("keys") or default)
+
+
+def gap(first, second, keys):
+    """Return the L1 distance of two results; infinity if their rows have other keys."""
+    one, other = ({tuple(row[k] for k in keys): row for row in rows} for rows in (first, second))
     if set(one) != set(other):
         return math.inf
-    return sum((_row_gap(one[g], other[g]) for g in one), Fraction(0))
+    return sum((_row_gap(one[k], other[k], keys) for k in one), Fraction(0))
 
 
-def _row_gap(a, b):
+def _row_gap(a, b, keys):
     found = Fraction(0)
     for name in a:
-        if name == "g":
+        if name in keys:
             continue
         if a[name] is None or b[name] is None or not isinstance(a[name], (int, float)):
             found += 0 if inputs.key(a[name]) == inputs.key(b[name]) else math.inf
@@ -196,7 +227,7 @@ def pairs(description, d_in, most, rng):
 def search(description, rng, most=12):
     """Return the first finding of a query, or None: a pair that moves further than claimed, or an error on one neighbor only."""
     noisy, exact = query(description, SCALE), query(description, 0.0)
-    keyed, cache, error = "group_by" in description["plan"], {}, None
+    keys, cache, error = key_columns(description), {}, None
 
     def known(rows):
         name = inputs.key({"rows": [inputs.key(row) for row in rows]})
@@ -212,7 +243,7 @@ def search(description, rng, most=12):
         for first, second in pairs(description, d_in, 2 * most, rng):
             one, other = known(first), known(second)
             if one[0] == other[0] == "output":
-                found = gap(one[1], other[1], keyed)
+                found = gap(one[1], other[1], keys)
                 if found > allowed:
                     return _finding(description, "distance", d_in, allowed, (first, second), (one, other), found)
             elif one[0] != other[0] and error is None:
@@ -273,7 +304,7 @@ def aggregations(columns, text):
 
 def scene_for(form, rng):
     """Return a scene in which a form of aggregation can show something: counts move by one, so those of public lengths matter most."""
-    counted = ("select-sized", "select-lengths", "group-sized", "filtered")
+    counted = ("select-sized", "select-lengths", "group-sized", "filtered", "joined-part", "joined-twice")
     summed = ("select", "select-sized", "select-lengths", "group-small", "group-sized", "filtered", "group")
     likely = summed if "sum" in form else counted
     return rng.choice(likely) if rng.random() < 0.8 else rng.choice(list(SCENES))

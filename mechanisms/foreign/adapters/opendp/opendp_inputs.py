@@ -86,6 +86,7 @@ def bases(space, most=8):
         return
     yield []
     yield from ([row] for row in rows)
+    yield from (rows[:count] for count in (3, 4))
     yield from ([row] * 5 for row in rows[:most])
     yield from ([one, other] for one, other in itertools.product(rows[:most], rows[:most]))
     yield [rows[i % len(rows)] for i in range(9)]

@@ -30,6 +30,9 @@ def chain(row):
     members = all(made.input_domain.member(v) for v in row["inputs"])
     within = inputs.distance(row["input_metric"], *row["inputs"]) <= row["distance_in"] ** (2 if row["input_metric"] == "l2" else 1)
     one, other = (chains.outcome(made, v) for v in row["inputs"])
+    if row["kind"] == "support":
+        again = chains.far_outcome(row, made, allowed)
+        return "support" if members and within and again is not None else None, allowed, again
     if one[0] != other[0]:
         return "error" if members and within else None, allowed, None
     found = inputs.distance(row["output_metric"], one[1], other[1])
@@ -44,7 +47,7 @@ def frame(row):
     one, other = (frames.result(exact, row, rows) for rows in row["inputs"])
     if one[0] != other[0]:
         return "error" if fits else None, allowed, None
-    found = frames.gap(one[1], other[1], "group_by" in row["plan"])
+    found = frames.gap(one[1], other[1], frames.key_columns(row))
     return "distance" if fits and found > allowed else None, allowed, found
 
 

@@ -139,14 +139,15 @@ def search_measurements(seconds, seed):
 
 def search_arrays(seconds, seed):
     """Search transformations of arrays."""
-    for found in arrays.search():
+    for found in arrays.search(3 * seconds):
         say("finding", found)
 
 
 SOUND = """
-bounded_float_checked_sum bounded_float_ordered_sum bounded_int_monotonic_sum bounded_int_ordered_sum bounded_int_split_sum cast_default
-cast_inherent clamp count count_by_categories count_distinct drop_null find_bin impute_constant index is_equal is_null
-lipschitz_float_mul mean quantile_score_candidates sized_bounded_float_checked_sum sized_bounded_float_ordered_sum sized_bounded_int_checked_sum
+bounded_float_checked_sum bounded_float_ordered_sum bounded_int_monotonic_sum bounded_int_ordered_sum
+bounded_int_split_sum cast_default cast_inherent clamp count count_by_categories count_distinct drop_null find_bin
+impute_constant index is_equal is_null lipschitz_float_mul mean quantile_score_candidates
+sized_bounded_float_checked_sum sized_bounded_float_ordered_sum sized_bounded_int_checked_sum
 sized_bounded_int_monotonic_sum sized_bounded_int_ordered_sum sized_bounded_int_split_sum sum unordered variance
 """  # constructors whose maps are proved in the papers that their docstrings cite, or that change each row by itself
 
