@@ -97,6 +97,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_PROBABILITY, _MAX_PROBABILITY = 1e-300, 1 - 1e-16  # range of probabilities, whose normal quantiles are then finite
 _MAX_NORMAL = 10.0  # normal tail beyond an interval's inner end that is integrated: the rest has mass below 1e-23
+_MAX_SCORE, _CUT_SHARE = 8.0, 1e-3  # largest score of a stage, and share of alpha for the cut of p-values near 1, of earlier versions
 _NODES = 128  # nodes of the quadrature over an interval
 _TOLERANCE = 1e-10  # tolerance of a limit, which is rounded down
 _INFINITE = 2000.0  # parameters above this count as infinite
@@ -172,14 +173,36 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
         tally = parts[0].tally
         return float(certified(claim, tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, parts[0].lost))
 
-    if _excess(claim, parts, 0.0, alpha) <= 0:
+    return _limit(lambda x: _excess(claim, parts, x, alpha))
+
+
+def inverse_normal_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
+    """Return the limit that witnesses of earlier versions state for several stages: the inverse normal method.
+
+    It combines the upper ends of the p-values, enlarged by the errors of the frequency limits and cut at both ends.
+    """
+    gamma, cut = float(frequency_error(claim, alpha)) / len(parts), alpha * _CUT_SHARE / len(parts)
+    left = 1.0 - sum(part.weight**2 for part in parts[:-1])
+    weights = [*(part.weight for part in parts[:-1]), math.sqrt(max(left, 0.0))]
+
+    def excess(x: float) -> float:
+        p_values = np.array([_p_values(claim, part, x, gamma)[1] + (gamma if part.tally.correct else 0.0) for part in parts])
+        scores = np.minimum(-ndtri(np.clip(p_values, _MIN_PROBABILITY, 1 - cut)), _MAX_SCORE)
+        return float(np.dot(weights, scores) + ndtri(alpha * (1 - _CUT_SHARE)))
+
+    return _limit(excess)
+
+
+def _limit(excess: Callable[[float], float]) -> float:
+    """Return the parameter at which a decreasing function is 0, rounded down; 0 if it is negative everywhere."""
+    if excess(0.0) <= 0:
         return 0.0
     high = 1.0
-    while _excess(claim, parts, high, alpha) > 0:
+    while excess(high) > 0:
         high *= 2
         if high > _INFINITE:
             return math.inf
-    root = _zero(lambda x: _excess(claim, parts, x, alpha), 0.0 if high == 1.0 else high / 2, high)
+    root = _zero(excess, 0.0 if high == 1.0 else high / 2, high)
     return max(0.0, root * (1 - _TOLERANCE) - _TOLERANCE)
 
 
