@@ -149,6 +149,8 @@ def _value(
     parameter: Parameter, part: str, form: Form, choice: Choice, classes: Mapping[str, PublicName], matrix: bool, depth: int
 ) -> tuple[str | None, Arguments]:
     """Return the expression of a parameter that is no data and no privacy parameter, and what it needs; None to leave it out."""
+    if re.fullmatch(r"(index|item|value|category)_(mapper|map|mapping)", parameter.word) and form.whole:
+        return "lambda item: item", Arguments()  # categories are numbers from 0 on
     optional_and_set = not parameter.required and parameter.default != "None"
     if part == "seed":
         return (_seed(parameter) if choice.seeded or parameter.required else None), Arguments()

@@ -78,8 +78,8 @@ class Scan:
         Facts about the package.
     kept : bool
         Whether the target file existed, so that nothing was proposed.
-    trials : dict
-        Number of runs of each audit of an earlier scan.
+    budgets : dict
+        Budget of each audit of an earlier scan.
     """
 
     title: str
@@ -88,7 +88,7 @@ class Scan:
     remarks: tuple[str, ...]
     about: Json
     kept: bool = False
-    trials: Mapping[str, int] = field(default_factory=dict)
+    budgets: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def store(self) -> Path:
@@ -96,9 +96,9 @@ class Scan:
         digest = hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
         return self.file.parent / f"scan-{digest}.store"
 
-    def save(self, trials: Mapping[str, int]) -> None:
+    def save(self, budgets: Mapping[str, Json]) -> None:
         """Write the record of the scan next to the target file."""
-        record = {"schema_version": 1, "title": self.title, "about": self.about, "remarks": list(self.remarks), "trials": dict(trials)}
+        record = {"schema_version": 1, "title": self.title, "about": self.about, "remarks": list(self.remarks), "budgets": dict(budgets)}
         write_json(self.file.parent / _RECORD, record | {"rows": [row.to_json() for row in self.rows]})
 
 
@@ -271,7 +271,7 @@ def _earlier(file: Path) -> Scan | None:
     found = read_json(record)
     try:
         rows = tuple(Row(**row) for row in found["rows"])
-        return Scan(found["title"], file, rows, tuple(found["remarks"]), found["about"], True, found["trials"])
+        return Scan(found["title"], file, rows, tuple(found["remarks"]), found["about"], True, found["budgets"])
     except (KeyError, TypeError) as error:
         raise InvalidArgument(f"scan: {record} is not a record of a scan ({error}); delete it, or choose another --report") from None
 
@@ -340,6 +340,6 @@ def _told(own: Sequence[Audited], row: Row) -> Json:
     return {"audited": ", ".join(worst.how), "claim": claim, "guessed": guessed, "verdict": worst.verdict_name, "why": why}
 
 
-def trials_of(outcomes: Sequence[Audited]) -> dict[str, int]:
-    """Return the number of runs of each audit, which a repeated scan takes over."""
-    return {each.name: each.results[0].requested for each in outcomes if each.results and hasattr(each.results[0], "requested")}
+def budgets_of(outcomes: Sequence[Audited]) -> dict[str, Json]:
+    """Return the budget of each audit, which a repeated scan takes over."""
+    return {each.name: each.budget for each in outcomes if each.budget}

@@ -86,7 +86,7 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
     import time
 
     from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
-    from dpwitness.auditors.scanning.scan import prepare, trials_of
+    from dpwitness.auditors.scanning.scan import budgets_of, prepare
     from dpwitness.auditors.scanning.trials import limits
     from dpwitness.auditors.storing.store import open_store
 
@@ -97,15 +97,14 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
         names, declared = _entries(scan, python, args.memory)
     left = max(args.seconds - (time.monotonic() - begin), 5.0)
     with open_store(scan.store) as store:
-        plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.trials)
-        costs = {row.target: row.seconds for row in scan.rows if row.seconds}
+        plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.budgets)
         try:
-            outcomes.extend(audit_entries(plan, names, declared, costs, line))
+            outcomes.extend(audit_entries(plan, names, declared, line))
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
     line.clear()
-    scan.save({**scan.trials, **trials_of(outcomes)})
+    scan.save({**scan.budgets, **budgets_of(outcomes)})
     return scan, outcomes, interrupted
 
 

@@ -109,8 +109,8 @@ def test_a_target_runs_what_was_tried(scan):
 def test_a_guessed_claim_is_suspect_a_stated_one_violated_and_a_right_one_is_kept(scan, explored):
     """Fixed numbers of runs, no time budget: the verdicts do not depend on the speed of the machine."""
     names = ["half_noise_count", "stated", "geometric_noise"]
-    plan = AuditPlan(scan.file, None, explored[1], 0.0, trials=dict.fromkeys(names, 20_000))
-    found = {each.name: each for each in audit_entries(plan, names, {}, dict.fromkeys(names, 2e-4))}
+    plan = AuditPlan(scan.file, None, explored[1], 0.0, budgets={name: {"trials": 20_000} for name in names})
+    found = {each.name: each for each in audit_entries(plan, names, {})}
     assert found["half_noise_count"].verdict is Verdict.SUSPECT and found["half_noise_count"].results[0].parameter_lower > 1
     assert "not confirmed: the claim is pure:1 under add-remove" in found["half_noise_count"].results[0].notes[0]
     assert found["stated"].verdict is Verdict.VIOLATED and found["geometric_noise"].verdict is Verdict.NOT_REFUTED
