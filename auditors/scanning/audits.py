@@ -24,7 +24,7 @@ from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
-_LEAST_SECONDS, _MOST_SECONDS = 1.0, 64.0  # of one audit
+_LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0  # of one audit, whose learning takes a second or two however fast the mechanism is
 _TRACE_SHARE = 0.2  # share of the remaining time for traces
 _TRACE_SECONDS = 10.0
 _FLAGGED = 3  # weight of an entry whose trace has findings
@@ -175,10 +175,10 @@ def _audit_statistically(
     kept: list[str] = []
     for position, name in enumerate(order):
         left, share = deadline - time.monotonic(), sum(weights[other] for other in order[position:])
-        seconds = 0.7 * left * weights[name] / share
+        seconds = max(0.7 * left * weights[name] / share, _LEAST_SECONDS)
         say(f"{name}: black box, {position + 1} of {len(order)}")
         how = ("trace", "black box") if name in traced else ("black box",)
-        if seconds < _LEAST_SECONDS and name not in plan.budgets:
+        if left < _LEAST_SECONDS and name not in plan.budgets:
             yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
             continue
         found = _audit_one(plan, name, plan.budgets.get(name) or budget_of(seconds))

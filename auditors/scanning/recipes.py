@@ -191,7 +191,7 @@ def _noise(source: Source, parameters: Sequence[Parameter]) -> Iterator[Recipe]:
 
 def _release_methods(cls: PublicName) -> list[Method]:
     """Return the methods that may release an output for data, the most likely first."""
-    found = []
+    found: list[tuple[int, bool, bool, int, Method]] = []
     for method in cls.methods:
         if method.parameters is None or (method.abstract and not method.own):
             continue

@@ -135,9 +135,16 @@ def explore(
     package: str, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None
 ) -> Discovered:
     """Return what a package or a folder consists of (`discover`)."""
-    options: Json = {"python": python, "working_folder": str(folder), "memory": round(memory * 2**30), "seconds": max(30.0, seconds)}
-    where = {"folder": package} if os.path.isdir(package) else {"package": package}
-    return discover(**where, **options, progress=progress)
+    is_folder = os.path.isdir(package)
+    return discover(
+        package="" if is_folder else package,
+        folder=package if is_folder else "",
+        python=python,
+        working_folder=str(folder),
+        memory=round(memory * 2**30),
+        seconds=max(30.0, seconds),
+        progress=progress,
+    )
 
 
 def prepare(

@@ -20,6 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls of Landlock, the same number on all architectures
@@ -114,13 +115,18 @@ def _limit_resources(seconds: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
 
+def _limits(folder: str, seconds: int) -> dict[str, Callable[[], None]]:
+    """Return the functions that set the limits, by name."""
+    return {
+        "processor time": functools.partial(_limit_resources, seconds),
+        "network": _cut_network,
+        "files": functools.partial(_limit_files, folder),
+    }
+
+
 def _probe() -> None:
     """Print the name of each limit that can be set."""
-    for name, limit in (
-        ("processor time", lambda: _limit_resources(0)),
-        ("network", _cut_network),
-        ("files", lambda: _limit_files(os.getcwd())),
-    ):
+    for name, limit in _limits(os.getcwd(), 0).items():
         with contextlib.suppress(Exception):
             limit()
             print(name, flush=True)
@@ -134,7 +140,7 @@ def main() -> None:
         return
     folder, command = options["folder"], sys.argv[2:]
     os.environ.update(dict.fromkeys(_VARIABLES, folder), PYTHONDONTWRITEBYTECODE="1")
-    for limit in (lambda: _limit_resources(options["seconds"]), _cut_network, lambda: _limit_files(folder)):
+    for limit in _limits(folder, options["seconds"]).values():
         with contextlib.suppress(Exception):  # not offered here, which `offered` tells the user
             limit()
     os.execv(command[0], command)
