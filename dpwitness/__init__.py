@@ -25,7 +25,7 @@ _MOVED = {
     "wrap": "Adversary Draws FoundAdversary Query Session find_adversary fresh from_estimator interactive",
 }
 _load, __dir__, _names = _lazy.attach_stub(__name__, __file__)
-__all__ = [name for name in _names if name not in _MOVED]
+__all__ = [name for name in _names if name not in (*_MOVED, "stability")]
 
 
 def __getattr__(name: str) -> object:

@@ -4,6 +4,7 @@ from . import console as console
 from . import domains as domains
 from . import executors as executors
 from . import results as results
+from . import stability as stability
 from . import wrap as wrap
 from .auditors.black_box.audit import audit as audit
 from .auditors.black_box.from_outputs import audit_outputs as audit_outputs
@@ -16,6 +17,7 @@ from .auditors.gray_box.trace import trace as trace
 from .auditors.planning.plan import plan as plan
 from .auditors.replaying.replay import replay as replay
 from .auditors.results.verdicts import Verdict as Verdict
+from .auditors.stability.audit import audit_stability as audit_stability
 from .auditors.white_box.certify import certify as certify
 from .mechanisms.core.validation import InvalidArgument as InvalidArgument
 from .mechanisms.data.pairs import Pair as Pair

@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dpwitness import example
 from dpwitness.colors import wanted
 from dpwitness.commands import (
     audit,
@@ -31,6 +30,7 @@ from dpwitness.commands import (
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import finish, handled_signals
+from dpwitness.option_values import example
 
 COMMANDS = {
     "init": example,

@@ -18,6 +18,7 @@ from dpwitness.auditors.canaries.replay import recompute_witness
 from dpwitness.auditors.events.scores import Score, collect_scores, own_score
 from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.replaying.measurement_witnesses import judged, read_measurement_witness
+from dpwitness.auditors.replaying.rerun_witnesses import RERUN, RerunResult, rerun
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult
@@ -37,7 +38,7 @@ from dpwitness.mechanisms.protocols.mechanism import name_of
 from dpwitness.mechanisms.recording.primitive_tables import given
 
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
-AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | TraceResult | CanaryResult
+AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | RerunResult | TraceResult | CanaryResult
 
 
 def replay(
@@ -55,9 +56,10 @@ def replay(
     """Test the violation recorded in a witness again.
 
     The event is tested with fresh randomness. For a white-box witness, the privacy loss is
-    enclosed again. For a sensitivity witness, its pair is evaluated again; for a utility witness,
-    the error is measured again. A canary witness runs nothing: its bound is recomputed from the
-    counts in the file.
+    enclosed again. For a sensitivity or stability witness, its pair is evaluated again; for a utility
+    witness, the error is measured again; for an accountant, the figure is computed again; for a metamorphic
+    relation, its case is run again. A canary witness runs nothing: its bound is recomputed from the counts
+    in the file.
 
     If the mechanism satisfies the claim of the witness, the replay returns VIOLATED with
     probability at most 1 - `confidence`, whoever wrote the witness. If the mechanism breaks the
@@ -95,7 +97,8 @@ def replay(
 
     Returns
     -------
-    AuditResult, CertifyResult, SensitivityResult, UtilityResult, TraceResult or CanaryResult
+    AuditResult, CertifyResult, TraceResult, CanaryResult, SensitivityResult, UtilityResult, StabilityResult, AccountantResult or
+    MetamorphicResult
         Result for the target that ran. For a bit-level witness, verdict and bounds are those of
         the bit level.
 
@@ -177,6 +180,9 @@ class Replay:
                 measured = read_measurement_witness(self.raw, self.trust)
             result = judged(measured, mechanism, used_confidence, seed, self._mechanism_name(mechanism))
             told = f"replay of a {self.raw['kind']} witness"
+        elif self.raw.get("kind") in RERUN:
+            with _naming_file(self.file):
+                result, told = rerun(self.raw, mechanism, self.trust, seed, self._mechanism_name(mechanism))
         elif self.raw.get("kind") == "trace":
             with _naming_file(self.file):
                 result = self._trace_again(mechanism, used_confidence, seed)
@@ -271,7 +277,7 @@ class Replay:
 
     def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
         """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
-        if self.raw.get("kind") == "sensitivity":
+        if self.raw.get("kind") in ("sensitivity", *RERUN):
             return ()
         notes = []
         if drawn is not None:
@@ -331,7 +337,7 @@ def prepare_replay(
 def _build_replay(raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
     """Build a Replay from a document: check its classes, its target and its scores."""
     dataset_classes = unregistered_classes(raw)
-    if raw.get("kind") not in (*KINDS, "trace", "canaries") and not dataset_classes:
+    if raw.get("kind") not in (*KINDS, *RERUN, "trace", "canaries") and not dataset_classes:
         read_checked_witness(raw, file)  # report errors of the file before errors of its target
     for name in dataset_classes:
         trust.plan({"target": name}, "class")

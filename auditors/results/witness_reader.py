@@ -42,6 +42,7 @@ from dpwitness.mechanisms.privacy import Claim, exact_claim
 
 SCHEMA = 1
 KINDS = ("sensitivity", "utility")
+_OTHER_KINDS = ("stability", "accountant", "metamorphic", "trace", "canaries", "claim")
 RUNS = 10**12  # largest number of runs in a witness
 
 _confidence = number(lambda v: 0 < v < 1, "a number in (0, 1)")
@@ -78,6 +79,11 @@ def _norm(value: Any, path: str) -> Any:
 def _setting(value: Any, path: str) -> Any:
     """Check a setting: a number, or a list of two."""
     return listing(number(), 2, 2)(value, path) if isinstance(value, list) else number()(value, path)
+
+
+def _values(value: Any, path: str) -> Any:
+    """Check a parameter: a number, or a list of numbers."""
+    return listing(number(), 1, 100)(value, path) if isinstance(value, list) else number()(value, path)
 
 
 def _ends(value: Any, path: str) -> Any:
@@ -119,6 +125,44 @@ _SCHEMAS: dict[str, Rule] = {
         runs=whole(1, 10**9),
         confidence=_confidence,
         estimate=_extended,
+    ),
+    "stability": record(
+        _more,
+        kind=one_of("stability"),
+        **_NAMED,
+        seed=_seed,
+        finding=one_of("exceeds", "rounding", "raises", "aborts"),
+        map=nullable(_function),
+        space=nullable(items(anything)),
+        input_metric=text(400, empty=False),
+        output_metric=text(400, empty=False),
+        d_in=text(1000, empty=False),
+        bound=text(1000, empty=False),
+        inputs=listing(anything, 2, 2),
+        outputs=listing(items(anything), 2, 2),
+        verdict=one_of("VIOLATED", "INCONCLUSIVE"),
+    ),
+    "accountant": record(
+        _more,
+        kind=one_of("accountant"),
+        **_NAMED,
+        seed=_seed,
+        mechanism=text(100, empty=False),
+        returns=text(20, empty=False),
+        parameters=items(text(200)),
+        at=items(_values),
+        figure=_extended,
+        exact=_extended,
+    ),
+    "metamorphic": record(
+        _more,
+        kind=one_of("metamorphic"),
+        **_NAMED,
+        seed=_seed,
+        relation=text(100, empty=False),
+        case=listing(anything, 1, 2),
+        finding=text(20_000),
+        error=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
     ),
     "trace": record(
         _more,
@@ -246,8 +290,8 @@ def _kind(data: Json) -> str:
     """Return the kind of a witness, which selects its schema."""
     if data.get("kind") is None and "kind" not in data:
         return "white box" if data.get("level") == "white box" else "audit"
-    if data["kind"] not in (*KINDS, "trace", "canaries", "claim") or not isinstance(data["kind"], str):
-        refuse("kind", f"be one of {', '.join((*KINDS, 'trace', 'canaries', 'claim'))}, or missing", data["kind"])
+    if data["kind"] not in (*KINDS, *_OTHER_KINDS) or not isinstance(data["kind"], str):
+        refuse("kind", f"be one of {', '.join((*KINDS, *_OTHER_KINDS))}, or missing", data["kind"])
     return str(data["kind"])
 
 

@@ -57,6 +57,8 @@ def arguments(command: common.Command) -> None:
     help_text = "search the domain for the worst pair, or for the worst adversary of an interactive mechanism, then audit it on fresh runs"
     audit.add_argument("--search", action="store_true", help=help_text)
     audit.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="time limit of the search; default 30")
+    help_text = "for a transformation: count an error on one of two neighboring inputs as a violation, because errors are visible"
+    audit.add_argument("--visible-errors", action="store_true", help=help_text)
     common.accepting(audit)
     common.storing(audit)
     help_text = "new total number of runs, larger than planned, for a finished audit in --store: its event is tested on additional rounds"
@@ -75,17 +77,23 @@ def _add_certify(command: common.Command) -> None:
     common.running(certify)
     common.detail(certify)
     idle = ("program", "cwd", "text_runs", "dsn", "query", "table", "setup", "domain", "search_seconds", "store", "extend", "seconds")
-    off = dict.fromkeys(("in_process", "search", "bits", "text"), False)
+    off = dict.fromkeys(("in_process", "search", "bits", "text", "visible_errors"), False)
     certify.set_defaults(white_box=True, stop="gross", scores=[], **dict.fromkeys(idle), **off)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
     from dpwitness.option_values.datasets import domain_of, pair_of
+    from dpwitness.option_values.declared import audit_declared_target, declared_target
     from dpwitness.option_values.targets import load_mechanism, workers
     from dpwitness.option_values.user_code import scores
 
     known = common.prepare(args)
+    declared = declared_target(args)
+    if declared is not None:
+        with redirected_stdout():
+            result = audit_declared_target(args, *declared)
+        return common.report_results(args, [result], title=f"Audit of {declared[0].name}", known=known)
     mechanism, name, target = load_mechanism(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, score_functions, domain = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores), domain_of(args.domain)
     _check_combination(args, mechanism, name, pair)

@@ -300,9 +300,11 @@ def command_line() -> str:
 
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
+    from dpwitness.auditors.accounting.result import AccountantResult
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
+    from dpwitness.auditors.stability.result import StabilityResult
     from dpwitness.auditors.targets.trust import permissions_for
 
     level = getattr(result, "bit_level", None)
@@ -318,10 +320,14 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             step = "the trace shows the findings again: look at the lines of code that they name"
         elif isinstance(result, CanaryResult):
             step = "the counts do not refute this claim"
+        elif isinstance(result, StabilityResult) and result.finding:
+            step = f"the witness is confirmed: {result.advice}"
         elif getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
             step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
+    elif isinstance(result, StabilityResult | AccountantResult) and result.verdict is not Verdict.VIOLATED:
+        step = result.advice
     elif getattr(result, "exercised", None) is False:
         step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
     elif result.verdict is Verdict.INCONCLUSIVE and not isinstance(result, CertifyResult | TraceResult):

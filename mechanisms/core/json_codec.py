@@ -61,9 +61,9 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return _tagged("complex", value=[to_jsonable(value.real), to_jsonable(value.imag)])
     if isinstance(value, bytes | bytearray):
         return _tagged("bytes" if isinstance(value, bytes) else "bytearray", hex=value.hex())
-    if type(value) in (datetime.date, datetime.datetime):
-        if getattr(value, "tzinfo", None) not in (None, datetime.UTC):
-            raise InvalidArgument("dataset must be writable as JSON, got a time with a time zone other than UTC: convert it to UTC")
+    if type(value) in (datetime.date, datetime.time, datetime.datetime):
+        if not isinstance(getattr(value, "tzinfo", None), datetime.timezone | None):
+            raise InvalidArgument("dataset must be writable as JSON, got a time in a time zone with rules: convert it to UTC")
         return _tagged(type(value).__name__, value=value.isoformat())
     if type(value) is datetime.timedelta:
         return _tagged("timedelta", value=[value.days, value.seconds, value.microseconds])
@@ -277,12 +277,14 @@ _SIMPLE: dict[str, Callable[[_Reader, Json, str], Any]] = {
     "dict": lambda reader, fields, path: {reader.read(k, f"{path}.items"): reader.read(v, f"{path}.items") for k, v in fields["items"]},
     "array": lambda reader, fields, path: read_array(fields, path),
     "date": lambda reader, fields, path: datetime.date.fromisoformat(fields["value"]),
+    "time": lambda reader, fields, path: datetime.time.fromisoformat(fields["value"]),
     "datetime": lambda reader, fields, path: datetime.datetime.fromisoformat(fields["value"]),
     "timedelta": lambda reader, fields, path: datetime.timedelta(*fields["value"]),
     "decimal": lambda reader, fields, path: Decimal(fields["value"]),
 }
 _TAGS: dict[str, Json] = {
     "date": {"value": text(40)},
+    "time": {"value": text(40)},
     "datetime": {"value": text(40)},
     "timedelta": {"value": listing(whole(None), 3, 3)},
     "decimal": {"value": text(1000)},

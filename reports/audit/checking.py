@@ -132,6 +132,18 @@ def _check_measurement(result: Json) -> bool:
     return all(key in result for key in keys) and not recompute_bounds(result).unchecked
 
 
+def _check_stability(result: Json) -> bool:
+    from dpwitness.auditors.stability.recheck import recheck
+
+    return recheck(result)
+
+
+def _check_accountant(result: Json) -> bool:
+    from dpwitness.auditors.accounting.recheck import recheck
+
+    return recheck(result)
+
+
 def _check_texts(result: Json) -> None:
     """Check the fields with text: the verdict in the headline, the pair's relation, the parameter, and the suite's expectation."""
     headline, word = str(result.get("headline") or ""), verdict(result["verdict"])
@@ -237,6 +249,8 @@ _RULES: dict[Any, Callable[[Json], bool]] = {
     "checks": _check_findings,
     "utility": _check_measurement,
     "sensitivity": _check_measurement,
+    "stability": _check_stability,
+    "accountant": _check_accountant,
 }
 
 

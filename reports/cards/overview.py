@@ -185,9 +185,13 @@ def _format_enclosure(result: Json) -> str:
 
 
 def _format_measurement(result: Json) -> str | None:
-    """Format the measured number of a sensitivity or utility result, which certifies no parameter; None for other kinds."""
+    """Format the measured number of a result that certifies no parameter, such as a stability result; None for other kinds."""
     if result.get("kind") == "sensitivity":
         return f"{figure(result.get('ratio_lower'), 6)} of the bound"
+    if result.get("kind") == "stability":
+        return f"{figure(result.get('ratio'), 6)} of the map"
+    if result.get("kind") == "accountant":
+        return f"{figure(result.get('figure'), 6)}, exact {figure(result.get('exact'), 6)}"
     if result.get("kind") == "utility":
         return f"{figure(result.get('estimate'))} in [{figure(result.get('lower'))}, {figure(result.get('upper'))}]"
     return None

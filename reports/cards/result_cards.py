@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import Card, Entry, Facts, enclosure, pair_facts, relation_fact, run_facts
-from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, figure, number, table
+from dpwitness.reports.phrasing.wording import code, count, dataset, escaped_markdown, figure, number, table
 
 
 def _white_box_facts(entry: Entry) -> Facts:
@@ -41,6 +41,66 @@ def _sensitivity_facts(entry: Entry) -> Facts:
         facts += [("largest ratio to the bound", f"{figure(result.get('ratio'), 8)}, in [{', '.join(ends)}] ({sure})"), *pair_facts(result)]
     skipped = f", {count(result['skipped'])} of them skipped" if result.get("skipped") else ""
     return [*facts, ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"), *run_facts(result)]
+
+
+def _stability_facts(entry: Entry) -> Facts:
+    result = entry.result
+    distances = ", ".join(figure(d) for d in result.get("audited") or [])
+    facts = [
+        ("metrics", f"{escaped_markdown(result.get('input_metric', ''))} to {escaped_markdown(result.get('output_metric', ''))}"),
+        ("audited distances", distances),
+    ]
+    if result.get("finding"):
+        sides = [_format_outcome(each) for each in result.get("outputs") or []]
+        facts += [
+            ("the map allows", f"{figure(result.get('bound'), 17)} at d_in = {figure(result.get('d_in'))}"),
+            ("the outputs are apart by", figure(result.get("distance"), 17) if result.get("measured_exact") else "an error, no number"),
+            *((f"output {i}", side) for i, side in enumerate(sides)),
+            *pair_facts(result),
+        ]
+    facts.append(("largest ratio to the map", figure(result.get("ratio"), 8)))
+    return [*facts, ("budget", f"{count(result.get('compared'))} pairs of {count(result.get('runs'))} inputs"), *run_facts(result)]
+
+
+def _format_outcome(outcome: Json) -> str:
+    """Format an output, or the error in its place."""
+    if "error" in outcome:
+        return f"{escaped_markdown(str(outcome['error']))}: {code(str(outcome.get('text', ''))[:300])}"
+    return code(dataset(outcome.get("value", outcome.get("text"))))
+
+
+def _accountant_facts(entry: Entry) -> Facts:
+    result, loosest = entry.result, entry.result.get("loosest") or {}
+    facts = [("mechanism", escaped_markdown(str(result.get("mechanism", ""))))]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            ("parameters", _format_point(result.get("at"))),
+            (f"{result.get('returns')} of the accountant", figure(result.get("figure"), 17)),
+            ("exact figure, a rigorous lower bound", figure(result.get("exact"), 17)),
+        ]
+    if loosest:
+        both = f"{figure(loosest.get('figure'), 8)}, exact {figure(loosest.get('exact'), 8)}"
+        facts.append(("loosest figure", f"{both} at {_format_point(loosest.get('at'))}"))
+    failed = f", {count(result['failed'])} calls failed" if result.get("failed") else ""
+    return [*facts, ("budget", f"{count(result.get('compared'))} figures compared{failed}"), *run_facts(result)]
+
+
+def _format_point(at: object) -> str:
+    """Format the parameters of a figure."""
+    return code(", ".join(f"{key} = {value}" for key, value in at.items())) if isinstance(at, Mapping) else ""
+
+
+def _metamorphic_facts(entry: Entry) -> Facts:
+    result = entry.result
+    facts = [("relation", escaped_markdown(str(result.get("claim", ""))))]
+    if result.get("finding"):
+        facts.append(("finding", escaped_markdown(str(result["finding"]))))
+        facts += [(f"input {i}", code(dataset(each))) for i, each in enumerate(result.get("case") or [])]
+        facts += [(f"output {i}", code(dataset(each))) for i, each in enumerate(result.get("outputs") or [])]
+        facts.append(
+            ("probability of a false finding", figure(result.get("error"), 3) if result.get("error") else "0: an exact comparison")
+        )
+    return [*facts, ("budget", f"{count(result.get('tried'))} cases"), *run_facts(result)]
 
 
 def _utility_facts(entry: Entry) -> Facts:
@@ -166,6 +226,31 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
             "raise it at least by the ratio below, or change the function.",
             Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof; a ratio near 1 shows that the "
             "bound is tight.",
+        },
+    ),
+    "stability": (
+        _stability_facts,
+        {
+            Verdict.VIOLATED.value: "noise scaled to this map is too small: raise the map at least by the ratio below, or repair "
+            "the transformation.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof; a ratio near 1 shows that the "
+            "map is tight.",
+            Verdict.INCONCLUSIVE.value: "decide whether errors are visible, and round the map up: see the notes.",
+        },
+    ),
+    "accountant": (
+        _accountant_facts,
+        {
+            Verdict.VIOLATED.value: "noise calibrated with this figure is too small: repair the accountant, and compute the figures "
+            "of past releases again.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof: more time searches more parameters.",
+        },
+    ),
+    "metamorphic": (
+        _metamorphic_facts,
+        {
+            Verdict.VIOLATED.value: "repair the function, or do not claim this relation.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof.",
         },
     ),
     "utility": (

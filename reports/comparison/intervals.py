@@ -128,6 +128,10 @@ def _intervals(result: Json) -> Iterator[tuple[str, Interval]]:
     symbol = str(result.get("parameter", "epsilon"))
     if kind == "sensitivity":
         yield VALUE, _interval_of_fields(result, "ratio", ("ratio_lower", "ratio_lower", "ratio_upper"), pair)
+    elif kind == "stability":
+        yield VALUE, _interval_of_fields(result, "ratio", ("ratio", "ratio", "ratio"), pair)
+    elif kind == "accountant":
+        yield VALUE, _interval_of_fields(result, str(result.get("returns")), ("figure", "figure", "figure"))
     elif kind == "utility":
         yield VALUE, _interval_of_fields(result, "error", ("estimate", "lower", "upper"))
     elif kind == "white box":

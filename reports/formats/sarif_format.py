@@ -55,6 +55,27 @@ _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
         "high",
         "8.0",
     ),
+    "STABILITY": (
+        "Stability map exceeded",
+        "Two inputs within a distance have outputs that are further apart than the stability map allows, in exact arithmetic.",
+        "Replay the witness with `dpwitness replay`, then raise the map or repair the transformation.",
+        "very-high",
+        "8.0",
+    ),
+    "ACCOUNTANT": (
+        "Privacy figure too low",
+        "An accountant returns a figure below the exact one, so a mechanism that relies on it leaks more than stated.",
+        "Replay the witness with `dpwitness replay`, then repair the accountant, and compute the figures of past releases again.",
+        "very-high",
+        "8.0",
+    ),
+    "METAMORPHIC": (
+        "Metamorphic relation broken",
+        "Several runs differ where the runs of a private mechanism must agree: rows in another order, epsilon 0, or doubled epsilon.",
+        "Replay the witness with `dpwitness replay`, then repair the function, or do not claim the relation.",
+        "high",
+        "5.0",
+    ),
     "UTILITY": (
         "Utility claim refuted",
         "The error of a mechanism is larger than claimed, at the stated confidence.",

@@ -58,7 +58,8 @@ def relation_fact(result: Json) -> tuple[str, str]:
 
 def again(result: Json) -> str:
     """Return the phrase on how a replay obtains the verdict: from the counts, or with fresh randomness."""
-    return "from its counts" if result.get("kind") == "canaries" else "with fresh randomness"
+    same = dict.fromkeys(("stability", "accountant", "metamorphic"), "on the same inputs")
+    return {"canaries": "from its counts", **same}.get(str(result.get("kind")), "with fresh randomness")
 
 
 def pair_facts(result: Json) -> Facts:

@@ -9,9 +9,12 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.summary import suspected, violated_in_bits
 
-RULES = ("VALUE", "BITS", "SENSITIVITY", "UTILITY", "TRACE", "CHECK", "SUSPECT")
+RULES = ("VALUE", "BITS", "SENSITIVITY", "STABILITY", "ACCOUNTANT", "METAMORPHIC", "UTILITY", "TRACE", "CHECK", "SUSPECT")
 
-_RULE_OF_KIND = {"sensitivity": "SENSITIVITY", "utility": "UTILITY", "check": "CHECK", "checks": "CHECK"}  # other kinds: VALUE
+_RULE_OF_KIND = {  # other kinds: VALUE
+    **{"sensitivity": "SENSITIVITY", "stability": "STABILITY", "utility": "UTILITY", "check": "CHECK", "checks": "CHECK"},
+    **{"accountant": "ACCOUNTANT", "metamorphic": "METAMORPHIC"},
+}
 _MACHINE_SETTINGS = ("python", "time_limit", "memory_limit")  # settings of a target's worker process, which do not identify the target
 
 

@@ -25,7 +25,7 @@ _UNITS = {
 }
 _EVIDENCE = {
     "statistical": "statistical: counts of runs and exact limits, at the confidence of each card",
-    "proved": "proved: ball arithmetic or algebra",
+    "proved": "proved: exact arithmetic, ball arithmetic or algebra",
     "numerical": "numerical: no proof covers the last digits",
     "assumed": "assumed in part: see the cards",
     "one trace": "one recorded run, replayed on the neighboring dataset",
@@ -81,6 +81,12 @@ def untested(results: Sequence[Json]) -> list[str]:
             "Differences between the code and its density: a white-box verdict is about the formula, which a few runs compare "
             "with the sampler."
         )
+    if kinds["stability"]:
+        found.append("Inputs other than those that the search of a stability audit tried.")
+    if kinds["accountant"]:
+        found.append("Parameters of accountants other than those that the search tried.")
+    if kinds["metamorphic"]:
+        found.append("Inputs of metamorphic relations other than those that were tried; leaks that keep to the relations.")
     if kinds["trace"]:
         found.append("Runs that take another path through the code than those that were recorded.")
     floats = [r for r in results if r.get("kind") == "black box"]

@@ -11,7 +11,7 @@ import pytest
 import dpwitness
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
-MODULES = ("canaries", "claims", "domains", "executors", "results", "wrap")
+MODULES = ("canaries", "claims", "domains", "executors", "results", "stability", "wrap")
 PUBLIC = {name: getattr(module, name) for module in [getattr(dpwitness, m) for m in MODULES] + [dpwitness] for name in module.__all__}
 
 

@@ -200,7 +200,9 @@ def _constructor_arguments(value: Any) -> list[Any] | None:
         return [value.year, value.month, value.day]
     if kind in (datetime.time, datetime.datetime):
         day = [value.year, value.month, value.day] if kind is datetime.datetime else []
-        zone = None if value.tzinfo is None else text_of(value.tzinfo, repr)
+        zone: Any = None if value.tzinfo is None else text_of(value.tzinfo, repr)
+        if type(value.tzinfo) is datetime.timezone:
+            zone = {"offset": value.utcoffset().total_seconds()}
         return [*day, value.hour, value.minute, value.second, value.microsecond, zone, value.fold]
     return None
 
@@ -324,6 +326,8 @@ def _unpack_number(name: str, items: list[Any]) -> Any:
     if name not in ("time", "datetime"):
         return _NUMBER_TYPES[name](*items)
     *clock, zone, fold = items
+    if isinstance(zone, dict):
+        return _NUMBER_TYPES[name](*clock, datetime.timezone(datetime.timedelta(seconds=zone["offset"])), fold=fold)
     return _NUMBER_TYPES[name](*clock, None if zone is None else Zone(zone), fold=fold)
 
 

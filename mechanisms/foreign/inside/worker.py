@@ -12,6 +12,8 @@ load       place (path or module), paths (to append to ``sys.path``)    LIBRARY,
 describe   name, kwargs                                                 claim, domain and the other attributes of a target
 features   name, kwargs, outputs                                        value or raised
 sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
+declarations                                                             declared
+call       name, keywords, calls (lists of arguments), marker (path)    outcomes
 trace      step: open (name, kwargs, entries, limit), or a method of     value
            `recording.session.Session` with its arguments; close
 =========  ===========================================================  =========================================================
@@ -43,7 +45,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.foreign.inside import batch_runner, codec, dataset_cache, global_generators, introspection, packages
+    from dpwitness.mechanisms.foreign.inside import (
+        batch_runner,
+        codec,
+        dataset_cache,
+        global_generators,
+        introspection,
+        packages,
+        plain_calls,
+    )
 else:
 
     def _load_sibling(name):
@@ -55,7 +65,7 @@ else:
 
     introspection, batch_runner = _load_sibling("introspection"), _load_sibling("batch_runner")
     codec, global_generators = _load_sibling("codec"), _load_sibling("global_generators")
-    dataset_cache, packages = _load_sibling("dataset_cache"), _load_sibling("packages")
+    dataset_cache, packages, plain_calls = _load_sibling("dataset_cache"), _load_sibling("packages"), _load_sibling("plain_calls")
 
 
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
@@ -70,7 +80,7 @@ class Wrong(Exception):
         self.reply = dict(more, error=reason, traceback=trace)
 
 
-class Worker:
+class Worker(plain_calls.PlainCalls):
     """Server of requests, one at a time. The method `do_<op>` answers the request `op`."""
 
     def __init__(self) -> None:

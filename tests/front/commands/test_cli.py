@@ -17,8 +17,8 @@ import pytest
 from dpwitness import audit
 from dpwitness.auditors.storing.store import open_store
 from dpwitness.cli import COMMANDS, _parser, main
-from dpwitness.example import FILES
 from dpwitness.mechanisms import Laplace
+from dpwitness.option_values.example import FILES
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ("audit", "mine.py:leaky", "--claim", "pure:1")

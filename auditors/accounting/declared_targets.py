@@ -1,0 +1,92 @@
+"""Accountants that a target file declares in TARGETS, which run in worker processes of the file's interpreter, and replay of witnesses."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpwitness.auditors.accounting.audit import audit_accountant, compare_at
+from dpwitness.auditors.accounting.result import AccountantResult
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.foreign.declared import Calls, declarations
+from dpwitness.mechanisms.foreign.target import Target
+
+KIND = "accountant"
+_NEEDED = ("mechanism", "returns", "parameters")
+_KEYS = ("kind", "function", *_NEEDED, "ranges", "notes")
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredAccountant:
+    """Accountant of TARGETS in a target file, with its mechanism and the parameters that its arguments are."""
+
+    target: Target
+    declaration: Json
+    _calls: Calls = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        found, where = self.declaration, f"{self.target.file}:{self.target.name}"
+        if found.get("kind") != KIND:
+            raise InvalidArgument(f"{where}: kind must be {KIND!r}, got {shown(found.get('kind'))}")
+        for key in _NEEDED:
+            if key not in found:
+                raise InvalidArgument(f"{where}: an accountant needs the key {key!r}; its keys are {', '.join(_KEYS)}")
+        for key in found:
+            if key not in _KEYS and (near := difflib.get_close_matches(str(key), _KEYS, 1, 0.85)):
+                raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
+        if not isinstance(found.get("function", ""), str):
+            raise InvalidArgument(f"{where}: function must name a function of the file, got {shown(found['function'])}")
+        object.__setattr__(self, "_calls", Calls(self.target))
+
+    @property
+    def __name__(self) -> str:
+        return self.target.name
+
+    def __call__(self, **arguments: Any) -> Any:
+        (found,) = self.call_each([arguments])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def call_each(self, arguments: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return the figures and exceptions of several calls, in order."""
+        names = list(arguments[0]) if arguments else []
+        values = [tuple(each[name] for name in names) for each in arguments]
+        return self._calls.call(self.declaration.get("function", self.target.name), values, names)
+
+
+def declared_accountant(target: Target) -> DeclaredAccountant:
+    """Return the accountant that a target names in TARGETS of its file. Raise InvalidArgument if there is none."""
+    found = declarations(target.file, target.python, target.time_limit, target.memory_limit)
+    if target.name not in found:
+        raise InvalidArgument(f"{target.file}: TARGETS must declare {target.name!r}, it has {', '.join(found) or 'nothing'}")
+    return DeclaredAccountant(target, found[target.name])
+
+
+def audit_declared(found: DeclaredAccountant, *, seconds: float = 20.0, seed: int = 0) -> AccountantResult:
+    """Audit a declared accountant, as `audit_accountant` does."""
+    declared = found.declaration
+    return audit_accountant(
+        found,
+        declared["mechanism"],
+        declared["returns"],
+        declared["parameters"],
+        ranges=declared.get("ranges"),
+        seconds=seconds,
+        seed=seed,
+        name=found.target.name,
+    )
+
+
+def replay_figure(raw: Json, function: Any, name: str) -> AccountantResult:
+    """Call the accountant of a witness at the recorded parameters again, and compare the figure with the exact one again."""
+    begin = time.perf_counter()
+    found = declared_accountant(function) if isinstance(function, Target) else function
+    if not callable(found):
+        raise InvalidArgument(f"replay: target must be a function, got {type(found).__name__}")
+    at = {key: tuple(value) if isinstance(value, list) else value for key, value in raw["at"].items()}
+    return compare_at(found, raw["mechanism"], raw["returns"], raw["parameters"], at, raw["seed"], name, begin)

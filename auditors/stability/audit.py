@@ -1,0 +1,229 @@
+"""Entry point of the stability audit: validate the request, run the search, confirm and shrink what it finds, build the result."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpwitness.auditors.stability.conclude import concluded
+from dpwitness.auditors.stability.domain_pairs import DomainSpace
+from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
+from dpwitness.auditors.stability.inputs.constants import constants_of
+from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
+from dpwitness.auditors.stability.inputs.spaces import InputSpace
+from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
+from dpwitness.auditors.stability.outcomes import Comparison, Failure, applier
+from dpwitness.auditors.stability.result import StabilityResult, shown_number
+from dpwitness.auditors.stability.search import Found, Search
+from dpwitness.auditors.stability.shrink import distance_within, shrunk
+from dpwitness.auditors.stability.stages import run_search
+from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.mechanisms.core.json_codec import to_jsonable
+from dpwitness.mechanisms.core.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_positive,
+    require_type,
+    said,
+    shown,
+)
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.protocols.mechanism import name_of
+
+_OWNER = "audit_stability"
+_SHRINK_SECONDS = 5.0
+_FIRST = 3  # datasets that are run twice to see whether the transformation is deterministic
+
+
+def audit_stability(
+    transformation: Callable[[Any], Any],
+    stability_map: Callable[[Any], Any],
+    input_domain: InputSpace | Domain,
+    input_metric: str,
+    output_metric: str,
+    *,
+    d_in: Sequence[Any] = (1, 2, 3),
+    seconds: float = 10.0,
+    inputs: Sequence[Any] | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+    visible_errors: bool = False,
+) -> StabilityResult:
+    """Search for inputs at distance `d_in` whose outputs are further apart than ``stability_map(d_in)``.
+
+    Distances are computed in exact arithmetic, so that a violation holds without a confidence level.
+
+    Parameters
+    ----------
+    transformation : callable
+        Deterministic ``f(dataset)``; an exception is an outcome. An object may have ``apply_all(datasets)``, which returns a list of
+        outputs and exceptions.
+    stability_map : callable
+        ``map(d_in)``, the claimed bound on the distance of the outputs. A `d_in` at which the map raises is skipped.
+    input_domain : InputSpace or Domain
+        Set of the inputs: a `VectorOf`, `ScalarOf` or `FrameOf`, or a domain of mechanisms.
+    input_metric, output_metric : str
+        ``symmetric``, ``insert-delete``, ``change-one``, ``hamming``, ``discrete``, ``absolute``, ``l1``, ``l2``, ``linf``,
+        ``user:COLUMN``, ``by:COLUMN:symmetric``, ``per-group:METRIC`` (the largest distance of a group), ``per-group-sum:METRIC`` or
+        ``per-group-count:METRIC``.
+    d_in : sequence of numbers
+        Distances of inputs to audit.
+    seconds : float
+        Time limit of the search.
+    inputs : sequence of datasets, optional
+        Datasets of an InputSpace that the search tries first.
+    seed : int, optional
+        Seed of the search. Default: 0.
+    name : str, optional
+        Name of the transformation in the report.
+    visible_errors : bool
+        Whether an error on one of two neighbors only is a violation, because whoever sees the output sees errors. By default such a
+        finding is INCONCLUSIVE.
+
+    Returns
+    -------
+    StabilityResult
+        Verdict, and the two inputs and outputs of the worst finding, shrunk.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid, a metric does not apply to the input domain, or the map gives no number at any `d_in`.
+
+    Examples
+    --------
+    >>> from dpwitness.stability import Atom, VectorOf
+    >>> space = VectorOf(Atom("i32", bounds=(0, 10)))
+    >>> audit_stability(sum, lambda d: 10 * d, space, "symmetric", "absolute", seconds=0.5).verdict.value
+    'NOT_REFUTED'
+    >>> found = audit_stability(sum, lambda d: 9 * d, space, "symmetric", "absolute", seconds=0.5)
+    >>> found.first, found.second, found.outcomes
+    ([], [10], (0, 10))
+    """
+    require_callable("stability_map", stability_map, _OWNER)
+    require_positive("seconds", seconds, _OWNER)
+    require_type("name", name, str, "be a text", _OWNER, optional=True)
+    if not callable(transformation) and not callable(getattr(transformation, "apply_all", None)):
+        raise InvalidArgument(f"{_OWNER}: transformation must be callable, or have apply_all(datasets), got {shown(transformation)}")
+    used_seed = 0 if seed is None else require_integer("seed", seed, _OWNER, least=0)
+    measure_in, measure_out = (
+        metric_named(value, key, _OWNER) for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
+    )
+    bounds, skipped = map_values(stability_map, _distances(d_in))
+    space = _space(input_domain, measure_in)
+    given = _checked_inputs(inputs, space)
+    begin = time.monotonic()
+    spent = lambda: bool(getattr(transformation, "spent", False))  # noqa: E731
+    search = Search(applier(transformation), Comparison(measure_out, bounds), begin + seconds, spent)
+    fields: dict[str, Any] = {
+        "name": name or name_of(transformation),
+        "skipped": skipped,
+        "input_metric": input_metric,
+        "output_metric": output_metric,
+        "space": space.to_json(),
+        "seed": used_seed,
+        "audited": tuple(bounds),
+        "target": describe_target(getattr(transformation, "target", transformation)),
+        "function": transformation,
+        "stability_map": stability_map,
+    }
+    problem = _first_runs(space, search)
+    if not problem and isinstance(space, DomainSpace):
+        space.run(search, seconds, used_seed)
+    elif not problem:
+        space = space.with_hints(constants_of(transformation))
+        run_search(space, neighborhood(space, input_metric, list(bounds)), search, given, seconds, used_seed)
+    found = search.best
+    if found is not None and not problem:
+        if distance_within(found.first, found.second, space, measure_in, search.comparison) is None:
+            raise AssertionError(f"{_OWNER}: a pair of the search is not within its distance: {found.first!r}, {found.second!r}")
+        found = _confirmed(found, search)
+        problem = "" if found else "two runs on one input have different outcomes: the transformation must be deterministic"
+    if found is not None:
+        found = shrunk(found, space, measure_in, search, min(_SHRINK_SECONDS, max(1.0, seconds / 2)))
+    return concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
+
+
+def _distances(d_in: Any) -> list[Exact]:
+    """Return the audited distances. Raise InvalidArgument unless they are positive numbers."""
+    if isinstance(d_in, str) or not isinstance(d_in, Sequence) or not d_in:
+        raise InvalidArgument(f"{_OWNER}: d_in must be a list of positive numbers, got {shown(d_in)}")
+    for d in d_in:
+        if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf:
+            raise InvalidArgument(f"{_OWNER}: d_in must be a list of positive numbers, got {shown(d)}")
+    return sorted(set(d_in))
+
+
+def map_values(stability_map: Callable[[Any], Any], d_in: Sequence[Any]) -> tuple[dict[Any, Exact], tuple[str, ...]]:
+    """Return the finite values of a stability map, and why other distances are skipped. Raise InvalidArgument if there are no values."""
+    bounds: dict[Any, Exact] = {}
+    skipped = []
+    for d in d_in:
+        try:
+            bound = as_bound(stability_map(d))
+        except Incomparable as error:
+            skipped.append(f"d_in = {shown_number(d)}: the map gives no distance: {error}")
+        except Exception as error:
+            skipped.append(f"d_in = {shown_number(d)}: the map raises {said(error)}")
+        else:
+            if bound == math.inf:
+                skipped.append(f"d_in = {shown_number(d)}: the map is infinite and claims nothing")
+            else:
+                bounds[d] = bound
+    if not bounds:
+        raise InvalidArgument(f"{_OWNER}: stability_map must give a finite distance at some d_in: {'; '.join(skipped)}")
+    return bounds, tuple(skipped)
+
+
+def _space(found: Any, metric: Metric) -> Any:
+    """Return the input space of the request. Raise InvalidArgument for another object."""
+    if isinstance(found, InputSpace):
+        return found
+    if isinstance(found, Domain):
+        return DomainSpace(found, metric)
+    raise InvalidArgument(f"{_OWNER}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a Domain, got {shown(found)}")
+
+
+def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
+    """Return the given datasets. Raise InvalidArgument for one outside of the input domain."""
+    if inputs is not None and (isinstance(inputs, str) or not isinstance(inputs, Sequence)):
+        raise InvalidArgument(f"{_OWNER}: inputs must be a list of datasets, got {shown(inputs)}")
+    if inputs is not None and isinstance(space, DomainSpace):
+        raise InvalidArgument(f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: give an InputSpace")
+    for i, dataset in enumerate(inputs or ()):
+        if not space.contains(dataset):
+            raise InvalidArgument(f"{_OWNER}: inputs[{i}] must belong to the input domain, got {shown(dataset)}")
+    return list(inputs or ())
+
+
+def _first_runs(space: Any, search: Search) -> str:
+    """Run the first datasets twice, and return why the transformation cannot be audited; an empty text if it can."""
+    datasets = [dataset for _, dataset in zip(range(_FIRST), space.datasets(), strict=False)]
+    runs = [search.apply(datasets) for _ in range(2)]
+    for dataset, one, other in zip(datasets, *runs, strict=True):
+        if not _same(one, other):
+            return f"two runs on {shown(to_jsonable(dataset))} have different outcomes: the transformation must be deterministic"
+    return ""
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two outcomes of one input are equal, as far as they can be compared."""
+    if isinstance(one, Failure) or isinstance(other, Failure):
+        return type(one) is type(other)
+    try:
+        return bool(output_key(one) == output_key(other))
+    except (TypeError, ValueError):  # an output without a key
+        return True
+
+
+def _confirmed(found: Found, search: Search) -> Found | None:
+    """Return the finding after a second run of both inputs; None if the outcomes differ."""
+    left, right = search.apply([found.first, found.second])
+    again = search.comparison.excess(left, right, found.d_in)
+    if again is None or again.kind != found.excess.kind or again.measured != found.excess.measured:
+        return None
+    return found if _same(left, found.outcomes[0]) and _same(right, found.outcomes[1]) else None

@@ -1,0 +1,1 @@
+"""Inputs of stability audits: element types, input spaces, and datasets at known distances from each other."""

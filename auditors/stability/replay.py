@@ -1,0 +1,88 @@
+"""Replay of stability witnesses: both inputs are run again, and their outputs compared with the map again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dpwitness.auditors.stability.audit import map_values
+from dpwitness.auditors.stability.conclude import concluded
+from dpwitness.auditors.stability.declared_targets import DeclaredTransformation, declared_transformation
+from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
+from dpwitness.auditors.stability.inputs.spaces import space_of
+from dpwitness.auditors.stability.metrics import metric_named
+from dpwitness.auditors.stability.outcomes import Comparison, applier
+from dpwitness.auditors.stability.result import StabilityResult, read_number, shown_number
+from dpwitness.auditors.stability.search import Found, Search
+from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.auditors.targets.trust import Trust
+from dpwitness.mechanisms.core.json_codec import from_jsonable
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.target import Target
+
+
+def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> StabilityResult:
+    """Run the inputs of a stability witness again. Raise InvalidArgument if they are not in the space at the recorded distance."""
+    begin = time.monotonic()
+    transformation = declared_transformation(mechanism) if isinstance(mechanism, Target) else mechanism
+    if not callable(transformation) and not isinstance(transformation, DeclaredTransformation):
+        raise InvalidArgument(f"replay: target must be a function, got {type(transformation).__name__}")
+    first, second = (from_jsonable(each, f"inputs[{i}]", trust.resolve_class) for i, each in enumerate(raw["inputs"]))
+    d_in = read_number(raw["d_in"])
+    _check_inputs(raw, first, second, d_in)
+    stability_map, notes = _recorded_map(raw, transformation, trust)
+    bounds, skipped = map_values(stability_map, [d_in])
+    search = Search(applier(transformation), Comparison(metric_named(raw["output_metric"], "output_metric", "replay"), bounds), math.inf)
+    outcomes = [search.apply([first, second]) for _ in range(2)]
+    found = [search.comparison.excess(left, right, d_in) for left, right in outcomes]
+    search.inputs, search.pairs, search.incomparable = 2, 1, int(found[0] is None and bool(search.comparison.incomparable))
+    problem = ""
+    if (found[0] is None) is not (found[1] is None) or (found[0] and found[1] and found[0].measured != found[1].measured):
+        problem = "two runs on one input have different outcomes: the transformation must be deterministic"
+    fields: dict[str, Any] = {
+        "name": mechanism.name if isinstance(mechanism, Target) else name,
+        "skipped": skipped,
+        "input_metric": raw["input_metric"],
+        "output_metric": raw["output_metric"],
+        "space": raw["space"],
+        "seed": raw["seed"],
+        "audited": (d_in,),
+        "target": describe_target(mechanism),
+        "function": mechanism,
+        "stability_map": stability_map,
+    }
+    seen = None if found[0] is None or problem else Found(first, second, d_in, tuple(outcomes[0]), found[0])
+    return concluded(seen, problem, search, raw["verdict"] == "VIOLATED", time.monotonic() - begin, fields, notes)
+
+
+def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> None:
+    """Raise InvalidArgument unless the inputs lie in the recorded space, at most at the recorded distance."""
+    metric = metric_named(raw["input_metric"], "input_metric", "replay")
+    if raw["space"] is not None:
+        space = space_of(raw["space"], "space")
+        for i, dataset in enumerate((first, second)):
+            if not space.contains(dataset):
+                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
+    try:
+        distance = metric.measure(first, second, strict=True)
+    except Incomparable as error:
+        raise InvalidArgument(f"inputs must have a {raw['input_metric']} distance: {error}") from None
+    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
+        found = shown_number(distance)
+        raise InvalidArgument(f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), they are {found} apart")
+
+
+def _recorded_map(raw: Json, transformation: Any, trust: Trust) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
+    """Return the map of the declaration, or else the recorded function, or else the recorded value, with a note."""
+    if isinstance(transformation, DeclaredTransformation):
+        return transformation.stability_map, ()
+    if raw["map"] is not None:
+        found = trust.plan(raw["map"], "map").load()
+        if not callable(found):
+            raise InvalidArgument(f"map must name a function, got {raw['map']['target']}")
+        return found, ()
+    bound = read_number(raw["bound"])
+    return lambda _: bound, (f"the map is not importable: the recorded value {raw['bound']} was used",)

@@ -1,0 +1,259 @@
+"""Result of a stability audit, with its headline, its JSON and its witness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.results.witness import function_witness, named
+from dpwitness.auditors.stability.exact_numbers import Exact
+from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING, Failure
+from dpwitness.mechanisms.core.json_codec import to_jsonable
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+
+_ERROR_WORDS = {RAISES: "raises on one neighbor only", ABORTS: "aborts the process on one neighbor only"}
+ASSUMPTION = "an error that depends on one record tells the neighbors apart wherever errors are visible"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StabilityResult(Result):
+    """Result of a stability audit.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED if two inputs at distance at most `d_in` have outputs that are further apart than ``map(d_in)``, in exact arithmetic.
+        INCONCLUSIVE if the excess may be rounding, or the transformation fails on one of two neighbors only. ERROR if no outputs could be
+        compared. NOT_REFUTED otherwise.
+    finding : str
+        ``exceeds``, ``rounding``, ``raises``, ``aborts``, or empty.
+    d_in : number or None
+        Bound on the distance of the two inputs; None without a finding.
+    bound : Fraction, int, inf or None
+        Value of the stability map at `d_in`, exactly.
+    measured : Fraction, int, inf or None
+        Distance of the two outputs, exactly; its square for the L2 norm. None if an output is an error.
+    ratio : float
+        Distance of the outputs divided by the bound, or without a finding the largest such ratio.
+    first, second : dataset
+        The two inputs.
+    outcomes : tuple
+        The two outputs; an error is a text with the class of the exception.
+    inputs, pairs : int
+        Numbers of inputs that were run and of pairs that were compared.
+    audited : tuple of numbers
+        Distances that were audited.
+    skipped : tuple of str
+        Distances that were not audited, with the reasons.
+    name, input_metric, output_metric, seed, function, stability_map
+        Arguments of `audit_stability`.
+    space : dict or None
+        The input space as JSON; None for a user's domain.
+    notes : tuple of str
+        Remarks for the reader.
+    target : dict or None
+        How to import the transformation again.
+    seconds : float
+        Duration, in seconds.
+    """
+
+    name: str
+    verdict: Verdict
+    finding: str
+    d_in: Any
+    bound: Exact | None
+    measured: Exact | None
+    ratio: float
+    first: Any
+    second: Any
+    outcomes: tuple[Any, ...]
+    inputs: int
+    pairs: int
+    skipped: tuple[str, ...]
+    input_metric: str
+    output_metric: str
+    space: Json | None
+    seed: int
+    audited: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    target: Json | None = None
+    function: Any = field(default=None, repr=False)
+    stability_map: Callable[[Any], Any] | None = field(default=None, repr=False)
+
+    @property
+    def evidence(self) -> str:
+        """Return ``proved`` for an exact violation, ``assumed`` for an error that counts as an output, and ``numerical`` otherwise."""
+        if self.verdict is not Verdict.VIOLATED:
+            return "numerical"
+        return "proved" if self.finding == EXCEEDS else "assumed"
+
+    @property
+    def distance(self) -> float:
+        """Distance of the two outputs as a float; NaN if an output is an error."""
+        if self.measured is None:
+            return math.nan
+        return _as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
+
+    @property
+    def witness(self) -> Json | None:
+        """Return map, inputs and outputs, which `dpwitness.replay` evaluates again; None without a finding."""
+        if not self.finding or self.function is None or any(_is_text(side) for side in (self.first, self.second)):
+            return None
+        more = {
+            "kind": "stability",
+            "finding": self.finding,
+            "map": named(self.stability_map),
+            "space": self.space,
+            "input_metric": self.input_metric,
+            "output_metric": self.output_metric,
+            "d_in": written(self.d_in),
+            "bound": written(self.bound),
+            "inputs": [_input_json(self.first), _input_json(self.second)],
+            "outputs": [outcome_json(each) for each in self.outcomes],
+            "verdict": self.verdict.value,
+        }
+        return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, more)
+
+    @property
+    def mechanism(self) -> Any:
+        """The function that was run, for its place in the source: for a declared transformation, the function that it applies."""
+        declaration = getattr(self.function, "declaration", None)
+        return self.function if declaration is None else replace(self.function.target, name=declaration.get("apply", self.name))
+
+    @property
+    def advice(self) -> str:
+        """Return what to do next, if the verdict is not VIOLATED."""
+        if self.finding in _ERROR_WORDS:
+            return "let the function return a value on both inputs, or take them out of the input domain"
+        if self.finding == ROUNDING:
+            return "round the map up, or compute in exact arithmetic; other excesses were not found"
+        if self.verdict is Verdict.ERROR:
+            return "fix the problem in the first line, then run again"
+        return "no change is needed on this evidence, which is no proof; more --seconds search further"
+
+    @property
+    def where(self) -> str:
+        """Return the distance of the inputs in words."""
+        return f"inputs at {self.input_metric} distance {shown_number(self.d_in)}"
+
+    def headline(self) -> str:
+        """Return the verdict, the distances and the ratio in one line."""
+        if self.verdict is Verdict.ERROR:
+            return f"ERROR: {self.notes[0]}"
+        word = self.verdict.value.replace("_", " ")
+        if self.finding in _ERROR_WORDS:
+            failed = next(str(each) for each in self.outcomes if isinstance(each, Failure)).partition("; it last printed")[0]
+            return f"{word}: {_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
+        if self.finding:
+            moved = f"outputs are {shown_number(self.distance)} apart ({self.output_metric}), the map allows {shown_number(self.bound)}"
+            if self.finding == ROUNDING:
+                return f"{word}: {moved} for {self.where}: exceeds by rounding only, ratio {shown_ratio(self.ratio)}"
+            return f"{word}: {moved} for {self.where}: ratio {shown_ratio(self.ratio)}"
+        distances = ", ".join(map(shown_number, self.audited))
+        found = f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of {self.inputs:,} inputs"
+        return f"{word}: {found} ({self.input_metric} distance {distances})"
+
+    def pair_json(self) -> Json | None:
+        """Return the two inputs as a pair of a report; None without a finding."""
+        if not self.finding:
+            return None
+        why = f"at {self.input_metric} distance {shown_number(self.d_in)}"
+        return {"d0": _input_json(self.first), "d1": _input_json(self.second), "relation": self.input_metric, "why": why}
+
+    def to_json(self) -> Json:
+        return {
+            "kind": "stability",
+            "name": self.name,
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "evidence": self.evidence,
+            "claim": f"{self.output_metric} distance of outputs is at most map(d_in)",
+            "relation": self.input_metric,
+            "finding": self.finding,
+            "d_in": strict(float(self.d_in)) if self.d_in is not None else None,
+            "bound": None if self.bound is None else strict(_as_float(self.bound)),
+            "bound_exact": written(self.bound),
+            "distance": strict(self.distance),
+            "measured_exact": written(self.measured),
+            "ratio": strict(self.ratio),
+            "pair": self.pair_json(),
+            "outputs": [outcome_json(each) for each in self.outcomes],
+            "runs": self.inputs,
+            "compared": self.pairs,
+            "audited": [strict(float(d)) for d in self.audited],
+            "skipped": list(self.skipped),
+            "input_metric": self.input_metric,
+            "output_metric": self.output_metric,
+            "space": self.space,
+            "target": self.target,
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "environment": environment(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def _input_json(dataset: Any) -> Any:
+    """Return an input as JSON, or a short text of an input of a user's domain without an exact form."""
+    try:
+        return to_jsonable(dataset)
+    except InvalidArgument:
+        return shown(dataset)
+
+
+def _is_text(dataset: Any) -> bool:
+    """Return whether an input has only a text as JSON, so that a witness could not be replayed."""
+    return not isinstance(dataset, str) and isinstance(_input_json(dataset), str)
+
+
+def _as_float(value: Exact) -> float:
+    """Return an exact number as a float; infinity beyond the floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def written(value: Any) -> Any:
+    """Return an exact number as a text such as ``1/3`` or ``inf``; None for None."""
+    return None if value is None else str(Fraction(value)) if not isinstance(value, float) or math.isfinite(value) else "inf"
+
+
+def read_number(text: Any) -> Exact | None:
+    """Return the number of a text that `written` made. Raise InvalidArgument for another text."""
+    if text is None:
+        return None
+    try:
+        return math.inf if text == "inf" else Fraction(text)
+    except (ValueError, TypeError, ZeroDivisionError):
+        raise InvalidArgument(f"a number must be a text such as 3 or 1/3, got {shown(text)}") from None
+
+
+def outcome_json(outcome: Any) -> Any:
+    """Return an outcome as JSON: an exact value, an error, or the text of a value without an exact form."""
+    if isinstance(outcome, Failure):
+        return {"error": outcome.kind, "text": outcome.text}
+    try:
+        return {"value": to_jsonable(outcome)}
+    except InvalidArgument:
+        return {"text": shown(outcome)}
+
+
+def shown_number(value: Any) -> str:
+    """Return a number for a headline: whole numbers in full, others to 17 digits where needed."""
+    if isinstance(value, int | Fraction) and Fraction(value).denominator == 1 and abs(Fraction(value)) < 10**12:
+        return str(int(value))
+    number = _as_float(value)
+    short = f"{number:.6g}"
+    return short if float(short) == number or not math.isfinite(number) else f"{number:.17g}"
+
+
+def shown_ratio(ratio: float) -> str:
+    """Return a ratio; one near 1 as ``1 + 2.2e-16``."""
+    return f"1 + {ratio - 1:.2g}" if 1 < ratio < 1 + 1e-5 else "1 + less than 2e-16" if ratio == 1 else f"{ratio:.6g}"

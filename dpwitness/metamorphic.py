@@ -1,0 +1,26 @@
+"""Metamorphic audits: relations between several runs that hold for every private mechanism."""
+
+from dpwitness.auditors.metamorphic.audit import RELATIONS, audit_metamorphic
+from dpwitness.auditors.metamorphic.relations import (
+    concatenation_is_kept,
+    more_epsilon_is_no_more_noise,
+    order_is_ignored,
+    parallel_composition_is_the_maximum,
+    zero_map_is_constant,
+)
+from dpwitness.auditors.metamorphic.result import MetamorphicResult
+from dpwitness.auditors.metamorphic.sampled import errors_ignore_one_record, more_epsilon_spreads_no_more, zero_epsilon_is_constant
+
+__all__ = [
+    "RELATIONS",
+    "MetamorphicResult",
+    "audit_metamorphic",
+    "concatenation_is_kept",
+    "errors_ignore_one_record",
+    "more_epsilon_is_no_more_noise",
+    "more_epsilon_spreads_no_more",
+    "order_is_ignored",
+    "parallel_composition_is_the_maximum",
+    "zero_epsilon_is_constant",
+    "zero_map_is_constant",
+]

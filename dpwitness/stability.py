@@ -1,0 +1,22 @@
+"""Stability audits of transformations: input spaces, results, and the audit."""
+
+from dpwitness.auditors.stability.audit import audit_stability
+from dpwitness.auditors.stability.chains import Step, audit_chains
+from dpwitness.auditors.stability.inputs.atoms import Atom
+from dpwitness.auditors.stability.inputs.spaces import FrameOf, InputSpace, ScalarOf, VectorOf, space_of
+from dpwitness.auditors.stability.result import StabilityResult
+from dpwitness.mechanisms.foreign.declared import Aborted
+
+__all__ = [
+    "Aborted",
+    "Atom",
+    "FrameOf",
+    "InputSpace",
+    "ScalarOf",
+    "StabilityResult",
+    "Step",
+    "VectorOf",
+    "audit_chains",
+    "audit_stability",
+    "space_of",
+]

@@ -1,0 +1,119 @@
+"""Declarations in TARGETS of a target file, and calls of the file's functions in worker processes, in batches."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.foreign.inside import codec
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.foreign.worker_pool import TargetError, loaded
+from dpwitness.mechanisms.foreign.worker_process import WorkerDied, WorkerTimeout, borrowed_worker
+
+_BATCH_SECONDS = 0.5  # duration of a batch of calls to aim at
+_FIRST_BATCH = 8
+_MAX_BATCH = 2048
+
+
+class Aborted(Exception):
+    """Outcome of a call that ended its process: a crash, or native code that gave up."""
+
+
+class Unfinished(Exception):
+    """Outcome of a call that did not end in its time."""
+
+
+def declarations(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> dict[str, Json]:
+    """Return TARGETS of a target file by name; empty if the file has none.
+
+    Raises
+    ------
+    TargetError
+        If the file cannot be loaded, or TARGETS is malformed.
+    """
+    target = Target(file, "TARGETS", python, {}, time_limit, memory_limit)
+    with loaded(target._slot, time_limit) as worker:
+        try:
+            reply, blobs = worker.ask({"op": "declarations"}, [], time_limit)
+        except WorkerDied as error:
+            raise TargetError(f"{file}: TARGETS could not be read: the worker process {error}") from None
+    if "error" in reply:
+        raise TargetError(f"{os.path.basename(file)}: {reply['error']}", reply["traceback"])
+    found: dict[str, Json] = codec.unpack(reply["declared"], blobs)
+    return found
+
+
+@dataclass(slots=True)
+class Calls:
+    """Calls of the functions of a target's file in worker processes of its interpreter.
+
+    A call that ends its process has the outcome Aborted; the other calls of its batch are made again in a new process.
+    """
+
+    target: Target
+    aborts: int = 0  # number of processes that calls have ended
+    _size: int = field(default=_FIRST_BATCH, repr=False)
+
+    def call(self, name: str, arguments: Sequence[Sequence[Any]], keywords: Sequence[str] = ()) -> list[Any]:
+        """Return the values and exceptions of the calls of one function, in order; with `keywords`, as the names of its arguments.
+
+        Raises
+        ------
+        TargetError
+            If the file cannot be loaded, or has no function of this name.
+        """
+        found: list[Any] = []
+        with tempfile.NamedTemporaryFile(prefix="dpwitness-calls-") as marker:
+            while len(found) < len(arguments):
+                batch = arguments[len(found) : len(found) + self._size]
+                begin = time.perf_counter()
+                found += self._batch(name, batch, keywords, marker.name)
+                self._adapt(time.perf_counter() - begin)
+        return found
+
+    def _adapt(self, seconds: float) -> None:
+        """Choose the size of the next batch from the duration of the last one."""
+        if seconds > _BATCH_SECONDS:
+            self._size = max(1, self._size // 2)
+        elif seconds < _BATCH_SECONDS / 4:
+            self._size = min(_MAX_BATCH, 2 * self._size)
+
+    def _batch(self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str) -> list[Any]:
+        """Return the outcomes of a batch. After an abort, return those before it, made again, and the abort."""
+        try:
+            return self._ask(name, batch, keywords, marker)
+        except WorkerDied as error:
+            self.aborts += 1
+            at = _position(marker)
+            outcome = (Unfinished if isinstance(error, WorkerTimeout) else Aborted)(str(error))
+            self._size = max(1, self._size // 2)
+            return [*(self._batch(name, batch[:at], keywords, marker) if at else []), outcome]
+
+    def _ask(self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str) -> list[Any]:
+        with contextlib.suppress(OSError):
+            os.truncate(marker, 0)
+        sent: codec.Blobs = []
+        calls = [codec.pack_dataset(list(each), sent) for each in batch]
+        header = {"op": "call", "name": name, "marker": marker, "keywords": list(keywords), "calls": calls}
+        with borrowed_worker(self.target._slot, self.target.time_limit) as worker:
+            if "error" in worker.loaded:
+                raise TargetError(f"target {self.target.file} could not be loaded: {worker.loaded['error']}", worker.loaded["traceback"])
+            reply, blobs = worker.ask(header, sent, self.target.time_limit)
+        if "error" in reply:
+            raise TargetError(f"{os.path.basename(self.target.file)}: {reply['error']}", reply["traceback"])
+        return [codec.unpack(each.get("value", each.get("raised")), blobs) for each in reply["outcomes"]]
+
+
+def _position(marker: str) -> int:
+    """Return the position of the call in progress when a process ended."""
+    try:
+        with open(marker, encoding="ascii") as file:
+            return int(file.read() or 0)
+    except (OSError, ValueError):
+        return 0
