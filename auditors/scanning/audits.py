@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,11 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.accounting import declared_targets as accountants
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.guessed_result import with_guess
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.scanning.trials import limits
+from dpwitness.auditors.stability import declared_targets as transformations
 from dpwitness.auditors.storing.store import Store
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -28,7 +29,7 @@ _LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0  # of one audit, whose learning takes 
 _TRACE_SHARE = 0.2  # share of the remaining time for traces
 _TRACE_SECONDS = 10.0
 _FLAGGED = 3  # weight of an entry whose trace has findings
-_KINDS = {"transformation": "stability", "accountant": "accounting"}  # kind of a declared target -> package of auditors that audits it
+_KINDS = {"transformation": "stability", "accountant": "accounting"}  # kind of a declared target -> name of its audit
 _DETERMINISTIC_SECONDS = 10.0
 
 
@@ -140,20 +141,18 @@ def audit_entries(
 
 def _audit_declared(plan: AuditPlan, name: str, declaration: Json) -> Audited:
     """Return the outcome of a transformation or an accountant, which `auditors.stability` and `auditors.accounting` audit."""
-    kind = str(declaration.get("kind"))
-    place = f"dpwitness.auditors.{_KINDS.get(kind, '')}.declared_targets"
-    if kind not in _KINDS or importlib.util.find_spec(place.rpartition(".")[0]) is None:
-        return Audited(name, why=f"this version audits no {kind}")
-    module = importlib.import_module(place)
-    make = getattr(module, f"declared_{kind}")
+    kind, target = str(declaration.get("kind")), plan.target(name)
+    options: Json = {"seconds": min(_DETERMINISTIC_SECONDS, plan.seconds), "seed": plan.seed}
     try:
-        result = module.audit_declared(make(plan.target(name)), seconds=min(_DETERMINISTIC_SECONDS, plan.seconds), seed=plan.seed)
+        if kind == "accountant":
+            result: Result = accountants.audit_declared(accountants.declared_accountant(target), **options)
+        elif kind == "transformation":
+            result = transformations.audit_declared(transformations.declared_transformation(target), **options)
+        else:
+            return Audited(name, why=f"its kind {kind!r} is unknown")
     except (InvalidArgument, MechanismFailed) as error:
         return Audited(name, why=_line(error))
-    guess = str(declaration.get("guessed") or "")
-    if guess and result.verdict is Verdict.VIOLATED:
-        result = replace(result, verdict=Verdict.SUSPECT, notes=(f"not confirmed: {guess}", *result.notes))
-    return Audited(name, (_KINDS[kind],), (result,))
+    return Audited(name, (_KINDS[kind],), (with_guess(result, declaration.get("guessed")),))
 
 
 def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
@@ -178,7 +177,7 @@ def _audit_statistically(
         seconds = max(0.7 * left * weights[name] / share, _LEAST_SECONDS)
         say(f"{name}: black box, {position + 1} of {len(order)}")
         how = ("trace", "black box") if name in traced else ("black box",)
-        if left < _LEAST_SECONDS and name not in plan.budgets:
+        if left < _LEAST_SECONDS and position and name not in plan.budgets:
             yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
             continue
         found = _audit_one(plan, name, plan.budgets.get(name) or budget_of(seconds))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from dpwitness.auditors.scanning.data_forms import relation_of
 from dpwitness.auditors.scanning.names import PublicName, read_name
+from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.readings import Reading, convention_of, read
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.trials import Trial, chosen, limits, try_recipes, write_trials
-from dpwitness.mechanisms.foreign.package_discovery import Discovered
 
 _MOST_RECIPES = 60  # recipes of one name that are tried
 _ABSTRACT = "NotImplementedError"

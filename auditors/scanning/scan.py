@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.scanning.audits import Audited
+from dpwitness.auditors.scanning.package_discovery import Discovered, discover
 from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
 from dpwitness.auditors.scanning.target_file import target_file
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, read_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import environments
-from dpwitness.mechanisms.foreign.package_discovery import Discovered, discover
 
 _RECORD = "scan.json"
 _DISCOVERY_SHARE, _TRIAL_SHARE = 0.25, 0.3  # shares of the time budget

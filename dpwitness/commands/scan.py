@@ -21,8 +21,8 @@ from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.scanning.audits import Audited
+    from dpwitness.auditors.scanning.package_discovery import Discovered
     from dpwitness.auditors.scanning.scan import Scan
-    from dpwitness.mechanisms.foreign.package_discovery import Discovered
 
 _SECONDS = 600.0
 _MOST_REMARKS = 12  # lines on modules and side effects without --verbose
@@ -109,17 +109,12 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
 
 
 def _entries(scan: Scan, python: str | None, memory: float) -> tuple[list[str], dict[str, Json]]:
-    """Return the targets of the file, and the transformations and accountants that it declares, if this version reads those."""
-    import importlib
-    import importlib.util
-
+    """Return the targets of the file, and the transformations and accountants that it declares."""
+    from dpwitness.mechanisms.foreign.declared import declarations
     from dpwitness.mechanisms.foreign.worker_pool import target_names
 
-    names = target_names(str(scan.file), python, memory_limit=memory)
-    if importlib.util.find_spec("dpwitness.mechanisms.foreign.declared") is None:
-        return names, {}
-    declared = importlib.import_module("dpwitness.mechanisms.foreign.declared")
-    return names, declared.declarations(str(scan.file), python, 60.0, memory)
+    file = str(scan.file)
+    return target_names(file, python, memory_limit=memory), declarations(file, python, 60.0, memory)
 
 
 def _conclude(args: argparse.Namespace, scan: Scan, outcomes: Sequence[Audited], report: Path, interrupted: bool) -> int:
