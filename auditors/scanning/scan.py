@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import hashlib
 import os
@@ -46,6 +47,8 @@ class Row:
         Why the name is not audited; empty if it is.
     seconds : float
         Time of one run in seconds; 0 if unknown.
+    confidence : {"certain", "docstring", "name", ""}
+        What the claim rests on.
     """
 
     name: str
@@ -55,9 +58,10 @@ class Row:
     guess: str = ""
     why: str = ""
     seconds: float = 0.0
+    confidence: str = ""
 
     def to_json(self) -> Json:
-        return {key: getattr(self, key) for key in ("name", "role", "because", "target", "guess", "why", "seconds")}
+        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +271,7 @@ def row_of(proposal: Proposal) -> Row:
         proposal.guess,
         proposal.why or reading.skip,
         0.0 if trial is None else trial.seconds,
+        proposal.confidence,
     )
 
 
@@ -343,8 +348,10 @@ def _told(own: Sequence[Audited], row: Row) -> Json:
     why = "" if worst.verdict_name == "NOT_REFUTED" else result.headline().partition(": ")[2]
     why = why.partition(";")[0] if worst.verdict_name == "SUSPECT" else why  # that the claim is guessed is said elsewhere
     why = why or ("a trace shows " + "; ".join(worst.findings) if worst.findings else "")
-    claim, guessed = str(getattr(result, "claim", "") or ""), bool(row.guess or getattr(result, "guessed", ""))
-    return {"audited": ", ".join(worst.how), "claim": claim, "guessed": guessed, "verdict": worst.verdict_name, "why": why}
+    claim, guessed = str(getattr(result, "claim", "") or ""), bool(getattr(result, "guessed", "") or getattr(result, "guess", ""))
+    confidence = "confirmed" if row.guess and not guessed else row.confidence
+    found: Json = {"audited": ", ".join(worst.how), "claim": claim, "guessed": guessed, "confidence": confidence}
+    return found | {"verdict": worst.verdict_name, "why": why}
 
 
 def budgets_of(outcomes: Sequence[Audited]) -> dict[str, Json]:

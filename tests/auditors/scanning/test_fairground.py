@@ -81,6 +81,11 @@ def test_a_decoy_is_something_else(proposals, name):
     assert proposals[name].role == "other" and OTHERS[name] in proposals[name].why and not proposals[name].runs
 
 
+def test_the_confidence_in_a_claim_names_what_it_rests_on(proposals):
+    found = {name: proposals[name].confidence for name in ("StatedNoise", "stated", "laplace_mechanism", "noisy_sum", "clip")}
+    assert found == {"StatedNoise": "certain", "stated": "certain", "laplace_mechanism": "docstring", "noisy_sum": "name", "clip": ""}
+
+
 def test_an_accountant_is_one_and_a_declared_claim_is_certain(proposals):
     assert proposals["gaussian_epsilon"].role == "accountant"
     assert proposals["stated"].runs and proposals["stated"].reading.declared and not proposals["stated"].guess
