@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.colors import mark_verdict
 from dpwitness.commands.common import SEED, Command, append_step_summary, command_line, detail, interpreter, print_json, reporting
+from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -99,7 +100,11 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
     with open_store(scan.store) as store:
         plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.budgets)
         try:
-            outcomes.extend(audit_entries(plan, names, declared, line))
+            for outcome in audit_entries(plan, names, declared, line):
+                outcomes.append(outcome)
+                if outcome.verdict_name in ("VIOLATED", "SUSPECT"):
+                    line.clear()
+                    announce(f"{outcome.name}: {outcome.results[0].headline()} (after {time.monotonic() - begin:.0f} s)")
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
