@@ -346,7 +346,9 @@ def _told(own: Sequence[Audited], row: Row) -> Json:
     worst = min(made, key=lambda each: _ORDER.index(each.verdict_name) if each.verdict_name in _ORDER else len(_ORDER))
     result: Any = worst.results[0]
     why = "" if worst.verdict_name == "NOT_REFUTED" else result.headline().partition(": ")[2]
-    why = why.partition(";")[0] if worst.verdict_name == "SUSPECT" else why  # that the claim is guessed is said elsewhere
+    if worst.verdict_name == "SUSPECT":  # that the claim is guessed is said elsewhere
+        pair = getattr(result, "pair", None)
+        why = why.partition(";")[0] + (f" on the pair '{pair.why}'" if pair is not None and pair.why else "")
     why = why or ("a trace shows " + "; ".join(worst.findings) if worst.findings else "")
     claim, guessed = str(getattr(result, "claim", "") or ""), bool(getattr(result, "guessed", "") or getattr(result, "guess", ""))
     confidence = "confirmed" if row.guess and not guessed else row.confidence
