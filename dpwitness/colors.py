@@ -12,7 +12,15 @@ from io import TextIOBase
 
 COLOR_CHOICES = ("auto", "always", "never")
 
-_STYLES = {"VIOLATED": "1;31", "ERROR": "33", "INCONCLUSIVE": "33", "NOT REFUTED": "1", "SUPPORTED": "32", "CERTIFIED": "32"}
+_STYLES = {
+    "VIOLATED": "1;31",
+    "SUSPECT": "1;33",
+    "ERROR": "33",
+    "INCONCLUSIVE": "33",
+    "NOT REFUTED": "1",
+    "SUPPORTED": "32",
+    "CERTIFIED": "32",
+}
 _MARKS = {verdict: chr(0xF8D0 + i) for i, verdict in enumerate(_STYLES)}
 _END_MARK = chr(0xF8CF)
 CODES = {ord(_END_MARK): "\x1b[0m"} | {ord(mark): f"\x1b[{_STYLES[verdict]}m" for verdict, mark in _MARKS.items()}

@@ -2,7 +2,7 @@
 
 from dpwitness.auditors.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.bounds.utility import UtilityResult
-from dpwitness.auditors.planning.plan import Plan
+from dpwitness.auditors.planning.plan_result import Plan
 from dpwitness.auditors.privacy_loss.limit import limit
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.canary_result import CanaryResult

@@ -123,7 +123,7 @@ class Auditor:
         level = getattr(result, "bit_level", None)
         if result.verdict is Verdict.VIOLATED or (level is not None and level.verdict is Verdict.VIOLATED):
             raise PrivacyViolation(self._violation_message(result), result)
-        if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT):
             claim = getattr(result, "claim", None)
             raise NoVerdict(f"{result.headline()} (audit of {result.name}{f', claim {claim}' if claim else ''})", result)
         if self._folder is not None:

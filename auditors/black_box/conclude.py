@@ -143,6 +143,7 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
     """Return the result of the findings."""
     runner.note(*filter(None, [runner.costs.growth()]))
     options, test = findings.options, findings.test
+    guess = guess_of(options.mechanism)
     base = AuditResult(
         name=options.name,
         claim=options.claim,
@@ -151,18 +152,21 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
         seed=options.seed,
         trials=runner.done,
         requested=runner.planned,
-        bit_level=findings.bit_level,
+        bit_level=_suspected(findings.bit_level, guess),
         pairs=findings.pairs,
         notes=tuple(runner.notes),
         target=options.target,
         scores=options.scores,
         mechanism=options.mechanism,
+        guessed=guess,
     )
     if test is None:
         note = failure or "interrupted before the test began: no event has been tried yet"
         return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
     share = shares_spent(findings.extensions)
     verdict, moved, notes = _verdict(runner, findings, test, interrupted, failure)
+    if verdict is Verdict.VIOLATED and guess:
+        verdict, notes = Verdict.SUSPECT, (f"not confirmed: {guess}", *notes)
     return replace(
         base,
         verdict=verdict,
@@ -183,6 +187,19 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
         exercised=moved,
         notes=notes,
     )
+
+
+def guess_of(mechanism: object) -> str:
+    """Return what a scan has guessed about the claim of a target (its attribute `guessed`); empty for other mechanisms."""
+    found = getattr(mechanism, "guessed", "") if isinstance(mechanism, Target) or callable(mechanism) else ""
+    return found if isinstance(found, str) else ""
+
+
+def _suspected(level: BitLevel | None, guess: str) -> BitLevel | None:
+    """Return the bit level, with the verdict SUSPECT for a violation of a guessed claim."""
+    if level is None or not guess or level.verdict is not Verdict.VIOLATED:
+        return level
+    return replace(level, verdict=Verdict.SUSPECT)
 
 
 def _verdict(

@@ -48,7 +48,7 @@ _LAST_BITS = 1e-9  # relative difference up to which outputs differ in their las
 
 _STATE_FAULT = (
     "keeps state between rounds or ignores rng "
-    "(if it draws from a source that takes no seed, such as `secrets`, add a line to its file: NAME.seeded = False)"
+    "(if it draws from a source that takes no seed, such as a compiled library, add a line to its file: NAME.seeded = False)"
 )
 
 
@@ -213,9 +213,8 @@ def _run_chunk(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
         sides, rngs = stage.flip(0)
         return sides, _words_drawn(rngs), False
     with stage.globally_seeded(0):
-        before = global_generators.fingerprint()
         sides, rngs = stage.flip(0)
-        return sides, _words_drawn(rngs), global_generators.fingerprint() != before
+        return sides, _words_drawn(rngs), global_generators.has_drawn()
 
 
 def _words_drawn(rngs: list[Generator]) -> tuple[int, ...]:

@@ -122,14 +122,12 @@ def audit_canaries(
     begin = time.perf_counter()
     claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", _OWNER)
     claim_notes = resolved(claim, None)[1]
-    claim = claim.for_canaries(_OWNER)
     alpha = 1 - require_probability("confidence", confidence, _OWNER)
     seed = require_integer("seed", seed, _OWNER, least=0)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
     if require_finite("inclusion", inclusion, _OWNER) != 0.5:
         raise InvalidArgument(f"{_OWNER}: inclusion must be 0.5, the probability that the theorems are proved for, got {inclusion!r}")
-    delta = claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
-    method, claim, notes = _choose_method(method, claim)
+    claim, delta, method, notes = _claim_to_test(claim, delta, method)
     canaries = read(scores_in, scores_out, ids_in, ids_out, groups)
     size = canaries.scores.size
     rng = np.random.default_rng([seed, size])
@@ -144,11 +142,6 @@ def audit_canaries(
         for r, share in ([(guesses, alpha)] if guesses is not None else _planned_guesses(theorem, guessed, alpha))
     ]
     best = _best(tested)
-    p = min(1.0, *(theorem.smallest_error(counts.right, counts.guesses) * alpha / counts.alpha for counts in tested))
-    gaussian_epsilon = math.nan
-    if delta > 0:
-        known = best.lower if method == "curve" and isinstance(claim, GDP) else _largest_mu(right, schedule(size, most, alpha), size)
-        gaussian_epsilon = certified_epsilon(GDP(1.0), known, delta)
     return result_of_counts(
         theorem,
         tested,
@@ -157,14 +150,22 @@ def audit_canaries(
         seed=seed,
         included=int(canaries.coins.sum()),
         runs=canaries.runs,
-        p_value=p,
-        gaussian_lower=gaussian_epsilon,
+        p_value=min(1.0, *(theorem.smallest_error(counts.right, counts.guesses) * alpha / counts.alpha for counts in tested)),
+        gaussian_lower=_gaussian_epsilon(theorem, best, right, schedule(size, most, alpha)),
         detectable=detectable(claim, size, alpha, delta, method == "curve"),
         picture=_picture(canaries, guessed, best, _course(theorem, right, most, alpha)),
         notes=(*claim_notes, *notes, ASSUMED, *([_POOLED_NOTE] if canaries.runs > 1 else []), *canaries.notes),
         target=target,
         seconds=time.perf_counter() - begin,
     )
+
+
+def _claim_to_test(claim: Claim, delta: float, method: str) -> tuple[Claim, float, str, tuple[str, ...]]:
+    """Return the claim or curve to test, the delta of the reported epsilon, the method, and notes on a replaced claim."""
+    claim = claim.for_canaries(_OWNER)
+    delta = claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
+    method, claim, notes = _choose_method(method, claim)
+    return claim, delta, method, notes
 
 
 def result_of_counts(theorem: Theorem, tested: Sequence[GuessTest], **fields: Any) -> CanaryResult:
@@ -221,12 +222,17 @@ def _planned_guesses(theorem: Theorem, guessed: Guesses, alpha: float) -> list[t
     return schedule(size, most, alpha, claim.guess_mu)
 
 
-def _largest_mu(right: np.ndarray, planned: list[tuple[int, float]], size: int) -> float:
-    """Return the largest mu that any of the planned numbers of guesses refutes."""
-    best = 0.0
-    for r, share in planned:
-        best = parameter_refuted(GDP(1.0), int(right[r]), r, size, share, best)
-    return best
+def _gaussian_epsilon(theorem: Theorem, best: GuessTest, right: np.ndarray, planned: list[tuple[int, float]]) -> float:
+    """Return the epsilon of the largest mu that any of the planned numbers of guesses refutes; NaN if the theorem's delta is 0."""
+    if theorem.delta == 0:
+        return math.nan
+    mu = 0.0
+    if theorem.method == "curve" and isinstance(theorem.claim, GDP):
+        mu = best.lower
+    else:
+        for r, share in planned:
+            mu = parameter_refuted(GDP(1.0), int(right[r]), r, theorem.canaries, share, mu)
+    return certified_epsilon(GDP(1.0), mu, theorem.delta)
 
 
 def _course(theorem: Theorem, right: np.ndarray, most: int, alpha: float) -> tuple[tuple[int, int, float], ...]:

@@ -109,7 +109,7 @@ class Subject:
         if not pairs:
             raise Skip("the claim makes no promise about these pairs")
         result = self.audit(pairs, self.runs)
-        if result.verdict is Verdict.VIOLATED:
+        if result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
             assert result.pair is not None
             raise CheckFailed(f"{why}: {result.headline()} on the pair '{result.pair.why}'", result)
         if result.verdict is not Verdict.NOT_REFUTED and result.exercised is not False:  # equal outputs on special data are not a fault

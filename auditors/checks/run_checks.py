@@ -129,7 +129,7 @@ def check_low_bits(subject: Subject) -> None:
     if result.bit_level is None:
         bit_notes = (note for note in result.notes if note.startswith("low bits"))
         raise Skip(next(bit_notes, "the outputs are not floating-point numbers"))
-    if result.bit_level.verdict is Verdict.VIOLATED:
+    if result.bit_level.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
         reason = f"the low bits certify epsilon > {result.bit_level.epsilon_lower:.4g} against {result.claim}"
         raise CheckFailed(reason, result, violation=True)
 

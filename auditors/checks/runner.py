@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from concurrent.futures import Executor
 from typing import Any
 
+from dpwitness.auditors.black_box.conclude import guess_of
 from dpwitness.auditors.black_box.timing import format_duration, price, require_enough_trials, require_seconds
 from dpwitness.auditors.checks import data_checks, run_checks
 from dpwitness.auditors.checks.check import Check, CheckFailed, Skip, Subject, Tag, budgets
@@ -54,7 +55,10 @@ class CheckFinding:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CheckReport(Result):
-    """All findings on one mechanism. The verdict is VIOLATED if a check refuted the claim, ERROR if another check failed."""
+    """All findings on one mechanism.
+
+    The verdict is VIOLATED if a check refuted the claim, SUSPECT if a check refuted a guessed claim, ERROR if another check failed.
+    """
 
     name: str
     findings: tuple[CheckFinding, ...]
@@ -68,6 +72,9 @@ class CheckReport(Result):
     def verdict(self) -> Verdict:  # type: ignore[override]
         if not self.failed:
             return Verdict.NOT_REFUTED
+        guessed = guess_of(self.mechanism)
+        if guessed and any(f.violation or (f.result is not None and f.result.verdict is Verdict.SUSPECT) for f in self.failed):
+            return Verdict.SUSPECT
         return Verdict.VIOLATED if any(finding.violation for finding in self.failed) else Verdict.ERROR
 
     @property

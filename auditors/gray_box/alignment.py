@@ -41,60 +41,69 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
     """
     y1, y0 = np.asarray(recorded["numbers"]), np.asarray(replayed["numbers"])
     free = [i for i in range(len(calls)) if calls.free(i) and calls.drawn(i) is not None]
-    sizes = [len(calls.drawn(i)) for i in free]  # type: ignore[arg-type]
     fits = y1.shape == y0.shape and y1.size > 0 and recorded["texts"] == replayed["texts"] and not replayed["differences"]
     if not fits or not free or not np.isfinite(y1 - y0).all():
         return None
-    goal = y1 - y0
-
-    def run(flat: FloatArray) -> FloatArray | None:
-        """Return the output with the noise shifted by `flat`, or None if the shift changes more than the numbers."""
-        explanation = [(*calls.place(i), by) for i, by in zip(free, np.split(flat, np.cumsum(sizes)[:-1]), strict=True) if np.any(by)]
-        found = replay(explanation)
-        numbers = np.asarray(found["numbers"])
-        return None if found["differences"] or found["raised"] or numbers.shape != y0.shape else numbers
-
-    laws = [calls.law(i) for i, n in zip(free, sizes, strict=True) for _ in range(n)]
-    scales = np.concatenate([np.broadcast_to(scale_of(calls, i), n) for i, n in zip(free, sizes, strict=True)])
-    is_whole, lowest = np.isin(laws, WHOLE), _smallest_values(laws)
-    drawn = np.concatenate([calls.drawn(i) for i in free])
-    steps = np.where(is_whole, 1.0, scales)
-    size = float(np.max(np.abs(y1)) + np.max(np.abs(goal)))
-    gaussian = [calls.law(i) in ("gaussian", "discrete_gaussian") for i in free]
-
-    def verified(shift: FloatArray | None, only: bool) -> Alignment | None:
-        """Return the alignment for `shift` if the shift is in the noise's support and reproduces the recorded output; otherwise None."""
-        if shift is None or not np.isfinite(shift).all() or np.any(drawn + shift < lowest):
-            return None
-        shift = np.where(is_whole, np.round(shift), shift)
-        found = run(shift)
-        if found is None or np.max(np.abs(found - y1)) > _RELATIVE_TOLERANCE * size:
-            return None
-        shift = np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0)
-        parts = zip(free, np.split(shift, np.cumsum(sizes)[:-1]), strict=True)
-        return Alignment({calls.place(i): by for i, by in parts if np.any(by)}, only, all(gaussian), any(gaussian))
-
+    noise = _FreeNoise(replay, calls, free, y1, y0)
+    steps, goal = noise.steps, y1 - y0
     if len(steps) == len(y0):  # as many noise variables as numbers: one more run may give all slopes
-        moved = run(steps)
+        moved = noise.run(steps)
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = None if moved is None else np.where(goal == 0, 0.0, goal * steps / (moved - y0))
-        found = verified(shift, True)
+        found = noise.verified(shift, True)
         if found is not None:
             return found
     if len(steps) > MOST:
         return None
-    columns = [run(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
+    columns = [noise.run(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
     if any(column is None for column in columns):
         return None
     jacobian = np.array([(column - y0) / step for column, step in zip(columns, steps, strict=True)]).T
-    shift = cheapest_shift(jacobian, goal, scales, laws, drawn)
-    found = verified(shift, bool(np.linalg.matrix_rank(jacobian) == len(steps)))
+    shift = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
+    found = noise.verified(shift, bool(np.linalg.matrix_rank(jacobian) == len(steps)))
     if found is not None:
         return found
-    explanation = _describe_unreachable(jacobian, goal, size)
+    explanation = _describe_unreachable(jacobian, goal, noise.output_size)
     points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))) if explanation else ()
-    linear = all(follows(run(by), y0 + jacobian @ by, size) for by in points)
+    linear = all(follows(noise.run(by), y0 + jacobian @ by, noise.output_size) for by in points)
     return explanation if explanation and linear else None
+
+
+class _FreeNoise:
+    """Noise of the calls `free`, as one vector that can be shifted; y1 is the recorded output, y0 the output of the unshifted replay."""
+
+    def __init__(self, replay: Callable[[list[Any]], Json], calls: Calls, free: list[int], y1: FloatArray, y0: FloatArray) -> None:
+        self._replay, self._calls, self._free, self._y1, self._y0 = replay, calls, free, y1, y0
+        sizes = [len(calls.drawn(i)) for i in free]  # type: ignore[arg-type]
+        self._borders = np.cumsum(sizes)[:-1]
+        self.laws = [calls.law(i) for i, n in zip(free, sizes, strict=True) for _ in range(n)]
+        self.scales = np.concatenate([np.broadcast_to(scale_of(calls, i), n) for i, n in zip(free, sizes, strict=True)])
+        self.drawn: FloatArray = np.concatenate([calls.drawn(i) for i in free])
+        self._whole = np.isin(self.laws, WHOLE)
+        self.steps = np.where(self._whole, 1.0, self.scales)
+        self.output_size = float(np.max(np.abs(y1)) + np.max(np.abs(y1 - y0)))
+
+    def _by_call(self, shift: FloatArray) -> list[tuple[int, FloatArray]]:
+        """Return the parts of a shift that are not zero, with the index of their call."""
+        return [(i, by) for i, by in zip(self._free, np.split(shift, self._borders), strict=True) if np.any(by)]
+
+    def run(self, shift: FloatArray) -> FloatArray | None:
+        """Return the output with shifted noise, or None if the shift changes more than the numbers."""
+        found = self._replay([(*self._calls.place(i), by) for i, by in self._by_call(shift)])
+        numbers = np.asarray(found["numbers"])
+        return None if found["differences"] or found["raised"] or numbers.shape != self._y0.shape else numbers
+
+    def verified(self, shift: FloatArray | None, only: bool) -> Alignment | None:
+        """Return the alignment for `shift` if the shift is in the noise's support and reproduces the recorded output; otherwise None."""
+        if shift is None or not np.isfinite(shift).all() or np.any(self.drawn + shift < _smallest_values(self.laws)):
+            return None
+        shift = np.where(self._whole, np.round(shift), shift)
+        found = self.run(shift)
+        if found is None or np.max(np.abs(found - self._y1)) > _RELATIVE_TOLERANCE * self.output_size:
+            return None
+        shift = np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0)
+        gaussian = [self._calls.law(i) in ("gaussian", "discrete_gaussian") for i in self._free]
+        return Alignment({self._calls.place(i): by for i, by in self._by_call(shift)}, only, all(gaussian), any(gaussian))
 
 
 def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -> str:

@@ -140,10 +140,7 @@ def trace(
             asked = tuple(entry[0] for entry in entries)
             evidence = examine(recorder, worst, promise, asked, seeded=bool(getattr(mechanism, "seeded", True)))
         except (MechanismFailed, Stopped) as error:
-            timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
-            message = f"a run took longer than time_limit = {time_limit:g} s" if timed_out else str(error)
-            nothing: Json = {"pair": None, "findings": (), "calls": (), "loss": math.nan, "charged": math.nan, "claim": promise}
-            return TraceResult(verdict=Verdict.ERROR, notes=(message,), **nothing, **_costs(recorder, begin), **fields)
+            return _failed(error, time_limit, fields | {"claim": promise} | _costs(recorder, begin))
     fields["claim"], claim_notes = resolved(promise, worst)
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
@@ -153,6 +150,14 @@ def trace(
             mechanism, claim=promise, pair=[worst, *others], stop="violation", bits=False, name=name, target=target, **audit_options
         )
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
+
+
+def _failed(error: MechanismFailed | Stopped, time_limit: float, fields: Json) -> TraceResult:
+    """Return the result of a trace that a failing run ended."""
+    timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
+    message = f"a run took longer than time_limit = {time_limit:g} s" if timed_out else str(error)
+    nothing: Json = {"pair": None, "findings": (), "calls": (), "loss": math.nan, "charged": math.nan}
+    return TraceResult(verdict=Verdict.ERROR, notes=(message,), **nothing, **fields)
 
 
 def _costs(recorder: Recorder, begin: float) -> Json:
@@ -199,7 +204,7 @@ def _choose_pairs(recorder: Recorder, promise: Claim, domain: Domain | None, can
 
 def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fields: Json) -> TraceResult:
     """Return the TraceResult of the examined pair and the confirming audit."""
-    confirmed = result is not None and result.verdict is Verdict.VIOLATED
+    confirmed = result is not None and result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT)
     expected = dict(getattr(fields["mechanism"], "expected_findings", None) or {})
     found = [*evidence.findings, *(evidence.suspicions if confirmed else ())]
     findings = [f for f in found if confirmed or f.kind not in expected]
@@ -211,7 +216,7 @@ def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fie
     if pair.unchecked:
         notes.append(pair.unchecked)
     return TraceResult(
-        verdict=Verdict.VIOLATED if confirmed else Verdict.INCONCLUSIVE if findings else Verdict.NOT_REFUTED,
+        verdict=result.verdict if result is not None and confirmed else Verdict.INCONCLUSIVE if findings else Verdict.NOT_REFUTED,
         pair=pair,
         findings=tuple(findings),
         calls=evidence.calls.summary(),

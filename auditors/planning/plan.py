@@ -6,22 +6,21 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from scipy.special import ndtr, ndtri
 
 from dpwitness.auditors.black_box.audit import audited_pairs, timed
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration
+from dpwitness.auditors.planning.plan_result import MOST, Plan, Row
 from dpwitness.auditors.planning.power import FEW, chance, error_of, split_budget
 from dpwitness.auditors.planning.rehearsal import MOST as REHEARSED
 from dpwitness.auditors.planning.rehearsal import REPEATS, Rehearsals
 from dpwitness.auditors.privacy_loss.limit import limit_of_law
 from dpwitness.auditors.privacy_loss.reference_laws import SHAPES, law_with_parameter, parameter_of
 from dpwitness.auditors.privacy_loss.routes import loss_law
-from dpwitness.auditors.results.verdicts import SCHEMA, strict
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
     require_integer,
@@ -35,133 +34,12 @@ from dpwitness.mechanisms.privacy import Claim, promised, resolved
 from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import WhiteBox, name_of
 
-MOST = 10**12  # largest number of runs
 OWN = "own"  # the mechanism's own loss law
 _TABLE_FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)  # numbers of runs in the table, as factors
 _RELATIVE_TOLERANCE = 1e-6  # relative tolerance between a law's parameter and the claim's
 _MIN_POWER, _MAX_SECONDS = 0.05, 20.0  # power from which the target itself counts as leaking; time limit of rehearsals, in seconds
 _MAX_LAWS = 16  # largest number of pairs whose law is computed
 _SMALLEST_EXCESS, _HALVINGS = 1e-6, 14  # smallest relative excess over the claim, and halvings of the interval, in the search
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Prediction for one number of runs; None where a number does not apply."""
-
-    trials: int
-    chance: float | None  # probability of finding the violation `find`
-    detectable: float | None  # smallest violation of the plan's shape that is found with the plan's power
-    certified: float | None  # median parameter that an audit of the mechanism's own law certifies
-    seconds: float | None  # expected time
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Required number of runs of an audit, and the violations that a number of runs can find.
-
-    Parameters
-    ----------
-    claim : Claim
-        The claim to refute.
-    shape : str
-        ``"coin"``, ``"laplace"``, ``"gaussian"``, or ``"own"``, the mechanism's own law.
-    find : float, optional
-        Parameter of the violation to find.
-    needed : int, optional
-        Number of runs that finds the violation with probability `power`. None if no number up to 1e12 does, or there is no violation.
-    given : int, optional
-        Number of runs that the user gave.
-    detectable, chance : float, optional
-        Smallest violation that the given runs find with probability `power`, and their probability of finding `find`.
-    power, confidence : float
-        Probability of VIOLATED, and confidence of the audit.
-    pairs : int
-        Number of pairs from which a pilot picks.
-    seconds_per_run, expected_seconds : float, optional
-        Seconds per run, measured with `workers` workers, and expected seconds of the given or else the needed runs.
-    name : str
-        Name of the mechanism; empty without a mechanism.
-    workers : int
-        Number of workers on which the mechanism was timed.
-    rows : tuple of Row
-        Predictions for several numbers of runs.
-    assumes : tuple of str
-        Assumptions of the plan.
-    """
-
-    claim: Claim
-    shape: str
-    find: float | None
-    needed: int | None
-    given: int | None
-    detectable: float | None
-    chance: float | None
-    power: float
-    confidence: float
-    pairs: int
-    name: str
-    workers: int
-    seconds_per_run: float | None
-    expected_seconds: float | None
-    rows: tuple[Row, ...]
-    assumes: tuple[str, ...]
-
-    @property
-    def impossible(self) -> bool:
-        """Return whether there is a violation to find, but no number of runs up to 1e12 finds it."""
-        return self.find is not None and self.find > self.claim.parameter and self.needed is None
-
-    def headline(self) -> str:
-        """Return the required runs, or the detectable violation, in one line."""
-        symbol, likely = self.claim.symbol, f"with probability {self.power:g}"
-        time_text = f", in about {format_duration(self.expected_seconds)}" if self.expected_seconds is not None else ""
-        if self.find is not None and self.find <= self.claim.parameter:
-            return f"nothing to find: {symbol} = {self.find:.6g} on this pair, where {self.claim} holds"
-        what = f"a violation of {self.claim} by {symbol} = {self.find:.12g} ({self.shape})" if self.find is not None else ""
-        if self.impossible:
-            return f"out of reach: no audit of at most {MOST:.0e} runs finds {what} {likely}"
-        if self.find is not None:
-            found = f"{self.needed:,} runs find {what} {likely}"
-            given_text = f"; {self.given:,} runs with probability {self.chance:.2g}" if self.given is not None else ""
-            return found + given_text + time_text
-        if self.detectable is None or math.isinf(self.detectable):
-            return f"{self.given:,} runs find no violation of {self.claim} ({self.shape}) {likely}{time_text}"
-        return (
-            f"{self.given:,} runs find a violation of {self.claim} from {symbol} = {self.detectable:.6g} on ({self.shape})"
-            f" {likely}{time_text}"
-        )
-
-    def table(self) -> list[list[str]]:
-        """Return the rows as text, under a header, without empty columns."""
-        symbol = self.claim.symbol
-        columns: list[tuple[str, list[Any], Callable[[Any], str]]] = [
-            ("runs", [row.trials for row in self.rows], lambda v: f"{v:,}"),
-            (f"{symbol} found with probability {self.power:g}", [row.detectable for row in self.rows], _format_violation),
-            (f"{symbol} that half certify", [row.certified for row in self.rows], _format_violation),
-            ("" if self.find is None else f"chance to find {self.find:.12g}", [row.chance for row in self.rows], lambda v: f"{v:.2g}"),
-            ("time", [row.seconds for row in self.rows], format_duration),
-        ]
-        texts = [(head, [write(v) for v in values]) for head, values, write in columns if values and values[0] is not None]
-        return [[head for head, _ in texts], *map(list, zip(*(values for _, values in texts), strict=True))]
-
-    def to_json(self) -> Json:
-        """Return the fields as JSON values."""
-        return {
-            "schema_version": SCHEMA,
-            "kind": "plan",
-            "headline": self.headline(),
-            **strict({key: value for key, value in asdict(self).items() if key != "claim"}),
-            "claim": str(self.claim),
-            "claim_numbers": list(self.claim.numbers),
-            "parameter": self.claim.symbol,
-            "impossible": self.impossible,
-        }
-
-    def __str__(self) -> str:
-        table = self.table()
-        width = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  " + "   ".join(text.rjust(size) for text, size in zip(row, width, strict=True)) for row in table]
-        return "\n".join([self.headline(), "", *lines, "", *(f"  assumes  {text}" for text in self.assumes)])
 
 
 def plan(
@@ -227,7 +105,7 @@ def plan(
     """
     claim = promised(mechanism, claim, "plan")
     require_probability("power", power, "plan")
-    alpha = 1 - require_probability("confidence", confidence, "plan")
+    require_probability("confidence", confidence, "plan")
     trials = None if trials is None else require_integer("trials", trials, "plan", least=LEAST, most=MOST)
     if shape is not None:
         require_one_of("shape", shape, SHAPES, "plan")
@@ -237,82 +115,143 @@ def plan(
     claim, claim_notes = resolved(claim, pairs[0] if pairs else None)
     if find is not None and require_positive("find", find, "plan") <= claim.parameter:
         raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {shown(find)}")
-    shaped = shape is not None
-    own = _own_law(mechanism, pairs, claim) if shape is None and find is None else None
-    if own is None and find is None and trials is None:
+    question = _Question.of(claim, mechanism, pairs, find, shape, power, confidence)
+    if question.law is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
-    shape = OWN if own else shape or "coin"
-    law = own or (law_with_parameter(shape, claim, find) if find is not None else None)
-    if own:
-        find = parameter_of(claim, own)
-        find = min(find, claim.parameter) if find <= claim.parameter * (1 + _RELATIVE_TOLERANCE) else find
-    count, many = max(1, len(pairs)), shape in ("laplace", "gaussian") or mechanism is not None
-
-    def chance_of(runs: int, of: LossLaw) -> float:
-        return chance(of, claim, runs, alpha, pairs=count, floats=many or len(of.p) > FEW)
-
-    def predicted(runs: int) -> Row:
-        """Return a row. Its power comes from rehearsals, or from the law less the shortfall of rehearsals."""
-        power_of_row, least, median = None, None, None
-        if law and rehearsals is not None and runs in (needed, trials) and runs <= REHEARSED:
-            power_of_row = rehearsals.chance(runs)
-        elif law:
-            power_of_row = float(ndtr(_as_deviations(chance_of(runs, law)) - shortfall))
-        if own:
-            median = limit_of_law(own, claim, split_budget(runs, count, many)[1], error_of(claim, alpha))
-        else:
-            least = _smallest_parameter(claim, shape, power, lambda of: chance_of(runs, of))
-        return Row(runs, power_of_row, least, median, price.time(runs, count) if price else None)
-
-    def shortfall_of(found: Rehearsals, runs: int, of: LossLaw) -> float:
-        """Return by how many standard errors rehearsals fall short of the law's power."""
-        return max(0.0, _as_deviations(chance_of(runs, of)) - _as_deviations(found.chance(runs)))
-
-    violated = law is not None and find is not None and find > claim.parameter
-    needed = _runs_needed(lambda runs: chance_of(runs, law), power) if violated and law else None
-    rehearsals, shortfall = None, 0.0
-    if own and violated and needed is not None and not claim.bounds_renyi and has_capability(mechanism, WhiteBox):
-        rehearsals = Rehearsals(mechanism, claim, pairs, confidence, executor)
-        rehearsed = rehearsals.needed(needed, power)
-        if rehearsed is None:
-            rehearsals = None
-        else:
-            needed, shortfall = rehearsed, shortfall_of(rehearsals, rehearsed, own)
-    price = None if mechanism is None else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
-    target_leaks = False
-    if price and not own and not shaped and needed is not None and price.run * needed * REPEATS < _MAX_SECONDS and not claim.bounds_renyi:
-        target = Rehearsals(mechanism, claim, pairs, confidence, executor)
-        if needed <= REHEARSED and target.chance(needed) > _MIN_POWER:  # the target itself leaks: plan for audits of the target
-            needed, target_leaks = target.needed(needed, power) or needed, True
-            if law is not None:  # rows state the power that rehearsals of this target found, not the power of the easiest law
-                shortfall = shortfall_of(target, needed, law)
-    center = trials or needed or (10**6 if own else MOST)
-    sizes = sorted({min(max(_round_to_three_digits(center * part), LEAST), MOST) for part in _TABLE_FACTORS} | {center})
-    rows = tuple(map(predicted, sizes))
+    need = _need_of(question, mechanism, pairs, executor)
+    cost = None if mechanism is None else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
+    if cost and shape is None and not question.own:
+        need = _need_of_leaking_target(question, need, cost, mechanism, pairs, executor)
+    rows = tuple(_row(question, need, cost, trials, runs) for runs in _table_sizes(question, trials, need.runs))
     given = next((row for row in rows if row.trials == trials), None)
-    expected_runs = trials or needed
+    expected_runs = trials or need.runs
     return Plan(
         claim=claim,
-        shape=shape,
-        find=find,
-        needed=needed,
+        shape=question.shape,
+        find=question.find,
+        needed=need.runs,
         given=trials,
         detectable=given.detectable if given else None,
         chance=given.chance if given else None,
         power=power,
         confidence=confidence,
-        pairs=count,
+        pairs=question.pairs,
         name=name or ("" if mechanism is None else name_of(mechanism)),
         workers=getattr(executor, "_max_workers", 1),
-        seconds_per_run=price.run if price else None,
-        expected_seconds=price.time(expected_runs, count) if price and expected_runs else None,
+        seconds_per_run=cost.run if cost else None,
+        expected_seconds=cost.time(expected_runs, question.pairs) if cost and expected_runs else None,
         rows=rows,
-        assumes=(
-            *_assumptions(claim, shape, count, confidence, price),
-            *_rehearsal_notes(own and violated, rehearsals, target_leaks),
-            *claim_notes,
-        ),
+        assumes=(*_assumptions(question, cost), *_rehearsal_notes(question, need), *claim_notes),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """The claim, the violation to find, and the audit that has to find the violation."""
+
+    claim: Claim
+    shape: str
+    find: float | None
+    law: LossLaw | None  # law of the violation, if there is one
+    pairs: int
+    floats: bool  # whether outputs may be floating-point numbers, for which the audit has to learn an event
+    power: float
+    confidence: float
+
+    @classmethod
+    def of(
+        cls, claim: Claim, mechanism: Any, pairs: Sequence[Pair], find: float | None, shape: str | None, power: float, confidence: float
+    ) -> _Question:
+        """Return the question for a violation of this size and shape, or for the mechanism's own law if neither is given."""
+        own = _own_law(mechanism, pairs, claim) if shape is None and find is None else None
+        shape = OWN if own else shape or "coin"
+        law = own or (law_with_parameter(shape, claim, find) if find is not None else None)
+        if own:
+            find = parameter_of(claim, own)
+            find = min(find, claim.parameter) if find <= claim.parameter * (1 + _RELATIVE_TOLERANCE) else find
+        floats = shape in ("laplace", "gaussian") or mechanism is not None
+        return cls(claim, shape, find, law, max(1, len(pairs)), floats, power, confidence)
+
+    @property
+    def own(self) -> bool:
+        """Whether the law is the mechanism's own."""
+        return self.shape == OWN
+
+    @property
+    def violated(self) -> bool:
+        """Whether the law violates the claim."""
+        return self.law is not None and self.find is not None and self.find > self.claim.parameter
+
+    def chance(self, runs: int, law: LossLaw) -> float:
+        """Return the probability that an audit with this number of runs finds a violation by `law`."""
+        floats = self.floats or len(law.p) > FEW
+        return chance(law, self.claim, runs, 1 - self.confidence, pairs=self.pairs, floats=floats)
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Required number of runs, and what rehearsals of the audit showed."""
+
+    runs: int | None
+    rehearsals: Rehearsals | None = None
+    shortfall: float = 0.0  # by how many standard errors rehearsals fall short of the law's power
+    target_leaks: bool = False
+
+
+def _need_of(question: _Question, mechanism: Any, pairs: Sequence[Pair], executor: Executor | None) -> _Need:
+    """Return the required number of runs, by rehearsals if the mechanism's own law is the violation."""
+    law = question.law
+    if law is None or not question.violated:
+        return _Need(None)
+    runs = _runs_needed(lambda runs: question.chance(runs, law), question.power)
+    if not question.own or runs is None or question.claim.bounds_renyi or not has_capability(mechanism, WhiteBox):
+        return _Need(runs)
+    rehearsals = Rehearsals(mechanism, question.claim, pairs, question.confidence, executor)
+    rehearsed = rehearsals.needed(runs, question.power)
+    return _Need(runs) if rehearsed is None else _Need(rehearsed, rehearsals, _shortfall(question, law, rehearsals, rehearsed))
+
+
+def _need_of_leaking_target(
+    question: _Question, need: _Need, cost: RunCost, mechanism: Any, pairs: Sequence[Pair], executor: Executor | None
+) -> _Need:
+    """Return the runs that audits of the target itself require if the target violates the claim; otherwise, `need`."""
+    runs = need.runs
+    if runs is None or runs > REHEARSED or cost.run * runs * REPEATS >= _MAX_SECONDS or question.claim.bounds_renyi:
+        return need
+    rehearsals = Rehearsals(mechanism, question.claim, pairs, question.confidence, executor)
+    if rehearsals.chance(runs) <= _MIN_POWER:
+        return need
+    runs = rehearsals.needed(runs, question.power) or runs
+    # rows state the power that rehearsals of this target found, not the power of the easiest law
+    shortfall = need.shortfall if question.law is None else _shortfall(question, question.law, rehearsals, runs)
+    return _Need(runs, need.rehearsals, shortfall, target_leaks=True)
+
+
+def _shortfall(question: _Question, law: LossLaw, rehearsals: Rehearsals, runs: int) -> float:
+    """Return by how many standard errors rehearsals fall short of the law's power."""
+    return max(0.0, _as_deviations(question.chance(runs, law)) - _as_deviations(rehearsals.chance(runs)))
+
+
+def _table_sizes(question: _Question, trials: int | None, needed: int | None) -> list[int]:
+    """Return the numbers of runs of the table's rows."""
+    center = trials or needed or (10**6 if question.own else MOST)
+    return sorted({min(max(_round_to_three_digits(center * part), LEAST), MOST) for part in _TABLE_FACTORS} | {center})
+
+
+def _row(question: _Question, need: _Need, cost: RunCost | None, trials: int | None, runs: int) -> Row:
+    """Return a row. Its power comes from rehearsals, or from the law less the shortfall of rehearsals."""
+    claim, law = question.claim, question.law
+    power, least, median = None, None, None
+    if law and need.rehearsals is not None and runs in (need.runs, trials) and runs <= REHEARSED:
+        power = need.rehearsals.chance(runs)
+    elif law:
+        power = float(ndtr(_as_deviations(question.chance(runs, law)) - need.shortfall))
+    if question.own and law:
+        budget = split_budget(runs, question.pairs, question.floats)[1]
+        median = limit_of_law(law, claim, budget, error_of(claim, 1 - question.confidence))
+    else:
+        least = _smallest_parameter(claim, question.shape, question.power, lambda other: question.chance(runs, other))
+    return Row(runs, power, least, median, cost.time(runs, question.pairs) if cost else None)
 
 
 def _as_deviations(chance: float) -> float:
@@ -366,24 +305,20 @@ def _round_to_three_digits(value: float) -> int:
     return int(round(value / unit) * unit)
 
 
-def _format_violation(value: float) -> str:
-    """Return the parameter as text, or "none" for infinity."""
-    return "none" if math.isinf(value) else f"{value:.6g}"
-
-
-def _rehearsal_notes(own: object, rehearsals: Rehearsals | None, target_leaks: bool) -> tuple[str, ...]:
+def _rehearsal_notes(question: _Question, need: _Need) -> tuple[str, ...]:
     """Return notes on whether the numbers of runs were rehearsed."""
-    if target_leaks:
+    if need.target_leaks:
         return (f"the target itself violates the claim: {REPEATS} rehearsals of its audit need at least as many runs",)
-    if not own:
+    if not (question.own and question.violated):
         return ()
-    if rehearsals is None:
+    if need.rehearsals is None:
         return ("the best event of that law, minus the cost of learning measured on Laplace and Gaussian noise: not rehearsed",)
     return (f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates computed from the log_density",)
 
 
-def _assumptions(claim: Claim, shape: str, pairs: int, confidence: float, price: RunCost | None) -> tuple[str, ...]:
+def _assumptions(question: _Question, cost: RunCost | None) -> tuple[str, ...]:
     """Return the assumptions of the plan as sentences."""
+    claim, pairs = question.claim, question.pairs
     easiest = (
         f"randomized response: no law with this {claim.symbol} is easier to detect, others may need far more runs"
         if claim.bounds_epsilon
@@ -396,5 +331,5 @@ def _assumptions(claim: Claim, shape: str, pairs: int, confidence: float, price:
         OWN: "the law given by the mechanism's log_density, on the examined pair with the largest leak",
     }
     where = "one pair, no pilot" if pairs == 1 else f"a pilot over {pairs} pairs that picks the one with the violation"
-    timing = (f"{format_duration(price.run)} per run, measured on {price.runs:,} runs",) if price else ()
-    return (texts[shape], f"{where}; confidence {confidence:g}; runs of all stages are counted", *timing)
+    timing = (f"{format_duration(cost.run)} per run, measured on {cost.runs:,} runs",) if cost else ()
+    return (texts[question.shape], f"{where}; confidence {question.confidence:g}; runs of all stages are counted", *timing)

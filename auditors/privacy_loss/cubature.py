@@ -163,18 +163,9 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
         heavy = (boxes.p > settings.light) | (boxes.q > settings.light)
         if not heavy.any():
             break
-        top, bottom = boxes.most[heavy], boxes.least[heavy]
-        scale = np.ptp(np.concatenate([top[np.isfinite(top)], bottom[np.isfinite(bottom)], [0.0]]))
-        step = max(scale, 1e-9) / settings.steps
-        with np.errstate(invalid="ignore"):
-            spread = np.where(boxes.most > boxes.least, boxes.most - boxes.least, 0.0)
+        score = _scores(boxes, heavy, settings, k)
         width = np.max(boxes.high - boxes.low, axis=1)
         thin = width <= 1e-14 * np.maximum(1.0, np.max(np.abs(boxes.low), axis=1))
-        mass = np.maximum(boxes.p, boxes.q)
-        fine = np.where(heavy & (mass > 1e-13 / settings.steps), step, 10 * step)
-        score = np.maximum(boxes.error / settings.tolerance, np.where(mass > 1e-290, np.minimum(spread, 1e6) / fine, 0.0))
-        if k > 1:
-            score = np.maximum(boxes.error / settings.tolerance, (np.minimum(spread, 10 * scale) / step) ** 2 * mass * settings.steps)
         more = (score > 1) & ~thin
         finished = boxes.take(~more)
         finished_boxes = finished if finished_boxes is None else finished_boxes.join(finished)
@@ -206,6 +197,23 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
         return _enclosure(cells, k) or found
 
     return replace(found, refine=refine)
+
+
+def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int) -> FloatArray:
+    """Return a score for each box; boxes with a score above 1 have too large an error or too wide a range of losses, and are halved."""
+    top, bottom = boxes.most[heavy], boxes.least[heavy]
+    scale = np.ptp(np.concatenate([top[np.isfinite(top)], bottom[np.isfinite(bottom)], [0.0]]))
+    step = max(scale, 1e-9) / settings.steps
+    with np.errstate(invalid="ignore"):
+        spread = np.where(boxes.most > boxes.least, boxes.most - boxes.least, 0.0)
+    mass = np.maximum(boxes.p, boxes.q)
+    if k > 1:
+        spread_score = (np.minimum(spread, 10 * scale) / step) ** 2 * mass * settings.steps
+    else:
+        fine = np.where(heavy & (mass > 1e-13 / settings.steps), step, 10 * step)
+        spread_score = np.where(mass > 1e-290, np.minimum(spread, 1e6) / fine, 0.0)
+    score: FloatArray = np.maximum(boxes.error / settings.tolerance, spread_score)
+    return score
 
 
 def _initial_boxes(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> _Boxes:

@@ -64,8 +64,8 @@ class AuditResult(Result):
     Attributes
     ----------
     verdict : Verdict
-        Verdict at the level of values: VIOLATED, NOT_REFUTED, INCONCLUSIVE (interrupted, or no
-        pair exercises the mechanism) or ERROR.
+        Verdict at the level of values: VIOLATED, SUSPECT (violated, if what a scan has guessed is
+        right), NOT_REFUTED, INCONCLUSIVE (interrupted, or no pair exercises the mechanism) or ERROR.
     exercised : bool or None
         True where outputs on D0 and D1 differ. False where outputs look the same on every pair,
         although a tenth of the claim would have shown a difference: the audit then gives no
@@ -101,6 +101,8 @@ class AuditResult(Result):
         Remarks for the reader.
     seconds : float
         Duration, in seconds.
+    guessed : str
+        What a scan has guessed about claim, relation or domain; empty for a stated claim.
     tally, stages, basis, alpha, looks, method, scores, mechanism, unstored
         Counts and records from which witness and report are computed.
     """
@@ -133,6 +135,7 @@ class AuditResult(Result):
     seconds: float = 0.0
     scores: tuple[Score, ...] = ()  # scores whose columns precede those of the outputs
     mechanism: Any = field(default=None, repr=False)
+    guessed: str = ""
     unstored: str = ""  # why writing to the store failed, if it failed
 
     @property
@@ -166,12 +169,13 @@ class AuditResult(Result):
     def witness(self) -> Json | None:
         """Return the JSON from which `dpwitness.replay` can test the violation again.
 
-        None unless the claim is violated at the level of values or of bits.
+        None unless the claim is violated, or SUSPECT, at the level of values or of bits.
         """
-        value, level = self.verdict is Verdict.VIOLATED, self.bit_level
+        broken = (Verdict.VIOLATED, Verdict.SUSPECT)
+        value, level = self.verdict in broken, self.bit_level
         if value:
             pair, event, tally, bound = self.pair, self.event, self.tally, self.parameter_lower
-        elif level is not None and level.verdict is Verdict.VIOLATED:
+        elif level is not None and level.verdict in broken:
             pair, event, tally, bound = level.pair, level.event, level.tally, level.epsilon_lower
         else:
             return None
@@ -236,7 +240,7 @@ class AuditResult(Result):
             "trials": self.trials,
             "requested": self.requested,
             "seed": self.seed,
-        }
+        } | ({"guessed": self.guessed} if self.guessed else {})
         return claim_document(self, "black box", fields) | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
 
 
@@ -247,6 +251,9 @@ def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float,
         if math.isinf(lower):
             return f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} ({confidence_text})"
         return f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} ({confidence_text})"
+    if verdict is Verdict.SUSPECT:
+        bound = f"no finite {symbol} holds" if math.isinf(lower) else f"{symbol} > {lower:.4g}"
+        return f"SUSPECT: {bound} certified; the claim {claim} is violated if it is what the library promises ({confidence_text})"
     if verdict is Verdict.NOT_REFUTED:
         found = f"; a violation of {detectable:.4g} or more, of the same shape, would have been found 9 times in 10"
         found = found if math.isfinite(detectable) else ""

@@ -105,9 +105,10 @@ def require_stated_value(document: Json, key: str, found: float, within: float =
 
 
 def require_verdict(document: Json, verdict: Verdict, refuted: bool, why: str) -> None:
-    """Raise InvalidArgument if a verdict of VIOLATED or NOT_REFUTED contradicts the bound."""
+    """Raise InvalidArgument if a verdict of VIOLATED, SUSPECT or NOT_REFUTED contradicts the bound."""
     right = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    if verdict in (Verdict.VIOLATED, Verdict.NOT_REFUTED) and verdict is not right:
+    allowed = (right, Verdict.SUSPECT) if refuted and document.get("guessed") else (right,)
+    if verdict in (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.NOT_REFUTED) and verdict not in allowed:
         _raise_contradiction(document, f"{why} gives {right.value}, but the document states {verdict.value}")
 
 
@@ -174,7 +175,7 @@ def _check_without_basis(document: Json, claim: Claim, values: dict[str, float])
 
 def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[str, float]) -> None:
     """Check the bound and verdict of the bit level."""
-    level: Json = {"name": f"{document.get('name', '')} (bit level)"} | document["bit_level"]
+    level: Json = {"name": f"{document.get('name', '')} (bit level)", "guessed": document.get("guessed")} | document["bit_level"]
     stated, counts, found = float(level["epsilon_lower"]), level.get("tally"), 0.0
     refuted = False
     if counts is not None:

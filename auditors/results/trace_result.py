@@ -28,6 +28,8 @@ FINDINGS = {
     "SOURCE": "randomness that the trace cannot see, or that the seed does not control",
 }
 
+_CONFIRMED = (Verdict.VIOLATED, Verdict.SUSPECT)  # verdicts that an audit has confirmed
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -143,7 +145,7 @@ class TraceResult(Result):
     @property
     def evidence(self) -> str:
         """Return ``statistical`` where an audit has confirmed the findings, otherwise ``one trace``."""
-        return "statistical" if self.verdict is Verdict.VIOLATED else "one trace"
+        return "statistical" if self.verdict in _CONFIRMED else "one trace"
 
     @property
     def epsilon_lower(self) -> float:
@@ -162,7 +164,7 @@ class TraceResult(Result):
         Otherwise return pair and findings, which `dpwitness.replay` traces again; None without
         findings.
         """
-        if self.verdict is Verdict.VIOLATED and self.audit is not None:
+        if self.verdict in _CONFIRMED and self.audit is not None:
             return self.audit.witness
         if not self.findings or self.pair is None:
             return None
@@ -185,7 +187,7 @@ class TraceResult(Result):
             return f"ERROR: {self.notes[0] if self.notes else 'no trace'}"
         kinds = list(dict.fromkeys(f.kind for f in self.findings))
         found = f"TRACE {', '.join(kinds)}: {self.findings[0].told}" if kinds else ""
-        if self.verdict is Verdict.VIOLATED and self.audit is not None:
+        if self.verdict in _CONFIRMED and self.audit is not None:
             return f"{self.audit.headline()}; {found} ({self.runs} runs)"
         if kinds:
             audit_text = " and was not confirmed by an audit" if self.audit is not None else ", which was not tried by an audit"

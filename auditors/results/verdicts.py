@@ -21,10 +21,11 @@ class Verdict(enum.Enum):
     """Outcome of an audit.
 
     CERTIFIED rests on a proof or a stated error. SUPPORTED rests on numerics or an assumption
-    only.
+    only. SUSPECT is a violation of a claim that a scan has guessed: violated if the guess is right.
     """
 
     VIOLATED = "VIOLATED"
+    SUSPECT = "SUSPECT"
     NOT_REFUTED = "NOT_REFUTED"
     CERTIFIED = "CERTIFIED"
     SUPPORTED = "SUPPORTED"

@@ -140,7 +140,7 @@ _SCHEMAS: dict[str, Rule] = {
         bound=text(1000, empty=False),
         inputs=listing(anything, 2, 2),
         outputs=listing(items(anything), 2, 2),
-        verdict=one_of("VIOLATED", "INCONCLUSIVE"),
+        verdict=one_of("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
     ),
     "accountant": record(
         _more,

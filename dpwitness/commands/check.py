@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
     return code_after_write(
-        VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), write_failed
+        VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if verdicts & {Verdict.ERROR, Verdict.SUSPECT} else OK),
+        write_failed,
     )
 
 

@@ -225,11 +225,11 @@ def report_json_path(place: str) -> str:
 
 
 def exit_code(result: Result, *, bits: bool = False) -> int:
-    """Return the exit code of one result: 1 violated, 3 no verdict, 0 otherwise. A leak in low-order bits counts if `bits`."""
+    """Return the exit code of one result: 1 violated, 3 no verdict or suspect, 0 otherwise. A leak in low-order bits counts if `bits`."""
     level = getattr(result, "bit_level", None)
     if result.verdict is Verdict.VIOLATED or (bits and level is not None and level.verdict is Verdict.VIOLATED):
         return VIOLATED
-    return NO_VERDICT if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) else OK
+    return NO_VERDICT if result.verdict in (Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR) else OK
 
 
 def code_after_acceptance(code: int, data: Json, *, bits: bool = False) -> int:
@@ -239,7 +239,7 @@ def code_after_acceptance(code: int, data: Json, *, bits: bool = False) -> int:
     if not data.get("accepted") or unaccepted_rules(data, bits=bits):
         return code
     traced = "TRACE" in data["accepted"]["rules"]
-    return NO_VERDICT if not traced and data["verdict"] in (Verdict.INCONCLUSIVE.value, Verdict.ERROR.value) else OK
+    return NO_VERDICT if not traced and data["verdict"] in (Verdict.INCONCLUSIVE.value, Verdict.ERROR.value, "SUSPECT") else OK
 
 
 def report_results(
@@ -309,7 +309,9 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
 
     level = getattr(result, "bit_level", None)
     leaky = level is not None and level.verdict is Verdict.VIOLATED
-    if args.command == "replay":
+    if result.verdict is Verdict.SUSPECT:
+        step = "read what is guessed; if the claim is right, delete the line `guessed` of the target and run again"
+    elif args.command == "replay":
         if code == VIOLATED and isinstance(result, CanaryResult):
             step = "the bound follows from the counts of the file; nothing was run: audit the canaries again to confirm the counts"
         elif code == VIOLATED:

@@ -1,19 +1,22 @@
-"""``dpwitness report``: write any format of a report from its JSON file."""
+"""``dpwitness report`` and ``compare``: write any format of a report from its JSON file; compare a report with an earlier one."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import Command, parse_names, report_json_path
+from dpwitness.commands.common import Command, exit_code, parse_names, print_json, report_json_path
 from dpwitness.console import summary
-from dpwitness.exit_codes import OK, show
+from dpwitness.exit_codes import OK, code_after_write, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import printable
 from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.reports.phrasing.wording import plain
+
+COMPARISON_FORMATS = ("md", "html")
 
 
 def arguments(command: Command) -> None:
-    """Add the command and its options to the parser."""
+    """Add the commands and their options to the parser."""
     from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_names
 
     report = command("report", "write or show the report of an earlier run again, in any format, from its audit.json")
@@ -27,10 +30,26 @@ def arguments(command: Command) -> None:
     report.add_argument("--report", metavar="DIR", help="output folder; default: the folder of the file")
     report.add_argument("--show", action="store_true", help="print a table of the audits, worst first, and write nothing")
     report.add_argument("--no-plots", action="store_true", help="write no plots")
+    compare = command(
+        "compare", "compare a report with an earlier report: new violations, changed verdicts, numbers that changed beyond their error"
+    )
+    compare.add_argument("old", metavar="OLD.json", help="audit.json of the earlier report")
+    compare.add_argument("new", metavar="NEW.json", help="audit.json of the later report; a new violation gives exit code 1")
+    compare.add_argument("--report", metavar="DIR", help="write compare.json, and compare.md or the formats of --format")
+    compare.add_argument(
+        "--format", metavar="F,F", help=f"formats of the report, among {', '.join(COMPARISON_FORMATS)}; default {COMPARISON_FORMATS[0]}"
+    )
+    compare.add_argument("--explain", action="store_true", help="also explain how changes are judged")
+    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness report`` and return the exit code."""
+    """Run ``dpwitness report`` or ``dpwitness compare`` and return the exit code."""
+    return _compare(args) if args.command == "compare" else _report(args)
+
+
+def _report(args: argparse.Namespace) -> int:
+    """Write or show a report again."""
     from dpwitness.reports.audit.document import entries_of, read_document
     from dpwitness.reports.audit.formats import format_names
     from dpwitness.reports.audit.report import check_writable, write_document
@@ -54,3 +73,26 @@ def run(args: argparse.Namespace) -> int:
     for file in files:
         print(file)
     return OK
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """Compare two reports, print the comparison, and write it if requested."""
+    from dpwitness.reports.audit.report import check_writable
+    from dpwitness.reports.comparison.compare import compare
+    from dpwitness.reports.comparison.page import terminal, write
+
+    if args.format is not None and args.report is None:
+        raise InvalidArgument("--format needs --report DIR, where the files are written")
+    formats = parse_names(args.format or COMPARISON_FORMATS[0], COMPARISON_FORMATS)
+    if args.report is not None:
+        check_writable(args.report)
+    found, write_failed = compare(report_json_path(args.old), report_json_path(args.new)), False
+    if args.json:
+        print_json(found.to_json())
+    else:
+        print(plain(terminal(found, explain=args.explain)))
+    if args.report is not None:
+        file, write_failed = try_to_write("report", lambda: write(found, args.report, formats)[0])
+        if file is not None and not args.json:
+            print(f"report: {file}")
+    return code_after_write(exit_code(found), write_failed)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dpwitness.commands.common import Command, print_json
-from dpwitness.exit_codes import NO_VERDICT, OK
+from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
@@ -43,6 +43,9 @@ def arguments(command: Command) -> None:
     )
     listed.add_argument("action", nargs="?", choices=["list", "setup", "new"], default="list", help="default: list")
     listed.add_argument("names", nargs="*", metavar="NAME", help="environments to install, or the target file to write")
+    help_text = "with new: propose a target for one function of a package, such as diffprivlib:tools.mean, instead of the template"
+    listed.add_argument("--from", dest="source", metavar="PACKAGE:NAME", help=help_text)
+    listed.add_argument("--python", metavar="PATH", help="with --from: interpreter, or name of an environment, that has the package")
     listed.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -51,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "new":
         if len(args.names) != 1:
             raise InvalidArgument(f"targets new needs one FILE, got {len(args.names)}")
-        return _write_template(Path(args.names[0]))
+        return _write_template(Path(args.names[0])) if args.source is None else _write_proposal(Path(args.names[0]), args)
+    if args.source is not None or args.python is not None:
+        raise InvalidArgument(f"--from and --python are for targets new, got targets {args.action}")
     if args.action == "setup":
         return _setup(args.names)
     if args.names:
@@ -68,6 +73,25 @@ def _write_template(path: Path) -> int:
     except OSError as error:
         raise InvalidArgument(f"FILE must be a new file, got {str(path)!r}: {error.strerror}") from None
     print(f"written: {path}; try it with: dpwitness check {path}")
+    return OK
+
+
+def _write_proposal(path: Path, args: argparse.Namespace) -> int:
+    """Write a target file for one function or class of a package, with a skeleton if no proposed call works."""
+    from dpwitness.auditors.scanning.scan import interpreter_path, propose_one
+
+    package, _, name = args.source.partition(":")
+    if not package or not name:
+        raise InvalidArgument(f"--from must have the form PACKAGE:NAME, such as diffprivlib:tools.mean, got {args.source!r}")
+    if path.suffix != ".py" or path.exists():
+        raise InvalidArgument(f"FILE must be a new file that ends in .py, got {str(path)!r}")
+    with redirected_stdout():
+        proposal = propose_one(package, name, path, python=interpreter_path(args.python))
+    option = f" --python {args.python}" if args.python else ""
+    if proposal.why:
+        print(f"written: {path}; fill in what is missing: {proposal.why}")
+        return NO_VERDICT
+    print(f"written: {path}; try it with: dpwitness audit {path}:{proposal.target}{option}")
     return OK
 
 

@@ -110,7 +110,7 @@ class Outcome:
     @property
     def unfinished(self) -> bool:
         """Whether the audit has no verdict."""
-        return self.result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
+        return self.result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT)
 
     @property
     def interrupted(self) -> bool:
@@ -205,7 +205,7 @@ def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = No
     The first value is None if nothing can be compared.
     """
     truth = case.truth
-    if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+    if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT):
         return None, ""
     symbol, enclosure_violates = result.claim.symbol, False
     if enclosed is not None:

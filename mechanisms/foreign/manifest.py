@@ -69,6 +69,11 @@ class DescribedTarget(ABC):
         return dict(self.describe()["expected_findings"])
 
     @property
+    def guessed(self) -> str:
+        """What a scan has guessed about claim, relation or domain; empty for a claim that a person or the library states."""
+        return str(self.describe().get("guessed") or "")
+
+    @property
     def batch(self) -> int | None:
         """Largest number of runs in one batch; None without a limit."""
         found: int | None = self.describe()["batch"]

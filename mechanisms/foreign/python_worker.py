@@ -17,6 +17,7 @@ from typing import Any
 from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, fixed
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.confinement import confined
 from dpwitness.mechanisms.foreign.inside import codec
 from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
@@ -28,21 +29,26 @@ _INLINE_BYTES = 4096  # size in bytes from which a dataset is sent once and refe
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """Slot of a Python worker: interpreter (this one if None), target file or module, import paths, memory limit in bytes (0: none)."""
+    """Slot of a Python worker: interpreter (this one if None), target file or module, import paths, memory limit in bytes (0: none).
+
+    `confined` is the only folder that the worker may write to, without network (`confinement`); empty for a worker without limits.
+    """
 
     python: str | None
     place: str
     paths: tuple[str, ...]
     memory: int = 0
+    confined: str = ""
 
     def argv(self) -> list[str]:
         python = self.python or sys.executable
         if not os.access(python, os.X_OK):
             raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}")
-        return [python, "-u", _SCRIPT]
+        command = [python, "-u", _SCRIPT]
+        return confined(self.confined, command) if self.confined else command
 
     def folder(self) -> str | None:
-        return None
+        return self.confined or None
 
     def environment(self) -> dict[str, str]:
         others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()  # these belong to this interpreter

@@ -20,6 +20,7 @@ A **target file** is plain Python that imports NumPy and the library under test,
     laplace.expected_findings = {}       # optional: kinds of findings of a trace that are not faults, with the reason
     laplace.batch = 64                   # optional: most runs in one batch, for slow targets
     laplace.trials = 20_000              # optional: default number of runs of one audit
+    laplace.guessed = "..."              # optional: what a scan has guessed; a violation is then SUSPECT
     laplace.features = np.abs            # optional: statistics of outputs that may separate the datasets, for events
 
 `domain` names a class of `dpwitness.mechanisms.domains` and its arguments. Datasets are passed as
@@ -47,8 +48,7 @@ from dpwitness.mechanisms.foreign.program import Command, command_script, comman
 from dpwitness.mechanisms.foreign.program_messages import ProtocolViolation, joined, sent_as
 from dpwitness.mechanisms.foreign.python_worker import Interpreter
 from dpwitness.mechanisms.foreign.python_worker import sent_as as packed_as
-from dpwitness.mechanisms.foreign.target_state import TargetState
-from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, interpreter_slot, loaded
+from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, TargetState, interpreter_slot, loaded
 from dpwitness.mechanisms.foreign.worker_process import P, Slot, WorkerDied, WorkerTimeout, borrowed_worker, close_all
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts
 

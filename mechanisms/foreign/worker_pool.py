@@ -1,10 +1,11 @@
-"""Selection of the worker for a target file, and error messages for a missing file, interpreter or library."""
+"""Selection of the worker for a target file, error messages for a missing file, interpreter or library, and the state of a target."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -34,6 +35,7 @@ class Sent:
 
 _NO_FILES = Sent()
 SENT: ContextVar[Sent] = ContextVar("SENT", default=_NO_FILES)
+CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")  # the only folder that new workers may write to; empty: no limits
 
 
 class TargetError(InvalidArgument):
@@ -73,15 +75,15 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
             raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}: no such file")
         python = os.path.abspath(found)
     if adapter is not None:
-        return Interpreter(python, str(adapter), (), memory)
+        return Interpreter(python, str(adapter), (), memory, CONFINED.get())
     if not file.endswith(".py"):
         if not all(part.isidentifier() for part in file.split(".")):
             raise TargetError(f"target must name a module such as package.module, or a file that ends in .py, got {shown(file)}")
-        return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory)
+        return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory, CONFINED.get())
     path = Path(SENT.get().here.get(file, file)).resolve()
     if not path.is_file():
         raise TargetError(f"target must name an existing file, got {file!r}")
-    return Interpreter(python, str(path), tuple(dict.fromkeys((str(path.parent), *SENT.get().paths))), memory)
+    return Interpreter(python, str(path), tuple(dict.fromkeys((str(path.parent), *SENT.get().paths))), memory, CONFINED.get())
 
 
 @contextmanager
@@ -140,6 +142,36 @@ def target_names(file: str, python: str | None = None, time_limit: float = 300.0
     """Return the names of the targets of a file, in order. Raise TargetError as `Target.describe` does."""
     with loaded(interpreter_slot(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
+
+
+@dataclass(slots=True)
+class TargetState:
+    """State of a target that its threads share."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    about: Json | None = None
+    slot: Interpreter | None = None
+    cpu: float = 0.0
+    seconds: float = 0.0
+    runs: int = 0
+    closed: int = 0  # number of calls of `close`
+    warned: dict[str, None] = field(default_factory=dict)
+
+    def limit(self, least: float, size: int) -> float:
+        """Return the time limit of a batch: `least`, or ten times the mean time of previous runs, whichever is longer."""
+        with self.lock:
+            return max(least, 10 * self.seconds * size / max(self.runs, 1))
+
+    def took(self, seconds: float, runs: int) -> None:
+        """Add the wall time of a batch of runs."""
+        with self.lock:
+            self.seconds += seconds
+            self.runs += runs
+
+    def add(self, seconds: float) -> None:
+        """Add processor time."""
+        with self.lock:
+            self.cpu += seconds
 
 
 def build_domain(found: Any, owner: str) -> domains.Domain:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Union
 import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
-from .labels import parts
+from .features_and_labels import parts
 from .randomness import takes_labels
 from .single_runs import PerRun, made, named, split, told
 

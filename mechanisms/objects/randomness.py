@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import InvalidArgument
 
-GENERATORS = ("rng", "generator", "random_generator", "prng", "np_random")
+GENERATORS = ("rng", "generator", "random_generator", "prng", "gen", "np_random")
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
 LABELS = ("y", "label", "labels", "target", "targets")
 
@@ -86,7 +86,7 @@ def told(function: Any, name: str) -> Tuple[str, ...]:
     """Return a note for reports on the seeding of a function or class."""
     found = keyword(function)
     if found is None:
-        return (f"{name} takes no seed; numpy.random, random and torch were seeded globally",)
+        return (f"{name} takes no seed; numpy.random, random, secrets and torch were seeded globally",)
     return (f"{name} is given {found}" + ("" if found in GENERATORS else ", with a new value for each run"),)
 
 

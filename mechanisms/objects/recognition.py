@@ -16,7 +16,7 @@ import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed
 from .estimators import from_estimator
-from .labels import parts
+from .features_and_labels import parts
 from .randomness import SEEDS, given, keyword, missing, parameters, takes_labels
 from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, one_run
 
@@ -87,7 +87,7 @@ def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None
     form = _function_form(run, name, dataset)
     if form == "run":
         seed = keyword(run)
-        seeding = f"its randomness is {seed}" if seed else "it takes no seed, so numpy.random, random and torch are seeded globally"
+        seeding = f"its randomness is {seed}" if seed else "numpy.random, random, secrets and torch are seeded globally"
         state = "" if inspect.isroutine(found) or isinstance(found, functools.partial) else "; runs share the state of this object"
         return form, f"{name} is called once for each run; {seeding}{state}. To override: --as batch, for f(dataset, size, rng)"
     if form == "batch":
@@ -126,7 +126,12 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
     positional = [p for p in open_parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     names = [p.name for p in positional]
     if not positional:
-        if any(p.kind is p.VAR_POSITIONAL for p in open_parameters):
+        unpacked = next((p.name for p in open_parameters if p.kind is p.VAR_POSITIONAL), None)
+        if unpacked is not None and unpacked.lower() in DATA:
+            raise InvalidArgument(
+                f"{name} takes the records as separate arguments, *{unpacked}: audit a function, def f(data): return {name}(*data)"
+            )
+        if unpacked is not None:
             return "" if dataset is None or _is_batch(run, dataset) else "run"
         late = [p.name for p in open_parameters if p.default is inspect.Parameter.empty]
         if late:

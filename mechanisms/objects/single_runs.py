@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
-from .labels import parts
+from .features_and_labels import parts
 from .randomness import bound, dataset_converter, given, parameters, takes_labels
 from .randomness import told as told_seeded
 

@@ -1,7 +1,7 @@
 """Privacy notions: plain notions, trade-off curves, notions that depend on the pair of datasets, and the text form of all notions."""
 
 from dpwitness.mechanisms.privacy.accounting import DPSGD
-from dpwitness.mechanisms.privacy.base import GDP, ApproxDP, PureDP
+from dpwitness.mechanisms.privacy.basic_notions import GDP, ApproxDP, PureDP
 from dpwitness.mechanisms.privacy.claim import Claim
 from dpwitness.mechanisms.privacy.pair_budgets import CoordinateDP, GroupDP, MetricDP, PairClaim, resolved
 from dpwitness.mechanisms.privacy.parsing import exact_claim, parse_claim, promised

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, require, require_integer, require_probability
-from dpwitness.mechanisms.privacy.base import ApproxDP
+from dpwitness.mechanisms.privacy.basic_notions import ApproxDP
 from dpwitness.mechanisms.privacy.claim import Claim, Lines, parse_numbers
 from dpwitness.mechanisms.privacy.tradeoff_curves import Curve, needed
 

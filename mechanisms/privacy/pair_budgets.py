@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_type, shown
 from dpwitness.mechanisms.data.distances import differing_entries, distance_of
 from dpwitness.mechanisms.data.relations import NORMS
-from dpwitness.mechanisms.privacy.base import PureDP
+from dpwitness.mechanisms.privacy.basic_notions import PureDP
 from dpwitness.mechanisms.privacy.claim import Claim, FloatArray, parse_numbers
 from dpwitness.mechanisms.privacy.parsing import exact_claim, parse_claim
 

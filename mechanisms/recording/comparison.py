@@ -74,29 +74,30 @@ def table(then: Recorder, now: Recorder) -> dict[str, Any]:
 def _append_call(columns: Any, names: dict[str, int], stream: Any, index: int, then: Call, now: Call) -> None:
     """Append one call and its replay to the columns."""
     primitive = then.primitive
-    file, line = then.where or ("", 0)
-    moves, input_changed = shift_of(then, now), 0
-    first, second = then.read[0], now.read[0]
-    if (
-        moves is not None
-        and moves.size == 1
-        and not then.inner
-        and isinstance(then.output, float)
-        and isinstance(first, float)
-        and primitive.law not in _SELECTION_LAWS
-    ):
-        size = float(moves[0])
-        start, rest = (
-            ("/".join(stream), index, file, line),
-            (None, None, 0, None, 1.0, float(then.output), first, 0.0, f"{first:.6g} / {second:.6g}" if size else ""),
-        )
-        plain = (names.setdefault(primitive.name, len(names)), *start, size, size, size, *rest)
-        for key, value in zip(_COLUMNS, plain):
-            columns[key].append(value)
-        for key, place in _NUMBER_INDICES:
-            value = then.read[place]
-            columns[key].append(value if type(value) is float else _number(value))
-        return
+    moves = shift_of(then, now)
+    call = (names.setdefault(primitive.name, len(names)), "/".join(map(str, stream)), index, *(then.where or ("", 0)))
+    plain = moves is not None and moves.size == 1 and not then.inner and isinstance(then.output, float) and isinstance(then.read[0], float)
+    if plain and primitive.law not in _SELECTION_LAWS:
+        row = (*call, *_number_row(float(moves[0]), then))
+    else:
+        row = (*call, *_general_row(moves, then, now))
+    for key, value in zip(_COLUMNS, row):
+        columns[key].append(value)
+    for key, place in _NUMBER_INDICES:
+        value = then.read[place]
+        columns[key].append(value if type(value) is float else _number(value))
+
+
+def _number_row(size: float, then: Call) -> tuple[Any, ...]:
+    """Return the columns from ``l1`` on of a call that draws one number around a number, the most frequent kind of call."""
+    center = then.read[0]
+    return size, size, size, None, None, 0, None, 1.0, float(then.output), center, 0.0, f"{center:.6g} / {size:.6g}" if size else ""
+
+
+def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
+    """Return the columns from ``l1`` on of any call."""
+    law, first, second = then.primitive.law, then.read[0], now.read[0]
+    input_changed = 0
     if moves is None and (first is not None or second is not None):
         input_changed = 1 if difference(first, second) else 0  # an input that is not a number
         if isinstance(first, float) != isinstance(second, float) or (np.size(first) != np.size(second)):
@@ -104,29 +105,25 @@ def _append_call(columns: Any, names: dict[str, int], stream: Any, index: int, t
     nonzero: Any = np.zeros(0) if moves is None else moves[moves != 0]
     one = moves is not None and nonzero.size <= 1
     size = float(nonzero[0]) if one and nonzero.size else 0.0
-    values = {
-        "primitive": names.setdefault(primitive.name, len(names)),
-        "stream": "/".join(map(str, stream)),
-        "index": index,
-        "file": file,
-        "line": line,
-        "l1": math.nan if moves is None else size if one else float(np.sum(nonzero)),
-        "l2": math.nan if moves is None else size if one else float(np.sqrt(np.sum(nonzero**2))),
-        "linf": math.nan if moves is None else size if one else float(np.max(nonzero)),
-        "moves": None if moves is None or one else nonzero,
-        "inputs": _input_pair(first, second) if primitive.law in _SELECTION_LAWS and first is not None and (size or not one) else None,
-        "alone": input_changed,
-        "inner": _inner_draw(then),
-        "size": float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
-        "drawn": _drawn_numbers(then) if primitive.law in LOCATION_LAWS else None,
-        "center": _number(first) if primitive.law in LOCATION_LAWS else math.nan,
-        "rounding": max(_rounding(first), _rounding(second)),
-        "told": _input_text(first, second) if size or not one or input_changed else "",
-    }
-    for key, value in values.items():
-        columns[key].append(value)
-    for key, place in _NUMBER_INDICES:
-        columns[key].append(_number(then.read[place]))
+    norms = (
+        (math.nan,) * 3
+        if moves is None
+        else (size,) * 3
+        if one
+        else (float(np.sum(nonzero)), float(np.sqrt(np.sum(nonzero**2))), float(np.max(nonzero)))
+    )
+    return (
+        *norms,
+        None if moves is None or one else nonzero,
+        _input_pair(first, second) if law in _SELECTION_LAWS and first is not None and (size or not one) else None,
+        input_changed,
+        _inner_draw(then),
+        float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
+        _drawn_numbers(then) if law in LOCATION_LAWS else None,
+        _number(first) if law in LOCATION_LAWS else math.nan,
+        max(_rounding(first), _rounding(second)),
+        _input_text(first, second) if size or not one or input_changed else "",
+    )
 
 
 def _rounding(value: Any) -> float:

@@ -159,7 +159,7 @@ def _check_texts(result: Json) -> None:
     is_kept = str(result.get("expected") or "").startswith("kept")
     if result.get("right") is True and is_kept and result["verdict"] == "VIOLATED":
         _raise_damaged(result, "right", False, True)
-    if result.get("right") is not None and result["verdict"] in ("ERROR", "INCONCLUSIVE"):
+    if result.get("right") is not None and result["verdict"] in ("ERROR", "INCONCLUSIVE", "SUSPECT"):
         _raise_damaged(result, "right", None, result["right"])
 
 
@@ -224,7 +224,7 @@ def _check_trace(result: Json) -> bool:
     for key in ("parameter_lower", "epsilon_lower"):
         if result.get(key) is not None:
             require_stated_value(result, key, float((audit or {}).get(key, 0.0)))
-    confirmed, findings = (audit or {}).get("verdict") == "VIOLATED", bool(result.get("findings"))
+    confirmed, findings = (audit or {}).get("verdict") in ("VIOLATED", "SUSPECT"), bool(result.get("findings"))
     if found == "VIOLATED" and not confirmed:
         _raise_damaged(result, "verdict", "INCONCLUSIVE, as no audit confirms it", found)
     if found == "NOT_REFUTED" and (confirmed or findings):

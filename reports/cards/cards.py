@@ -110,6 +110,11 @@ def what_to_do(entry: Entry) -> str:
         weaker = f" or claim at least {symbol} = {figure(least)}, which is a lower bound only" if finite else ""
         missing_witness = "" if entry.witness_file else " No witness file could be written for it: see the notes."
         return f"release nothing under this claim; replay the witness, then repair the mechanism{weaker}.{missing_witness}"
+    if found == Verdict.SUSPECT.value:
+        return (
+            "read what is guessed in the first note. If the library promises this claim, delete the line `guessed` of the target (or scan "
+            "with `--trust`) and audit again. If not, correct the claim or the domain in the target file."
+        )
     if violated_in_bits(result):
         return (
             "round the outputs to a grid, or draw discrete noise, before release: no violation was found in their values, but their "

@@ -14,7 +14,16 @@ from dpwitness.reports.phrasing.summary import Family, count_verdicts, violated_
 from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, figure, link, number, verdict
 
 SEVERITY = [
-    v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.SUPPORTED, Verdict.CERTIFIED)
+    v.value
+    for v in (
+        Verdict.VIOLATED,
+        Verdict.SUSPECT,
+        Verdict.ERROR,
+        Verdict.INCONCLUSIVE,
+        Verdict.NOT_REFUTED,
+        Verdict.SUPPORTED,
+        Verdict.CERTIFIED,
+    )
 ]
 
 
@@ -35,6 +44,9 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         first += f" Besides, {' and '.join(rest)}." if rest else ""
     elif broken:
         first = f"VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: {_join_names(broken)}."
+    elif found.get("SUSPECT"):
+        suspects = [entry for entry in entries if entry.result.get("verdict") == Verdict.SUSPECT.value]
+        first = f"SUSPECT in {len(suspects)} of {len(entries)} {_plural(len(entries), 'audit')} of guessed claims: {_join_names(suspects)}."
     elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
         first = "No audit reached a verdict: it is unknown whether these claims hold."
     else:

@@ -25,7 +25,7 @@ CRITERION = (
     "was measured on another pair of datasets, or in other low bits, is reported as higher or lower elsewhere, not as changed."
 )
 CHANGES = ("new violation", "no verdict", "rose", "verdict changed", "fell", "higher elsewhere", "lower elsewhere", "came", "went", "same")
-_WITHOUT_VERDICT = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)
+_WITHOUT_VERDICT = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value)
 
 
 @dataclass(frozen=True, slots=True)

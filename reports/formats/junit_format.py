@@ -69,7 +69,7 @@ def _outcome(result: Json) -> tuple[str, str] | None:
         return "failure", verdict if verdict == Verdict.VIOLATED.value else "VIOLATED in low bits"
     if verdict == Verdict.ERROR.value:
         return "error", verdict
-    return ("skipped", verdict) if verdict == Verdict.INCONCLUSIVE.value else None
+    return ("skipped", verdict) if verdict in (Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value) else None
 
 
 def _class_name(result: Json) -> str:

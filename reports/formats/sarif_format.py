@@ -98,8 +98,15 @@ _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
         "medium",
         "5.0",
     ),
+    "SUSPECT": (
+        "A guessed privacy claim is refuted",
+        "Outputs distinguish two neighboring datasets better than a claim allows that a scan has guessed from the signature or docstring.",
+        "Read what is guessed. If the library promises this, confirm it: `dpwitness scan --trust NAME`, or delete the line `guessed`.",
+        "medium",
+        "3.0",
+    ),
 }
-_LEVELS = ("error", "warning", "note")
+_LEVELS = ("error", "warning", "note", "none")
 
 
 def sarif(document: Json) -> Json:
@@ -155,9 +162,14 @@ def _rule(rule: str) -> Json:
             "markdown": f"{description}\n\n**What to do.** {advice}\n\n[{title}]({place})",
         },
         "helpUri": place,
-        "defaultConfiguration": {"level": "warning" if rule == "TRACE" else "error"},
+        "defaultConfiguration": {"level": _level(rule)},
         "properties": {"tags": tags, "precision": precision} | ({"security-severity": severity} if severity else {}),
     }
+
+
+def _level(rule: str) -> str:
+    """Return the SARIF level of a rule; ``none`` for results that a person has to review, as their `kind` demands."""
+    return {"TRACE": "warning", "SUSPECT": "none"}.get(rule, "error")
 
 
 def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
@@ -168,7 +180,8 @@ def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
     alert = {
         "ruleId": rule,
         "ruleIndex": RULES.index(rule),
-        "level": "warning" if rule == "TRACE" else "error",
+        "level": _level(rule),
+        **({"kind": "review"} if rule == "SUSPECT" else {}),
         "message": {"text": _message(result, rule)},
         "locations": [_location(result, rule)],
         "partialFingerprints": {"dpwitness/v1": result_id, "primaryLocationLineHash": f"{result_id}:{again}"},

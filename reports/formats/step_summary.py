@@ -59,6 +59,8 @@ def _answer_sentence(results: list[Json]) -> str:
     more += [f"{wrong} that contradict the known truth"] * bool(wrong)
     if found["VIOLATED"] or leaky:
         first = f"**A privacy claim is violated in {found['VIOLATED'] + leaky} of {len(results)}.**"
+    elif found.get("SUSPECT"):
+        first = f"**A guessed claim is violated in {found['SUSPECT']} of {len(results)}; no stated claim is.**"
     elif found["ERROR"] + found["INCONCLUSIVE"] == len(results):
         first = "**No audit reached a verdict: it is unknown whether these claims hold.**"
     else:

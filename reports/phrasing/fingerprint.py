@@ -7,9 +7,9 @@ import json
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.reports.phrasing.summary import violated_in_bits
+from dpwitness.reports.phrasing.summary import suspected, violated_in_bits
 
-RULES = ("VALUE", "BITS", "SENSITIVITY", "STABILITY", "ACCOUNTANT", "METAMORPHIC", "UTILITY", "TRACE", "CHECK")
+RULES = ("VALUE", "BITS", "SENSITIVITY", "STABILITY", "ACCOUNTANT", "METAMORPHIC", "UTILITY", "TRACE", "CHECK", "SUSPECT")
 
 _RULE_OF_KIND = {  # other kinds: VALUE
     **{"sensitivity": "SENSITIVITY", "stability": "STABILITY", "utility": "UTILITY", "check": "CHECK", "checks": "CHECK"},
@@ -36,6 +36,8 @@ def rules_of(result: Json) -> list[str]:
         found.add(rule)
     if violated_in_bits(result):
         found.add("BITS")
+    if suspected(result):
+        found.add("SUSPECT")
     if kind == "trace" and result.get("findings"):
         found.add("TRACE")
     if rule == "CHECK" and any(finding.get("status") == "failed" for finding in result.get("findings") or []):

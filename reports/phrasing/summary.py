@@ -84,14 +84,20 @@ def error_of(confidence: float) -> float:
 
 
 def count_verdicts(results: Sequence[Json]) -> dict[str, int]:
-    """Return the number of results with each verdict, including zeros."""
+    """Return the number of results with each verdict, including zeros, but not for SUSPECT, which earlier versions do not know."""
     found = Counter(str(r.get("verdict")) for r in results)
-    return {v.value: found.get(v.value, 0) for v in Verdict}
+    return {v.value: found.get(v.value, 0) for v in Verdict if v is not Verdict.SUSPECT or found.get(v.value)}
 
 
 def violated_in_bits(result: Json) -> bool:
     """Return whether the low bits of the outputs violate the claim."""
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
+
+
+def suspected(result: Json) -> bool:
+    """Return whether a guessed claim is violated, by the values of the outputs or by their low bits."""
+    level = result.get("bit_level")
+    return Verdict.SUSPECT.value in (result.get("verdict"), level.get("verdict") if isinstance(level, dict) else None)
 
 
 def acceptance_text(result: Json) -> str:

@@ -12,7 +12,7 @@ from numpy.random import Generator
 
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
-from dpwitness.mechanisms.papers.generators import padded
+from dpwitness.mechanisms.papers.experiment_data import padded
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.reports.reproductions.logistic import stream
 

@@ -16,7 +16,7 @@ from numpy.random import Generator, SeedSequence, default_rng
 
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_perturbed_risk
-from dpwitness.mechanisms.papers.generators import MissingOptionalDependency, breast_cancer, hypercube, pima, sphere_with_margin
+from dpwitness.mechanisms.papers.experiment_data import MissingOptionalDependency, breast_cancer, hypercube, pima, sphere_with_margin
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 EPSILON = 0.2

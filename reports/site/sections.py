@@ -209,6 +209,24 @@ def canaries(texts: Mapping[str, str]) -> SectionCharts | None:
     return SectionCharts(figures, keys, caption, (f"{100 * share:.0f} %", "of the true epsilon, at best, from one training run"))
 
 
+def findings(texts: Mapping[str, str]) -> SectionCharts | None:
+    """Return the chart of promised and spent epsilon, one row for each finding."""
+    rows = [row for table in tables(texts["findings"]) if table.has("finding", "promised epsilon", "spent epsilon") for row in table.rows]
+    if not rows:
+        return None
+    axis, strips = LogAxis(0.5, 200.0), list[Strip]()
+    for row in rows:
+        promised, spent = value(row["promised epsilon"]), value(row["spent epsilon"])
+        name = f"{text(row['library'])}: {text(row['finding'])}"
+        marks = (Mark(axis.place(promised), MIDDLE, "truth", f"promised {promised:g}"), Mark(axis.place(spent), MIDDLE, "violated", name))
+        strips.append(Strip(name, marks, times(spent / promised)))
+    keys = [("violated", "epsilon that is spent"), ("truth", "epsilon that the library promises")]
+    libraries_text = ", ".join(dict.fromkeys(f"{row['library']} {row['release']}" for row in rows))
+    caption = f"Epsilon on a logarithmic axis, in {libraries_text}."
+    chart = Strips(f"{len(rows)} findings", tuple(strips), axis.ticks((1, 10)))
+    return SectionCharts([chart], keys, caption, (str(len(rows)), "bugs in other libraries that no public issue named"))
+
+
 def trust(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of measured error rates with exact intervals, and the stated error rates."""
     found = [(t, row) for t in tables(texts["trust"]) if t.has("counted", "rate", "95 % interval", "stated") for row in t.rows]
@@ -254,6 +272,7 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, str]], SectionCharts | None]] = {
     "zoo": zoo,
     "papers": papers,
     "third-party": libraries,
+    "findings": findings,
     "reproductions": figures,
     "power": power,
     "canaries": canaries,

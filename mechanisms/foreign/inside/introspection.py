@@ -120,6 +120,7 @@ _ATTRIBUTES: Dict[str, Any] = {  # noqa: UP006
     "features": ("be a function of the outputs", _read_function, False),
     "notes": ("be a list of texts", _read_texts, []),
     "cause": ("be a text", _read_text, ""),
+    "guessed": ("be a text", _read_text, ""),
 }
 
 
@@ -147,7 +148,19 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-_KNOWN_KEYS = ["claim", "domain", "seeded", "batch", "trials", "features", "primitives", "expected_failures", "expected_findings", "cause"]
+_KNOWN_KEYS = [
+    "claim",
+    "domain",
+    "seeded",
+    "batch",
+    "trials",
+    "features",
+    "primitives",
+    "expected_failures",
+    "expected_findings",
+    "cause",
+    "guessed",
+]
 
 
 def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:  # noqa: UP006

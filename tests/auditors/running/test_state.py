@@ -40,7 +40,7 @@ def run(mechanism, where="inline", **options):
 REASONS = {
     "keeps state between rounds": ("Alternates", "EveryThird", "Grows", "Memoised", "MemoisedScalar", "Longest"),
     "the same buffer in every call": ("Buffer", "BufferInList"),
-    "ignores rng": ("module_generator", "system_entropy", "few_seeds"),
+    "ignores rng": ("module_generator", "few_seeds"),
 }
 
 
@@ -51,6 +51,15 @@ def test_state_is_an_error_on_every_executor(kind, reason, where):
     result = run(found() if isinstance(found, type) else found, where)
     assert result.verdict is Verdict.ERROR
     assert reason in result.notes[0] and result.parameter_lower == 0
+
+
+@pytest.mark.parametrize("kind", ["global_numpy", "system_entropy", "noisy"])
+def test_only_mechanisms_that_draw_from_global_generators_are_run_one_at_a_time(kind):
+    mechanism = getattr(stateful, kind, lambda dataset, size, rng: dataset[0] + rng.laplace(size=size))
+    stage = Stage(mechanism, PAIR, 1, (1, 0, Phase.PROBE), 100, 100, 60.0)
+    with stage.globally_seeded(0):
+        stage.flip(0)
+        assert global_generators.has_drawn() == (kind != "noisy")
 
 
 def test_state_that_shows_after_the_probe_is_an_error_and_certifies_nothing():
@@ -93,7 +102,7 @@ def test_a_mechanism_without_a_seed_may_say_so():
     assert any("not reproducible" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("kind", ["global_numpy", "global_python", "global_at_times"])
+@pytest.mark.parametrize("kind", ["global_numpy", "global_python", "global_at_times", "system_entropy"])
 def test_global_generators_give_the_same_counts_on_any_executor(kind):
     """And the caller's own state is left alone; chunks do not share their noise."""
     mechanism = getattr(stateful, kind)

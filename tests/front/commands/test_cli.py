@@ -132,7 +132,7 @@ def test_without_a_command_eight_are_listed_and_more_lists_the_others(capsys):
     first = capsys.readouterr().out
     assert main(["more"]) == 0
     names = [re.findall(r"^  (\w+)", text, re.MULTILINE) for text in (first, capsys.readouterr().out)]
-    assert names[0] == ["init", "audit", "check", "trace", "canaries", "replay", "report", "plan"]
+    assert names[0] == ["init", "audit", "scan", "check", "trace", "canaries", "replay", "report"]
     assert names[0] + names[1] == list(COMMANDS)
 
 

@@ -5,9 +5,11 @@ Statistical tests fail falsely with probability 1e-9: each is one audit at that 
 
 import asyncio
 import pickle
+import random
 import secrets
 import sys
 import types
+import uuid
 import warnings
 
 import numpy as np
@@ -216,14 +218,23 @@ def test_what_an_estimator_warns_of_is_told_once():
     assert [note for note in result.notes if "warns" in note] == ["the mechanism warns: UserWarning: bounds were not given"]
 
 
+def test_system_entropy_is_seeded():
+    def drawn(dataset):
+        return float(np.sum(dataset) + secrets.randbelow(4) + np.random.default_rng().random() + uuid.uuid4().int % 2)
+
+    first, second = (audited(dpw.one_run(drawn), 1000) for _ in range(2))
+    assert first.verdict is not Verdict.ERROR
+    assert first.tally == second.tally and first.tally.correct > 0
+
+
 def test_noise_from_elsewhere_is_found_and_can_be_declared():
     def drawn(dataset):
-        return float(np.sum(dataset) + secrets.randbelow(1000))
+        return float(np.sum(dataset) + random.Random().randrange(1000))
 
     assert audited(dpw.one_run(drawn), 1000).verdict is Verdict.ERROR
     result = audited(dpw.one_run(drawn, seeded=False), 1000)
     assert result.verdict is not Verdict.ERROR
-    assert any("takes no seed; numpy.random, random and torch were seeded globally" in note for note in result.notes)
+    assert any("takes no seed; numpy.random, random, secrets and torch were seeded globally" in note for note in result.notes)
 
 
 def test_a_trace_sees_the_noise_of_an_estimator():

@@ -1,0 +1,260 @@
+"""Values for the parameters of a proposed call: by the role of a parameter, its type hint, and tables of usual names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dpwitness.auditors.scanning.data_forms import CATEGORIES, COLUMN, Form
+from dpwitness.auditors.scanning.names import Parameter, PublicName
+from dpwitness.auditors.scanning.vocabulary import default_number, is_tolerance, role
+from dpwitness.mechanisms.objects.randomness import GENERATORS
+
+EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
+PERMANENT = 2.0  # epsilon of a permanent randomized response, whose first report has a smaller epsilon
+_DEPTH = 2  # objects inside of arguments of arguments
+
+_OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their values
+    (r"q|quant|quantile|quantile_value", "0.5"),
+    (r"percent|percentile", "50"),
+    (r"percentiles|percents", "[50]"),
+    (r"quantiles|qs|probs", "[0.5]"),
+    (r"(num_|n_|number_of_)?bins|nbins", "2"),
+    (r"bin_edges|edges|boundaries", "[{low}, {middle}, {high}]"),
+    (r"threshold|cutoff", "1.0"),
+    (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
+    (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
+    (r"horizon|max_steps|steps|t|time_steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
+    (r"column|column_name|col|col_name|measure_column|feature", f'"{COLUMN}"'),
+    (r"columns|column_names|cols|features", f'["{COLUMN}"]'),
+    (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions", "2"),
+    (r"size|n_samples|num_samples|n_draws", "1"),
+    (r"value_?0|label_?0|false_value|negative_label", '"no"'),
+    (r"value_?1|label_?1|true_label|positive_label", '"yes"'),
+    (r"utility_list", '[("a", "b", 1.0), ("a", "c", 2.0), ("a", "d", 2.0), ("b", "c", 2.0), ("b", "d", 2.0), ("c", "d", 1.0)]'),
+    (r"hierarchy|tree", '[["a", "b"], ["c", "d"]]'),
+    (r"lst_k|list_k|domain_sizes|ks", "[2, 3]"),
+    (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Arguments of one call.
+
+    Attributes
+    ----------
+    values : tuple of (str, str)
+        Names and expressions; an empty name is a positional argument.
+    privacy : tuple of (str, str, float)
+        Role, parameter and value of each argument that spends privacy: epsilon, delta, rho.
+    missing : tuple of str
+        Required parameters for which no value is known.
+    imports : tuple of str
+        Modules that the expressions need.
+    """
+
+    values: tuple[tuple[str, str], ...] = ()
+    privacy: tuple[tuple[str, str, float], ...] = ()
+    missing: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+
+    def spelled(self) -> str:
+        """Return the arguments as they stand between the parentheses of the call."""
+        return ", ".join(value if not name else f"{name}={value}" for name, value in self.values)
+
+    def joined(self, other: Arguments) -> Arguments:
+        """Return the arguments of two calls of one recipe, for their privacy, missing parameters and imports."""
+        return Arguments((), self.privacy + other.privacy, self.missing + other.missing, self.imports + other.imports)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Choices among the ways to fill in arguments that are tried in turn."""
+
+    delta: bool = False  # whether an optional delta is set
+    seeded: bool = True  # whether randomness is given
+    whole: bool = False  # whether sensitivity and bounds are integers
+    edges: bool = False  # whether bins are edges
+    exact: bool = False  # whether scales are set, because the library computes the claim that follows
+
+
+def fill(
+    parameters: Sequence[Parameter],
+    form: Form,
+    data: str | None,
+    choice: Choice,
+    classes: Mapping[str, PublicName],
+    *,
+    matrix: bool = False,
+    depth: int = 0,
+) -> Arguments:
+    """Return the arguments of a call.
+
+    Parameters
+    ----------
+    parameters : sequence of Parameter
+        Parameters of the function, method or constructor.
+    form : Form
+        Form of the data.
+    data : str or None
+        Name of the parameter that receives the data.
+    choice : Choice
+        Which way of filling in is tried.
+    classes : mapping of str to PublicName
+        Classes of the package by dotted name, of which arguments can be built.
+    matrix : bool
+        Whether bounds and ranges are those of a matrix with two columns.
+    """
+    values: list[tuple[str, str]] = []
+    found = Arguments()
+    for parameter in parameters:
+        if not parameter.is_named:
+            continue
+        part = role(parameter)
+        if parameter.name == data:
+            expression: str | None = form.data
+            found = replace(found, imports=found.imports + form.imports)
+        elif form.labels and (part == "labels" or parameter.name == form.second):
+            expression = form.labels
+        elif part in ("delta", "rho") or (part == "epsilon" and not is_tolerance(parameter)):
+            number, expression = _privacy_value(parameter, part, choice)
+            if number is not None:
+                found = replace(found, privacy=(*found.privacy, (part, parameter.name, number)))
+        else:
+            expression, inner = _value(parameter, part, form, choice, classes, matrix, depth)
+            found = found.joined(inner)
+        if expression is None:
+            if parameter.required:
+                found = replace(found, missing=(*found.missing, parameter.name))
+            continue
+        unnamed = parameter.kind == "POSITIONAL_ONLY" or (parameter.name == data and not values and parameter.kind != "KEYWORD_ONLY")
+        values.append(("" if unnamed else parameter.name, expression))
+    return replace(found, values=tuple(values))
+
+
+def _privacy_value(parameter: Parameter, part: str, choice: Choice) -> tuple[float | None, str | None]:
+    """Return the number that a privacy parameter has in the call, and its expression; None where an optional one is left out."""
+    if part == "delta":
+        default = default_number(parameter)
+        if not parameter.required and default is not None and 0 < default < 1:
+            return default, None
+        return (DELTA, repr(DELTA)) if parameter.required or choice.delta else (None, None)
+    number = PERMANENT if parameter.word == "eps_perm" else EPSILON if part == "epsilon" else RHO
+    return number, repr(number)
+
+
+def _value(
+    parameter: Parameter, part: str, form: Form, choice: Choice, classes: Mapping[str, PublicName], matrix: bool, depth: int
+) -> tuple[str | None, Arguments]:
+    """Return the expression of a parameter that is no data and no privacy parameter, and what it needs; None to leave it out."""
+    optional_and_set = not parameter.required and parameter.default != "None"
+    if part == "seed":
+        return (_seed(parameter) if choice.seeded or parameter.required else None), Arguments()
+    if optional_and_set:
+        if parameter.default == "'int'" and parameter.word == "dtype":
+            return ('"int"' if form.whole else '"float"'), Arguments()
+        return None, Arguments()
+    if choice.exact and parameter.required and (part == "scale" or parameter.word == "alpha"):
+        return "1", Arguments()
+    known = _by_role(parameter, part, form, choice, matrix)
+    if known is not None:
+        return known, Arguments()
+    if not parameter.required:
+        return None, Arguments()
+    if parameter.choices:
+        return parameter.choices[0], Arguments(imports=_module_of(parameter.choices[0]))
+    usual = _usual_value(parameter, form, choice)
+    if usual is not None:
+        return usual, Arguments()
+    built = _built(parameter, form, choice, classes, depth)
+    if built is not None:
+        return built
+    return _by_annotation(parameter), Arguments()
+
+
+def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None:
+    """Return the value that the table of usual names has for a parameter; None without one."""
+    edges = "[{low}, {middle}, {high}]"
+    for pattern, text in _OTHERS:
+        if re.fullmatch(pattern, parameter.word):
+            chosen = edges if text == edges or ("bins" in parameter.word and choice.edges) else text
+            numbers = {"low": repr(form.low), "high": repr(form.high), "middle": repr((form.low + form.high) / 2)}
+            return chosen.format(**numbers) if chosen == edges else chosen
+    return None
+
+
+def _by_role(parameter: Parameter, part: str, form: Form, choice: Choice, matrix: bool) -> str | None:
+    """Return the value that follows from the role of a parameter and the form of the data."""
+    low, high = (int(form.low), int(form.high)) if choice.whole or form.whole else (form.low, form.high)
+    small = parameter.word.startswith(("l0", "linf")) or choice.whole or form.whole
+    if part == "bounds" and matrix and parameter.word not in ("bounds_y", "bound"):
+        pair = f"([{low}, {low}], [{high}, {high}])"
+        return f"[({low}, {high}), ({low}, {high})]" if parameter.word == "range" else pair
+    table = {
+        "sensitivity": "1" if small else "1.0",
+        "lower": repr(low),
+        "upper": repr(high),
+        "bounds": f"({low!r}, {high!r})" if parameter.word != "bound" else repr(high),
+        "norm": repr(max(1.0, abs(high))),
+        "categories": str(int(form.high) + 1 if form.domain.get("categories") else CATEGORIES) if parameter.required else None,
+        "category list": _category_list(form) if parameter.required or parameter.word == "classes" else None,
+        "size": str(form.domain.get("size", 1)) if parameter.required else None,
+    }
+    return table.get(part)
+
+
+def _category_list(form: Form) -> str:
+    if '["no", "yes"]' in form.data:
+        return '["no", "yes"]'
+    if '"a", "b"' in form.data:
+        return '["a", "b", "c", "d"]'
+    return "[0, 1]" if form.labels else f"list(range({int(form.high) + 1}))"
+
+
+def _seed(parameter: Parameter) -> str:
+    """Return the expression of the randomness that a parameter takes."""
+    note, seed = parameter.annotation, "int(rng.integers(2**32))"
+    if "RandomState" in note:
+        return f"np.random.RandomState({seed})"
+    if "random.Random" in note or note == "Random":
+        return f"random.Random({seed})"
+    if "Generator" in note or (parameter.word in GENERATORS and "int" not in note):
+        return "rng"
+    return seed
+
+
+def _by_annotation(parameter: Parameter) -> str | None:
+    """Return a value for a plain type hint; None for others."""
+    note = parameter.annotation.replace("builtins.", "")
+    return {"bool": "False", "int": "1", "float": "1.0", "Optional[int]": "1", "Optional[float]": "1.0"}.get(note)
+
+
+def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int) -> tuple[str, Arguments] | None:
+    """Return an expression that builds an object of a class in the type hint; None if none can be built."""
+    for place in parameter.classes if depth < _DEPTH else ():
+        cls = classes.get(place)
+        if cls is None:
+            continue
+        if cls.abstract:  # its first subclass that can be built
+            below = tuple(other.path for other in classes.values() if place in other.bases and not other.abstract)
+            inner_built = _built(replace(parameter, classes=below), form, choice, classes, depth)
+            if inner_built is not None:
+                return inner_built
+        if cls.abstract or cls.parameters is None or cls.enum:
+            continue
+        inner = fill(cls.parameters, form, None, choice, classes, depth=depth + 1)
+        if not inner.missing:
+            return f"{cls.path}({inner.spelled()})", replace(inner, values=(), imports=(*inner.imports, cls.module))
+    return None
+
+
+def _module_of(expression: str) -> tuple[str, ...]:
+    """Return the module of a dotted expression of an enumeration's member."""
+    return (expression.rpartition(".")[0].rpartition(".")[0],) if re.fullmatch(r"[A-Za-z_][\w.]*\.\w+", expression) else ()
+
+
+def default_is(parameter: Parameter, *words: str) -> bool:
+    """Return whether a parameter's default is one of these expressions."""
+    return parameter.default in words or default_number(parameter) in [float(word) for word in words if word.replace(".", "").isdigit()]

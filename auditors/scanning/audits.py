@@ -1,0 +1,257 @@
+"""Audits of the entries of a target file within a time budget: deterministic ones first, then traces, then statistics."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.gray_box.trace import trace
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Result, Verdict
+from dpwitness.auditors.scanning.trials import limits
+from dpwitness.auditors.storing.store import Store
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.domains.records import Records
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+
+_LEAST_TRIALS, _MOST_TRIALS = 4_000, 1_048_576
+_LEAST_SECONDS = 1.0
+_TRACE_SHARE = 0.2  # share of the remaining time for traces
+_TRACE_SECONDS = 10.0
+_FLAGGED = 3  # weight of an entry whose trace has findings
+_KINDS = {"transformation": "stability", "accountant": "accounting"}  # kind of a declared target -> package of auditors that audits it
+_DETERMINISTIC_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """Outcome of one entry of a target file.
+
+    Attributes
+    ----------
+    name : str
+        Name of the entry.
+    how : tuple of str
+        Audits that were made: ``stability``, ``accounting``, ``trace``, ``black box``.
+    results : tuple of Result
+        Results for the report, the decisive one first.
+    why : str
+        Why there is no result.
+    findings : tuple of str
+        What a trace has shown, confirmed or not.
+    """
+
+    name: str
+    how: tuple[str, ...] = ()
+    results: tuple[Result, ...] = ()
+    why: str = ""
+    findings: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Return the verdict of the decisive result; None without one."""
+        return self.results[0].verdict if self.results else None
+
+    @property
+    def verdict_name(self) -> str:
+        """Return the name of the verdict; empty without one."""
+        return self.results[0].verdict.value if self.results else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """What the audits of a scan need.
+
+    Attributes
+    ----------
+    file : Path
+        The target file.
+    python : str or None
+        Interpreter of the package.
+    folder : Path
+        The only folder that the package may write to.
+    seconds : float
+        Time budget.
+    memory : float
+        Limit of each worker's address space in gigabytes; 0 for none.
+    seed : int
+        Root of all randomness.
+    store : Store or None
+        Store of counts, so that an interrupted scan resumes.
+    trials : mapping of str to int
+        Number of runs of each entry that an earlier scan has fixed.
+    """
+
+    file: Path
+    python: str | None
+    folder: Path
+    seconds: float
+    memory: float = 0.0
+    seed: int = 0
+    store: Store | None = None
+    trials: Mapping[str, int] = None  # type: ignore[assignment]
+
+    def target(self, name: str) -> Target:
+        return Target(str(self.file), name, self.python, {}, 60.0, self.memory)
+
+
+def audit_entries(
+    plan: AuditPlan,
+    names: Sequence[str],
+    declared: Mapping[str, Json],
+    costs: Mapping[str, float],
+    progress: Callable[[str], None] | None = None,
+) -> Iterator[Audited]:
+    """Yield the outcome of each entry as soon as it is known.
+
+    Parameters
+    ----------
+    plan : AuditPlan
+        File, interpreter, budget.
+    names : sequence of str
+        Targets with a claim.
+    declared : mapping of str to dict
+        Transformations and accountants that the file declares.
+    costs : mapping of str to float
+        Seconds of one run, by target.
+    progress : callable, optional
+        Called with a line on what is done.
+    """
+    say = progress or (lambda line: None)
+    deadline = time.monotonic() + plan.seconds
+    with limits(plan.folder):
+        for name, declaration in declared.items():
+            say(f"{name}: {declaration.get('kind')}")
+            yield _audit_declared(plan, name, declaration)
+        traced = {}
+        trace_deadline = time.monotonic() + _TRACE_SHARE * max(deadline - time.monotonic(), 0.0)
+        for name in names:
+            if time.monotonic() < trace_deadline:
+                say(f"{name}: trace")
+                traced[name] = _trace(plan, name)
+        yield from _audit_statistically(plan, names, traced, costs, deadline, say)
+
+
+def _audit_declared(plan: AuditPlan, name: str, declaration: Json) -> Audited:
+    """Return the outcome of a transformation or an accountant, which `auditors.stability` and `auditors.accounting` audit."""
+    kind = str(declaration.get("kind"))
+    place = f"dpwitness.auditors.{_KINDS.get(kind, '')}.declared_targets"
+    if kind not in _KINDS or importlib.util.find_spec(place.rpartition(".")[0]) is None:
+        return Audited(name, why=f"this version audits no {kind}")
+    module = importlib.import_module(place)
+    make = getattr(module, f"declared_{kind}")
+    try:
+        result = module.audit_declared(make(plan.target(name)), seconds=min(_DETERMINISTIC_SECONDS, plan.seconds), seed=plan.seed)
+    except (InvalidArgument, MechanismFailed) as error:
+        return Audited(name, why=_line(error))
+    guess = str(declaration.get("guessed") or "")
+    if guess and result.verdict is Verdict.VIOLATED:
+        result = replace(result, verdict=Verdict.SUSPECT, notes=(f"not confirmed: {guess}", *result.notes))
+    return Audited(name, (_KINDS[kind],), (result,))
+
+
+def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
+    """Return the findings of a trace of one target; empty if there are none, or the target cannot be traced."""
+    target = plan.target(name)
+    try:
+        found = trace(target, pairs=2, seed=plan.seed, confirm=False, time_limit=_TRACE_SECONDS, name=name)
+    except (InvalidArgument, MechanismFailed):
+        return ()
+    return tuple(f"{finding.kind}: {finding.told}" for finding in found.findings if finding.kind != "SOURCE")
+
+
+def _audit_statistically(
+    plan: AuditPlan,
+    names: Sequence[str],
+    traced: Mapping[str, tuple[str, ...]],
+    costs: Mapping[str, float],
+    deadline: float,
+    say: Callable[[str], None],
+) -> Iterator[Audited]:
+    """Yield the black-box audits, those first whose trace has findings; then those of other values with the time that is left."""
+    weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
+    order = sorted(names, key=lambda name: -weights[name])
+    kept: list[str] = []
+    for position, name in enumerate(order):
+        left, share = deadline - time.monotonic(), sum(weights[other] for other in order[position:])
+        seconds = 0.7 * left * weights[name] / share
+        say(f"{name}: black box, {position + 1} of {len(order)}")
+        how = ("trace", "black box") if name in traced else ("black box",)
+        if seconds < _LEAST_SECONDS and name not in (plan.trials or {}):
+            yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
+            continue
+        found = _audit_one(plan, name, _trials(plan, name, seconds, costs.get(name, 1e-4)))
+        yield replace(found, how=how if found.results else how[:-1], findings=traced.get(name, ()))
+        if found.verdict is Verdict.NOT_REFUTED:
+            kept.append(name)
+        if found.verdict is Verdict.INCONCLUSIVE and any("interrupted" in note for note in getattr(found.results[0], "notes", ())):
+            return
+    yield from _audit_other_values(plan, kept, costs, deadline, say)
+
+
+def _trials(plan: AuditPlan, name: str, seconds: float, cost: float) -> int:
+    """Return the number of runs that fit into the time, as a power of two, so that a repeated scan makes the same audit."""
+    if name in (plan.trials or {}):
+        return plan.trials[name]
+    most = min(max(seconds / max(cost, 1e-7), _LEAST_TRIALS), _MOST_TRIALS)
+    return int(2 ** (int(most).bit_length() - 1))
+
+
+def _audit_one(plan: AuditPlan, name: str, trials: int, domain: Domain | None = None, what: str = "") -> Audited:
+    target = plan.target(name)
+    options: Json = {"domain": domain, "trials": max(trials, 1000), "seed": plan.seed, "stop": "violation", "time_limit": 60.0}
+    options["name"] = f"{name} ({what})" if what else name
+    try:
+        try:
+            result = audit(target, store=plan.store, **options)
+        except InvalidArgument as error:
+            if "store" not in str(error):
+                raise
+            result = audit(target, **options)  # the store holds counts of other code, or of another version of dpwitness
+    except (InvalidArgument, MechanismFailed) as error:
+        return Audited(name, why=_line(error))
+    finally:
+        target.close()
+    return Audited(name, ("black box",), (result,))
+
+
+def other_values(domain: Domain | None) -> dict[str, Domain]:
+    """Return domains with values that the first audit leaves out: missing values, and values outside of the bounds."""
+    if not isinstance(domain, Records) or domain.integer:
+        return {}
+    return {"records may be NaN": replace(domain, missing=True), "records may be outside of the bounds": replace(domain, outside=True)}
+
+
+def _audit_other_values(
+    plan: AuditPlan, names: Sequence[str], costs: Mapping[str, float], deadline: float, say: Callable[[str], None]
+) -> Iterator[Audited]:
+    """Yield audits of guessed claims on values that their domain leaves out, if time is left; only violations are reported."""
+    jobs = []
+    for name in names:
+        target = plan.target(name)
+        if target.guessed:  # whether a stated claim covers other values than its domain is not for a scan to say
+            jobs += [(name, what, domain) for what, domain in other_values(target.domain).items()]
+    for position, (name, what, domain) in enumerate(jobs):
+        seconds = (deadline - time.monotonic()) / (len(jobs) - position)
+        if seconds < _LEAST_SECONDS:
+            return
+        say(f"{name}: {what}, {position + 1} of {len(jobs)}")
+        found = _audit_one(plan, name, _trials(replace(plan, trials={}), name, seconds, costs.get(name, 1e-4)), domain, what)
+        if found.verdict is Verdict.SUSPECT:
+            result = found.results[0]
+            assert isinstance(result, AuditResult)
+            notes = (f"{result.notes[0]}, and that {what}", *result.notes[1:])
+            yield replace(found, results=(replace(result, notes=notes, guessed=f"{result.guessed}, and that {what}"),))
+
+
+def _line(error: Any) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,86 @@
+"""Claim of a proposed call: what its privacy parameters promise, and the words that this reading rests on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpwitness.auditors.scanning.arguments import EPSILON
+
+_QUOTE = 110  # characters of a quotation
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReading:
+    """Claim as text for `parse_claim`; empty if none can be read, with the reason in `missing`."""
+
+    text: str
+    words: str = ""
+    missing: str = ""
+
+
+def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -> ClaimReading:
+    """Return the claim of a call whose arguments include these privacy parameters.
+
+    Parameters
+    ----------
+    privacy : sequence of (str, str, float)
+        Role, name and value of each privacy parameter of the call.
+    doc : str
+        Docstrings of the function, class and method.
+    name : str
+        Name of the function or class.
+    """
+    if {"eps_perm", "eps_1"} == {parameter for _, parameter, _ in privacy}:
+        return ClaimReading(f"pure:{EPSILON:g}", "eps_1 is the epsilon of the first report")
+    numbers = {role: number for role, _, number in privacy}
+    roles = set(numbers)
+    epsilons = [parameter for role, parameter, _ in privacy if role == "epsilon"]
+    if len(set(epsilons)) > 1:
+        return ClaimReading("", missing=f"the claim: several parameters spend privacy, {' and '.join(dict.fromkeys(epsilons))}")
+    if len(epsilons) > 1:
+        return ClaimReading("", missing=f"the claim: {epsilons[0]} is set in several places")
+    words = quote(doc, privacy[0][1]) if privacy else ""
+    if roles == {"rho"}:
+        return ClaimReading(f"zcdp:{numbers['rho']!r}", words)
+    if roles == {"epsilon", "delta"}:
+        return ClaimReading(f"approx:{numbers['epsilon']:g},{numbers['delta']:g}", words)
+    if roles == {"epsilon"}:
+        if re.search(r"metric.?priv|geo.?indist|metric.?dp|\bd_x\b|planar", f"{name} {doc}", re.I):
+            return ClaimReading(
+                "", missing="the claim: epsilon is a loss per unit of distance (metric privacy), whose distance is not in the signature"
+            )
+        return ClaimReading(f"pure:{numbers['epsilon']:g}", words)
+    if roles == {"delta"}:
+        return ClaimReading("", missing="the claim: delta without epsilon")
+    return ClaimReading(
+        "", missing="the claim: no parameter is a privacy parameter" if not roles else f"the claim: {' and '.join(sorted(roles))}"
+    )
+
+
+def quote(doc: str, parameter: str) -> str:
+    """Return what a docstring says about a parameter, shortened to one line; empty if it says nothing.
+
+    Examples
+    --------
+    >>> quote("Parameters\\n----------\\nepsilon : float\\n    Privacy parameter.", "epsilon")
+    'epsilon : float: Privacy parameter.'
+    """
+    lines = doc.splitlines()
+    for number, line in enumerate(lines):
+        if re.match(rf"\s*[-*]?\s*(:param (\w+ )?)?`*{re.escape(parameter)}`*\s*(\(|:|--?\s)", line):
+            text = " ".join(part.strip() for part in lines[number : number + 3] if part.strip())
+            text = re.sub(r"^(:param )?(.*?)\s*:\s*(?=\S)", r"\2: ", text, count=1) if ":param" in text else text
+            following = [part.strip() for part in lines[number + 1 : number + 2] if part[:1].isspace() and part.strip()]
+            text = ": ".join([line.strip().removeprefix(":param "), *following]) if following else line.strip().removeprefix(":param ")
+            return _shortened(text)
+    sentence = next(
+        (part for part in re.split(r"(?<=[.;])\s+", " ".join(doc.split())) if re.search(rf"\b{re.escape(parameter)}\b", part)), ""
+    )
+    return _shortened(sentence)
+
+
+def _shortened(text: str) -> str:
+    plain = " ".join(text.replace('"', "'").split())
+    return plain if len(plain) <= _QUOTE else plain[: _QUOTE - 3] + "..."

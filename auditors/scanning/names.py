@@ -1,0 +1,192 @@
+"""Public functions and classes of a package, as their interpreter describes them: names, parameters, type hints and docstrings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpwitness.mechanisms.core.json_reader import Json
+
+_OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?(\w+)\((.*)\)\s*->")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Parameter of a function, a method or a constructor; `default` and `choices` are Python expressions."""
+
+    name: str
+    required: bool = True
+    default: str | None = None
+    annotation: str = ""
+    kind: str = "POSITIONAL_OR_KEYWORD"
+    choices: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """Return the name in lower case, with single underscores between its words."""
+        parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", self.name)
+        return re.sub(r"_+", "_", parts).strip("_").lower()
+
+    @property
+    def is_named(self) -> bool:
+        return self.kind in ("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY", "POSITIONAL_ONLY")
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """Public method of a class; `kind` is ``method``, ``static`` or ``class``. `parameters` is None without a signature."""
+
+    name: str
+    parameters: tuple[Parameter, ...] | None
+    doc: str = ""
+    kind: str = "method"
+    own: bool = True
+    abstract: bool = False
+    returns: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicName:
+    """Public function, class or callable object of a package.
+
+    Attributes
+    ----------
+    module, name : str
+        Where the object is found: an attribute of a module.
+    kind : {"function", "class", "instance"}
+        What the object is.
+    parameters : tuple of Parameter, or None
+        Parameters of the function or of the constructor; None without a signature.
+    doc : str
+        Docstrings of the object and of its constructor.
+    names : frozenset of str
+        Names that its code uses, also in functions of its module that it calls.
+    declared : dict
+        Claim and domain that the object declares as attributes.
+    shadowed : bool
+        Whether the dotted name leads elsewhere, because another name hides the module.
+    """
+
+    module: str
+    name: str
+    kind: str
+    parameters: tuple[Parameter, ...] | None
+    doc: str = ""
+    methods: tuple[Method, ...] = ()
+    names: frozenset[str] = frozenset()
+    bases: tuple[str, ...] = ()
+    declared: Json = field(default_factory=dict)
+    abstract: bool = False
+    shadowed: bool = False
+    enum: bool = False
+    returns: str = ""
+    asynchronous: bool = False
+
+    @property
+    def path(self) -> str:
+        """Return the dotted name."""
+        return f"{self.module}.{self.name}"
+
+    def method(self, name: str) -> Method | None:
+        """Return the method of this name; None if there is none."""
+        return next((each for each in self.methods if each.name == name), None)
+
+
+def read_name(found: Json) -> PublicName:
+    """Return a public name from the JSON of `inside.descriptions`; signatures of extension modules are read from their docstrings."""
+    doc = "\n\n".join(filter(None, [found.get("doc", ""), found.get("init_doc", "")]))
+    parameters = _parameters(found.get("parameters"))
+    if _is_unknown(parameters):
+        spelled = found.get("init_doc", "") if found["kind"] == "class" else found.get("doc", "")
+        parameters = spelled_parameters(spelled, "__init__" if found["kind"] == "class" else found["name"]) or parameters
+    return PublicName(
+        module=found["module"],
+        name=found["name"],
+        kind=found["kind"],
+        parameters=parameters,
+        doc=doc,
+        methods=tuple(map(_read_method, found.get("methods", []))),
+        names=frozenset(found.get("names", [])),
+        bases=tuple(found.get("bases", [])),
+        declared=found.get("declared", {}),
+        abstract=bool(found.get("abstract")),
+        shadowed=bool(found.get("shadowed")),
+        enum=bool(found.get("enum")),
+        returns=found.get("returns") or "",
+        asynchronous=bool(found.get("async")),
+    )
+
+
+def _read_method(found: Json) -> Method:
+    parameters = _parameters(found.get("parameters"))
+    if _is_unknown(parameters):
+        parameters = spelled_parameters(found.get("doc", ""), found["name"]) or parameters
+    own = ("name", "doc", "kind", "own", "abstract", "returns")
+    return Method(parameters=parameters, **{key: found[key] for key in own if key in found})
+
+
+def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
+    if found is None:
+        return None
+    keys = ("name", "required", "default", "annotation", "kind")
+    return tuple(
+        Parameter(
+            **{key: each[key] for key in keys if key in each},
+            choices=tuple(each.get("choices", ())),
+            classes=tuple(each.get("classes", ())),
+        )
+        for each in found
+    )
+
+
+def _is_unknown(parameters: tuple[Parameter, ...] | None) -> bool:
+    """Return whether a signature says nothing: it is missing, or ``(*args, **kwargs)``."""
+    return parameters is None or all(p.kind.startswith("VAR_") for p in parameters)
+
+
+def spelled_parameters(doc: str, name: str) -> tuple[Parameter, ...] | None:
+    """Return the parameters that a docstring spells as ``name(self: Type, epsilon: float, delta: float = 0) -> Type``; None without one.
+
+    The overload with the most parameters is taken, except for a generic one with ``*args``.
+    """
+    found: list[tuple[Parameter, ...]] = []
+    for match in _OVERLOAD.finditer(doc):
+        if match[1] != name or "*args" in match[2]:
+            continue
+        parts = [part.strip() for part in _split(match[2])]
+        found.append(
+            tuple(
+                _spelled(part) for part in parts if part and part not in ("/", "*") and not re.match(r"(self|arg0)\b.*\bself|self\b", part)
+            )
+        )
+    return max(found, key=len, default=None)
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[(<{") - (letter in "])>}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _spelled(part: str) -> Parameter:
+    declaration, _, default = part.partition("=")
+    name, _, annotation = declaration.partition(":")
+    return Parameter(name.strip(), required=not default, default=default.strip() or None, annotation=annotation.strip())
+
+
+def without(parameters: tuple[Parameter, ...], name: str) -> tuple[Parameter, ...]:
+    """Return the parameters without the one of this name."""
+    return tuple(p for p in parameters if p.name != name)
+
+
+def renamed(found: PublicName, **changes: Any) -> PublicName:
+    """Return the name with other attributes."""
+    return replace(found, **changes)

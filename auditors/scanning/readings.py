@@ -1,0 +1,274 @@
+"""Readings: what a public name is (a mechanism, an accountant, or something else), and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpwitness.auditors.scanning.data_forms import relation_of
+from dpwitness.auditors.scanning.names import Parameter, PublicName
+from dpwitness.auditors.scanning.recipes import Recipe, Source, recipes_for
+from dpwitness.auditors.scanning.vocabulary import DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
+
+_NOISE = frozenset(
+    (
+        *(
+            "laplace",
+            "normal",
+            "gauss",
+            "exponential",
+            "geometric",
+            "binomial",
+            "randint",
+            "uniform",
+            "randn",
+            "rand",
+            "standard_normal",
+            "choice",
+        ),
+        *(
+            "random",
+            "random_sample",
+            "integers",
+            "betavariate",
+            "SystemRandom",
+            "token_bytes",
+            "randbelow",
+            "poisson",
+            "gumbel",
+            "standard_exponential",
+        ),
+        *(
+            "expovariate",
+            "getrandbits",
+            "laplacian",
+            "choices",
+            "shuffle",
+            "permutation",
+            "multinomial",
+            "gamma",
+            "standard_gamma",
+            "noise",
+            "bernoulli",
+        ),
+    )
+)
+_BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)
+_CHECKS = re.compile(
+    r"^(check|validate|assert|is_|has_|verify|require|ensure|warn|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
+)
+_ACCOUNTING = re.compile(
+    r"(eps|epsilon|delta|rdp|zcdp|privacy_spent|privacy_loss|account|compos|sigma|noise_multiplier|calibrat|noise_scale|budget|gdp|mu)",
+    re.I,
+)
+_MECHANISM_NAME = re.compile(
+    r"(Mechanism|Mech|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb)"
+)
+_RELEASING = re.compile(r"^(dp_?release|gen_?noise|add_.*noise|randomi[sz]e|privati[sz]e|perturb|noisy_|release_noisy)", re.I)
+_RETURNS = (
+    ("rdp", r"rdp|renyi"),
+    ("zcdp", r"zcdp|rho"),
+    ("mu", r"(^|_)(mu|gdp)($|_)"),
+    ("noise", r"sigma|noise_multiplier|noise_scale|calibrat|stddev|noise_std|scale"),
+    ("delta", r"delta"),
+    ("epsilon", r"eps"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reading of one public name.
+
+    Attributes
+    ----------
+    name : PublicName
+        The name.
+    role : {"mechanism", "accountant", "transformation", "other"}
+        What the name is.
+    because : str
+        Why, with the words of the signature or docstring.
+    recipes : tuple of Recipe
+        Proposed calls of a mechanism.
+    skip : str
+        Why nothing is tried; empty for a mechanism with recipes.
+    declared : bool
+        Whether the object declares its own claim and domain.
+    """
+
+    name: PublicName
+    role: str
+    because: str
+    recipes: tuple[Recipe, ...] = ()
+    skip: str = ""
+    declared: bool = False
+
+
+def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = "") -> Reading:
+    """Return what a public name is, with the calls that are to be tried.
+
+    Parameters
+    ----------
+    name : PublicName
+        A function, class or callable object.
+    classes : mapping of str to PublicName
+        All classes of the package by dotted name.
+    convention : str
+        Relation that the functions of the package name (`convention_of`).
+    """
+    if name.declared.get("claim") is not None:
+        return Reading(name, "mechanism", f"declares the claim {name.declared['claim']}", declared=True)
+    if reason := _no_mechanism(name):
+        return Reading(name, "other", reason, skip=reason)
+    if computed := _accountant(name):
+        return computed
+    privacy = _privacy_parameters(name)
+    if not privacy:
+        return _without_privacy(name, classes, convention)
+    if not (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
+        reason = f"{privacy[0].name} without a word on privacy"
+        return Reading(name, "other", reason, skip=reason)
+    recipes = tuple(recipes_for(Source(name, classes, convention)))
+    because = f"parameter {privacy[0].name!r}"
+    if not recipes:
+        return Reading(name, *_without_data(name, because))
+    return Reading(name, "mechanism", because, recipes)
+
+
+def convention_of(names: Sequence[PublicName]) -> str:
+    """Return the relation that the functions of a package name in their signatures and docstrings; empty unless they agree."""
+    found = set()
+    for name in names:
+        relation, words = relation_of(_about(name), "", _parameters_of(name))
+        if words:
+            found.add(relation)
+    return found.pop() if len(found) == 1 else ""
+
+
+def _about(name: PublicName) -> str:
+    return " ".join([name.doc, *(method.doc for method in name.methods if method.own)])
+
+
+def _no_mechanism(name: PublicName) -> str:
+    """Return why a name is certainly not a mechanism, by its kind and name; empty if it may be one."""
+    if name.enum:
+        return "an enumeration"
+    if name.kind == "class" and name.abstract:
+        return "an abstract base class"
+    if any(base.endswith(("TypedDict", "NamedTuple", "Protocol")) or base == "builtins.tuple" for base in name.bases):
+        return "a record"
+    if name.asynchronous:
+        return "a coroutine"
+    if _CHECKS.match(name.name):
+        return "its name says that it checks, reads, writes or plots"
+    if name.parameters is None and not name.methods:
+        return "it has no signature"
+    if POST_PROCESSING.search(name.name):
+        return "its name says that it processes what was released"
+    if (
+        DIAGNOSTIC.search(name.name)
+        and not _MECHANISM_NAME.search(name.name)
+        and not any(role(p) in ("epsilon", "rho") for p in name.parameters or ())
+    ):
+        return "its name says that it describes or corrects what was released"
+    if name.kind == "class" and _BUDGETS.search(name.name):
+        return "it keeps or splits a budget"
+    return ""
+
+
+def _parameters_of(name: PublicName) -> list[Parameter]:
+    """Return the parameters of a function, or those of the constructor and the methods of a class."""
+    own = list(name.parameters or ())
+    return own + [p for method in name.methods for p in method.parameters or ()]
+
+
+def _privacy_parameters(name: PublicName) -> list[Parameter]:
+    if name.kind == "class" and name.method("privacy_function") is not None:
+        return [Parameter("privacy_function")]
+    found = [p for p in _parameters_of(name) if role(p) in ("epsilon", "rho") and not is_tolerance(p) and p.is_named]
+    return found or [p for p in _parameters_of(name) if role(p) == "delta" and p.word == "delta" and p.required and name.kind == "class"]
+
+
+def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], convention: str) -> Reading:
+    """Return the reading of a name without a privacy parameter: noise of a given scale, a transformation, or something else."""
+    nested = [place for p in name.parameters or () for place in p.classes if place in classes and _spends(classes[place])]
+    if nested and PRIVACY_WORDS.search(_about(name)):
+        because = f"its argument is a {nested[0].rpartition('.')[2]}"
+        recipes = tuple(recipes_for(Source(name, classes, convention)))
+        if recipes:
+            return Reading(name, "mechanism", because, recipes)
+        return Reading(name, *_without_data(name, because))
+    if name.kind == "class" and name.method("stability_function") is not None:
+        return Reading(
+            name, "transformation", "it has a stability_function", skip="its domains and metrics are objects that the scan cannot build"
+        )
+    scales = [p for p in name.parameters or () if role(p) == "scale"]
+    if scales and (name.names & _NOISE) and PRIVACY_WORDS.search(f"{name.name} {name.doc}"):
+        return Reading(
+            name,
+            "mechanism",
+            f"adds noise of scale {scales[0].name!r}",
+            skip=f"the claim is missing: {scales[0].name!r} is a scale of noise",
+        )
+    if mechanism := _mechanism_without_claim(name):
+        return mechanism
+    reason = "no privacy parameter in its signature"
+    if any(is_tolerance(p) and role(p) == "epsilon" for p in _parameters_of(name)):
+        reason = "epsilon is a numerical tolerance, by its default"
+    return Reading(name, "other", reason, skip=reason)
+
+
+def _mechanism_without_claim(name: PublicName) -> Reading | None:
+    """Return the reading of a name that calls itself a mechanism, or has such a method, without a privacy parameter; None for others."""
+    if not (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
+        return None
+    accountant = next((p.name for p in name.parameters or () if role(p) == "accountant" and p.required), "")
+    if accountant and name.methods:
+        return Reading(
+            name, "mechanism", f"it spends from {accountant!r}", skip=f"its argument {accountant!r} is an object that the scan cannot build"
+        )
+    if _MECHANISM_NAME.search(name.name):
+        why = "the claim is missing: no parameter of its signature is a privacy parameter"
+        return Reading(name, "mechanism", f"its name {name.name!r}", skip=why)
+    released = next((m.name for m in name.methods if _RELEASING.search(m.name) and m.parameters and not m.abstract), "")
+    if released:
+        why = "the claim is missing: no parameter of its signature is a privacy parameter"
+        return Reading(name, "mechanism", f"its method {released!r}", skip=why)
+    return None
+
+
+def _spends(cls: PublicName) -> bool:
+    return any(role(p) == "epsilon" for p in cls.parameters or ())
+
+
+def _without_data(name: PublicName, because: str) -> tuple[str, str, tuple[Recipe, ...], str]:
+    """Return role, reason, recipes and why nothing is tried, of a name with a privacy parameter for which no call can be proposed."""
+    noisy = name.names & _NOISE or _MECHANISM_NAME.search(name.name)
+    if noisy and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
+        return "mechanism", because, (), "no argument is known that receives data"
+    return "other", because, (), "no argument receives data, and its code draws no noise"
+
+
+def _accountant(name: PublicName) -> Reading | None:
+    """Return the reading of a function that computes a privacy parameter or a scale of noise from numbers; None for another name."""
+    if name.kind == "class" or not _ACCOUNTING.search(name.name) or name.names & _NOISE:
+        return None
+    parameters = [p for p in name.parameters or () if p.is_named]
+    numbers = {"epsilon", "delta", "rho", "scale", "sensitivity", "size", "other"}
+    inputs = [p for p in parameters if role(p) in ("epsilon", "delta", "rho", "scale")]
+    if not inputs or any(role(p) not in numbers for p in parameters):
+        return None
+    if not PRIVACY_WORDS.search(f"{name.name} {name.doc} {name.module}"):
+        return None
+    returned = next(
+        (kind for kind, pattern in _RETURNS if re.search(pattern, name.name.partition("_from")[0].partition("_for")[0], re.I)), ""
+    )
+    if not returned:
+        return None
+    because = f"computes {returned} from {', '.join(p.name for p in inputs)}, and draws no noise"
+    return Reading(name, "accountant", because)
+
+
+def returned_quantity(reading: Reading) -> str:
+    """Return what an accountant computes: epsilon, delta, rdp, zcdp, mu or noise."""
+    return reading.because.split()[1]

@@ -1,0 +1,359 @@
+"""Recipes: calls of a function, of a new object, or of an estimator, with proposed arguments, as lines of Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dpwitness.auditors.scanning.arguments import Arguments, Choice, fill
+from dpwitness.auditors.scanning.claims import ClaimReading, read_claim
+from dpwitness.auditors.scanning.data_forms import Form, forms_for, rows
+from dpwitness.auditors.scanning.names import Method, Parameter, PublicName
+from dpwitness.auditors.scanning.vocabulary import FEEDING, READING, RELEASE_METHODS, role
+
+_MOST_FORMS = 14
+_MOST_METHODS = 3
+_FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
+_SETTER = re.compile(r"^set_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
+_ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
+_BOOKKEEPING = (
+    "n_features_in_",
+    "feature_names_in_",
+    "n_iter_",
+    "classes_",
+    "n_samples_seen_",
+    "n_outputs_",
+    "epsilon_",
+    "accountant_",
+    "n_features_",
+)
+_OF_RECORDS = (
+    "labels_",
+    "inertia_",
+    "embedding_",
+    "support_",
+    "dual_coef_",
+    "estimators_",
+    "estimator_",
+    "tree_",
+)  # not meant for release, or objects
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One proposed call.
+
+    Attributes
+    ----------
+    how : {"function", "object", "estimator", "noise"}
+        Which kind of call.
+    body : tuple of str
+        Lines of a function of `dataset` and `rng`; the last returns the output.
+    form : Form
+        Form of the data.
+    claim : ClaimReading
+        Claim that the arguments state.
+    missing : tuple of str
+        What is not known: required parameters.
+    imports : tuple of str
+        Modules that the lines need.
+    data : str
+        Name of the parameter that receives the data.
+    spent : tuple of str
+        Lines of a function that returns the claim as the library computes it; empty if it computes none.
+    """
+
+    how: str
+    body: tuple[str, ...]
+    form: Form
+    claim: ClaimReading
+    missing: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    data: str = ""
+    spent: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Function or class, the classes of its package, and how its path is spelled in the target file."""
+
+    name: PublicName
+    classes: Mapping[str, PublicName]
+    convention: str = ""  # relation that the functions of the package name
+
+    @property
+    def spelled(self) -> str:
+        return self.name.name if self.name.shadowed else self.name.path
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        return (f"{self.name.module}:{self.name.name}",) if self.name.shadowed else (self.name.module,)
+
+    @property
+    def text(self) -> str:
+        return f"{self.name.name} {self.name.doc}"
+
+
+def recipes_for(source: Source) -> list[Recipe]:
+    """Return the proposed calls of a function or class, the most likely first."""
+    makers: Sequence[Callable[[Source], Iterator[Recipe]]]
+    makers = (_functions,) if source.name.kind != "class" else (_estimators, _objects, _holders, _fed_objects)
+    return [recipe for maker in makers for recipe in maker(source)]
+
+
+def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
+    """Return the ways of filling in arguments, the usual one first."""
+    optional_delta = any(role(p) == "delta" and not p.required for p in parameters)
+    first = Choice(delta=bool(re.search(r"gauss", name, re.I)) and optional_delta)
+    others = [replace(first, whole=True)]
+    others += [replace(first, delta=not first.delta)] if optional_delta else []
+    others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
+    others += [replace(first, seeded=False)] if any(role(p) == "seed" and not p.required for p in parameters) else []
+    return [first, *others]
+
+
+def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) -> Parameter | None:
+    """Return the parameter that receives the data: by its name or its type hint, else the first required one of no other role."""
+    named = [p for p in parameters if p.is_named]
+    for wanted in ("data", "utility"):
+        found = [p for p in named if role(p) == wanted and (p.required or p.word in ("value", "x", "values", "data"))]
+        if found:
+            return found[0]
+    hinted = [
+        p
+        for p in named
+        if p.required and role(p) == "other" and re.search(r"ndarray|array|DataFrame|Series|list|Sequence|Iterable", p.annotation)
+    ]
+    if hinted:
+        return hinted[0]
+    open_parameters = [p for p in named if p.required and role(p) in ("other", "size")]
+    first = named[0] if named else None
+    return first if positional and first in open_parameters else None
+
+
+def _variants(source: Source, data: Parameter | None, parameters: Sequence[Parameter], text: str) -> Iterator[tuple[Form, Choice]]:
+    others = [p for p in parameters if data is None or p.name != data.name]
+    others += [inner for p in others for place in p.classes if place in source.classes for inner in source.classes[place].parameters or ()]
+    forms = list(forms_for(data, others, source.name.name, text, source.convention))[:_MOST_FORMS]
+    first, *rest = choices(source.name.name, parameters)
+    yield from ((form, first) for form in forms)
+    yield from ((form, choice) for form in forms[:6] for choice in rest)
+
+
+def _functions(source: Source) -> Iterator[Recipe]:
+    """Yield calls of a function with data, of one that returns noise, and of one that makes an object with a release method."""
+    parameters, name = source.name.parameters or (), source.name
+    data = data_parameter(parameters)
+    if data is None:
+        made = _class_made(source)
+        if made is not None:
+            yield from _released(source, made, parameters, source.spelled)
+        elif re.search(r"noise|laplace|geometric|gauss", name.name, re.I):
+            yield from _noise(source, parameters)
+        return
+    for form, choice in _variants(source, data, parameters, source.text):
+        matrix = form.domain["kind"] == "Rows"
+        arguments = fill(parameters, form, data.name, choice, source.classes, matrix=matrix)
+        claim = read_claim(arguments.privacy, name.doc, name.name)
+        yield Recipe(
+            "function",
+            (f"return {source.spelled}({arguments.spelled()})",),
+            form,
+            claim,
+            arguments.missing,
+            (*source.imports, *arguments.imports),
+            data.name,
+            parameters=parameters,
+        )
+
+
+def _class_made(source: Source) -> PublicName | None:
+    """Return the class of the object that a function makes: by its return type, else a class of its module that releases outputs."""
+    name = source.name
+    for cls in source.classes.values():
+        if name.returns and cls.name == name.returns.rpartition(".")[2]:
+            return cls
+    if not re.match(r"(make|create|build|new)_", name.name):
+        return None
+    return next((cls for cls in source.classes.values() if cls.module == name.module and _release_methods(cls)), None)
+
+
+def _noise(source: Source, parameters: Sequence[Parameter]) -> Iterator[Recipe]:
+    """Yield the sum of an answer and the noise that a function returns."""
+    for form, choice in _variants(source, None, parameters, source.text):
+        arguments = fill(parameters, form, None, choice, source.classes)
+        claim = read_claim(arguments.privacy, source.name.doc, source.name.name)
+        line = f"return {form.data} + {source.spelled}({arguments.spelled()})"
+        yield Recipe("noise", (line,), form, claim, arguments.missing, (*source.imports, *arguments.imports), parameters=tuple(parameters))
+
+
+def _release_methods(cls: PublicName) -> list[Method]:
+    """Return the methods that may release an output for data, the most likely first."""
+    found = []
+    for method in cls.methods:
+        if method.parameters is None or (method.abstract and not method.own):
+            continue
+        data = data_parameter(method.parameters, positional=method.name in RELEASE_METHODS or method.name == "__call__")
+        released = bool(re.search(r"releas|noisy|privati|random|noise|perturb", method.name, re.I))
+        if data is None or method.name.startswith(("set_", "check", "valid", "fit", "plot", "save", "load", "get_params")):
+            continue
+        if method.name in RELEASE_METHODS or released or method.name == "__call__" or role(data) == "data":
+            listed = RELEASE_METHODS.index(method.name) if method.name in RELEASE_METHODS else 99
+            found.append((listed if method.name != "__call__" else 50, not released, not method.own, len(found), method))
+    return [method for *_, method in sorted(found, key=lambda each: each[:4])][:_MOST_METHODS]
+
+
+def _objects(source: Source) -> Iterator[Recipe]:
+    """Yield calls of a method of a new object."""
+    cls = source.name
+    yield from _released(source, cls, cls.parameters or (), source.spelled)
+    for factory in [m for m in cls.methods if m.kind != "method" and _FACTORY.match(m.name) and m.parameters]:
+        yield from _released(source, cls, factory.parameters or (), f"{source.spelled}.{factory.name}")
+    for method in [m for m in cls.methods if m.kind != "method" and not _FACTORY.match(m.name) and m.parameters]:
+        if data_parameter(method.parameters or ()) is not None:
+            static = replace(
+                cls, kind="function", name=f"{cls.name}.{method.name}", parameters=method.parameters, doc=f"{method.doc}\n{cls.doc}"
+            )
+            yield from _functions(replace(source, name=static))
+
+
+def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], maker: str) -> Iterator[Recipe]:
+    """Yield calls of the release methods of an object that `maker` makes from these parameters."""
+    methods = [m for m in _release_methods(cls) if m.kind == "method"]
+    setters = [m for m in cls.methods if _SETTER.match(m.name) and m.parameters]
+    computes = cls.method("privacy_function") is not None
+    for method in methods:
+        own = method.parameters or ()
+        data = data_parameter(own)
+        if data is None:
+            continue
+        parameters = [*made_from, *own, *(p for setter in setters for p in setter.parameters or ())]
+        parameters += [Parameter("sensitivity", required=False)] if computes else []  # a computed claim is for answers at distance 1
+        text = f"{method.name} {source.text}\n{method.doc}"
+        for form, choice in _variants(source, data, parameters, text):
+            exact = replace(choice, exact=computes)
+            first = fill(made_from, form, None, exact, source.classes)
+            second = fill(own, form, data.name, exact, source.classes)
+            lines = [f"mechanism = {maker}({first.spelled()})"]
+            together = first.joined(second)
+            for setter in _chosen_setters(setters, choice):
+                arguments = fill(setter.parameters or (), form, None, replace(choice, delta=setter.name.endswith("delta")), source.classes)
+                if not arguments.missing:
+                    lines.append(f"mechanism.{setter.name}({arguments.spelled()})")
+                    together = together.joined(arguments)
+            call = f"mechanism({second.spelled()})" if method.name == "__call__" else f"mechanism.{method.name}({second.spelled()})"
+            recipe = _object_recipe(source, (*lines, f"return {call}"), form, together, text, data.name, parameters)
+            yield (
+                replace(recipe, spent=_spent(lines, form), claim=ClaimReading("", "privacy_function of the library"))
+                if computes
+                else recipe
+            )
+
+
+def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
+    """Return the setters to call, with one for epsilon only."""
+    names = [setter.name for setter in setters]
+    left_out = "set_epsilon" if choice.delta and "set_epsilon_delta" in names else "set_epsilon_delta" if "set_epsilon" in names else ""
+    order = ("set_epsilon", "set_epsilon_delta", "set_delta", "set_sensitivity", "set_bounds", "set_privacy")
+    return sorted((s for s in setters if s.name != left_out), key=lambda s: order.index(s.name))
+
+
+def _spent(lines: Sequence[str], form: Form) -> tuple[str, ...]:
+    """Return the lines that compute the claim of an object with `privacy_function` (Tumult's measurements) for neighbors of this form."""
+    metric = {"l1": "SumOf", "l2": "RootSumOfSquared", "add-remove": "SymmetricDifference", "replace-one": "HammingDistance"}[form.relation]
+    metric = "AbsoluteDifference" if form.domain.get("length") == 1 else metric
+    return (
+        *lines,
+        f'if type(mechanism.input_metric).__name__ != "{metric}":',
+        '    raise ValueError("the neighbors of this domain are not at distance 1 of " + type(mechanism.input_metric).__name__)',
+        "spent, measure = mechanism.privacy_function(1), type(mechanism.output_measure).__name__",
+        "number = lambda value: value.to_float(round_up=True) if hasattr(value, 'to_float') else float(value)",
+        'if measure == "ApproxDP":',
+        '    return f"approx:{number(spent[0])!r},{number(spent[1])!r}"',
+        'return ("zcdp:" if measure == "RhoZCDP" else "pure:") + repr(number(spent))',
+    )
+
+
+def _object_recipe(
+    source: Source,
+    body: tuple[str, ...],
+    form: Form,
+    arguments: Arguments,
+    text: str,
+    data: str,
+    parameters: Sequence[Parameter],
+    how: str = "object",
+) -> Recipe:
+    claim = read_claim(arguments.privacy, text, source.name.name)
+    return Recipe(how, body, form, claim, arguments.missing, (*source.imports, *arguments.imports), data, parameters=tuple(parameters))
+
+
+def _holders(source: Source) -> Iterator[Recipe]:
+    """Yield calls of objects that receive the data when they are made."""
+    parameters = source.name.parameters or ()
+    data = data_parameter(parameters, positional=False)
+    readers = [
+        m for m in source.name.methods if m.kind == "method" and m.parameters is not None and not any(p.required for p in m.parameters)
+    ]
+    named = [m for m in readers if m.name in (*RELEASE_METHODS, *READING) or m.name == "__call__"]
+    if data is None:
+        return
+    for method in named[:2]:
+        everything = [*parameters, *(method.parameters or ())]
+        for form, choice in _variants(source, data, everything, f"{source.text}\n{method.doc}"):
+            first = fill(parameters, form, data.name, choice, source.classes)
+            second = fill(method.parameters or (), form, None, choice, source.classes)
+            body = (f"mechanism = {source.spelled}({first.spelled()})", f"return mechanism.{method.name}({second.spelled()})")
+            yield _object_recipe(source, body, form, first.joined(second), f"{source.name.doc}\n{method.doc}", data.name, everything)
+
+
+def _fed_objects(source: Source) -> Iterator[Recipe]:
+    """Yield calls of objects that receive the data by one method and return the output by another."""
+    parameters = source.name.parameters or ()
+    feeding = next((m for word in FEEDING if (m := source.name.method(word)) is not None and m.parameters), None)
+    reading = next(
+        (m for word in READING if (m := source.name.method(word)) is not None and not any(p.required for p in m.parameters or ())), None
+    )
+    if feeding is None or reading is None:
+        return
+    data = next(p for p in feeding.parameters or ())
+    everything = [*parameters, *(feeding.parameters or ())]
+    for form, choice in _variants(source, data, everything, source.text):
+        first, second = (
+            fill(parameters, form, None, choice, source.classes),
+            fill(feeding.parameters or (), form, data.name, choice, source.classes),
+        )
+        third = fill(reading.parameters or (), form, None, choice, source.classes)
+        body = (
+            f"mechanism = {source.spelled}({first.spelled()})",
+            f"mechanism.{feeding.name}({second.spelled()})",
+            f"return mechanism.{reading.name}({third.spelled()})",
+        )
+        yield _object_recipe(source, body, form, first.joined(second).joined(third), source.name.doc, data.name, everything)
+
+
+def _estimators(source: Source) -> Iterator[Recipe]:
+    """Yield fits of an estimator, whose learned attributes are the output."""
+    fit = source.name.method("fit")
+    if fit is None or not fit.parameters:
+        return
+    parameters = source.name.parameters or ()
+    labels = any(role(p) == "labels" and p.required for p in fit.parameters) or bool(
+        re.search(r"class|regress|bayes", source.name.name, re.I)
+    )
+    learned = [name for name in dict.fromkeys(_ATTRIBUTE.findall(source.name.doc)) if name not in (*_BOOKKEEPING, *_OF_RECORDS)][:4]
+    outputs = [f"[getattr(model, name) for name in {tuple(learned)!r}]"] if learned else []
+    if any(name.startswith("coef") for name in learned):
+        outputs = [f"[getattr(model, name) for name in {tuple(name for name in learned if name in ('coef_', 'intercept_'))!r}]"]
+    outputs += ["model.predict_proba(np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]]))"] if source.name.method("predict_proba") else []
+    outputs += ['[value for name, value in sorted(vars(model).items()) if name.endswith("_") and name[0] != "_"]'] if not learned else []
+    high = 0.7 if any(role(p) == "norm" for p in parameters) else 1.0  # two numbers of at most 0.7 have a norm below 1
+    for output in outputs:
+        for choice in choices(source.name.name, parameters):
+            form = rows("replace-one", labels, high)
+            first = fill(parameters, form, None, choice, source.classes, matrix=True)
+            given = [form.data, *([form.labels] if labels else [])]
+            body = (f"model = {source.spelled}({first.spelled()})", f"model.fit({', '.join(given)})", f"return {output}")
+            yield _object_recipe(source, body, form, first, source.name.doc, "X", parameters, how="estimator")

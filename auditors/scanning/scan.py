@@ -1,0 +1,345 @@
+"""Scan of a package or folder: discovery, proposals and the target file, kept in one folder, so that a scan can be repeated and edited."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.scanning.audits import Audited
+from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
+from dpwitness.auditors.scanning.target_file import target_file
+from dpwitness.mechanisms.core.atomic_files import write_json, write_text
+from dpwitness.mechanisms.core.json_reader import Json, read_json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.environments import environments
+from dpwitness.mechanisms.foreign.package_discovery import Discovered, discover
+
+_RECORD = "scan.json"
+_DISCOVERY_SHARE, _TRIAL_SHARE = 0.25, 0.3  # shares of the time budget
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the scan says about one public name.
+
+    Attributes
+    ----------
+    name : str
+        Dotted name.
+    role : str
+        mechanism, accountant, transformation or other.
+    because : str
+        What the reading rests on.
+    target : str
+        Name in the target file; empty for a name that gets none.
+    guess : str
+        What is guessed; empty for a certain claim.
+    why : str
+        Why the name is not audited; empty if it is.
+    seconds : float
+        Time of one run in seconds; 0 if unknown.
+    """
+
+    name: str
+    role: str
+    because: str
+    target: str = ""
+    guess: str = ""
+    why: str = ""
+    seconds: float = 0.0
+
+    def to_json(self) -> Json:
+        return {key: getattr(self, key) for key in ("name", "role", "because", "target", "guess", "why", "seconds")}
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Scan of a package whose target file is written.
+
+    Attributes
+    ----------
+    title : str
+        Package with its version, or folder.
+    file : Path
+        The target file.
+    rows : tuple of Row
+        What is known about each public name.
+    remarks : tuple of str
+        One line for each module that could not be imported, and for each side effect.
+    about : dict
+        Facts about the package.
+    kept : bool
+        Whether the target file existed, so that nothing was proposed.
+    trials : dict
+        Number of runs of each audit of an earlier scan.
+    """
+
+    title: str
+    file: Path
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...]
+    about: Json
+    kept: bool = False
+    trials: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Path:
+        """Return the path of the store of counts; a file for each content of the target file, as counts hold for one source only."""
+        digest = hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
+        return self.file.parent / f"scan-{digest}.store"
+
+    def save(self, trials: Mapping[str, int]) -> None:
+        """Write the record of the scan next to the target file."""
+        record = {"schema_version": 1, "title": self.title, "about": self.about, "remarks": list(self.remarks), "trials": dict(trials)}
+        write_json(self.file.parent / _RECORD, record | {"rows": [row.to_json() for row in self.rows]})
+
+
+def interpreter_path(python: str | None) -> str | None:
+    """Return the path of an interpreter, given as a path, a folder, or a name of `dpwitness targets`; None for this one.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no such interpreter.
+    """
+    if python is None:
+        return None
+    known = environments().get(python)
+    if known is not None and known.interpreter.exists():
+        return str(known.interpreter)
+    if known is not None:
+        raise InvalidArgument(f"environment {python} is missing; make it with: dpwitness targets setup {python}")
+    place = os.path.abspath(os.path.expanduser(python))
+    inside = os.path.join(place, "bin", "python")
+    found = inside if os.path.isdir(place) and os.path.exists(inside) else place
+    if not os.path.isfile(found):
+        raise InvalidArgument(f"--python must be an interpreter or an environment of `dpwitness targets`, got {python!r}: no such file")
+    return found
+
+
+def stem_of(package: str) -> str:
+    """Return the part of file names for a package or a folder."""
+    text = os.path.basename(os.path.normpath(package)) if os.path.isdir(package) else package
+    return re.sub(r"\W+", "_", text).strip("_") or "scan"
+
+
+def explore(
+    package: str, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None
+) -> Discovered:
+    """Return what a package or a folder consists of (`discover`)."""
+    options: Json = {"python": python, "working_folder": str(folder), "memory": round(memory * 2**30), "seconds": max(30.0, seconds)}
+    where = {"folder": package} if os.path.isdir(package) else {"package": package}
+    return discover(**where, **options, progress=progress)
+
+
+def prepare(
+    package: str,
+    report: Path,
+    *,
+    python: str | None,
+    folder: Path,
+    memory: float,
+    seconds: float,
+    trust: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> Scan:
+    """Discover, propose and write the target file; a target file that exists is kept with its edits, and nothing is proposed.
+
+    Parameters
+    ----------
+    package : str
+        Name of a package or distribution, or a folder.
+    report : Path
+        Folder of the target file and of the record.
+    python : str or None
+        Interpreter of the package.
+    folder : Path
+        The only folder that imports and calls may write to.
+    memory : float
+        Limit of each worker's address space in gigabytes; 0 for none.
+    seconds : float
+        Time budget of the scan, of which this part takes about half.
+    trust : sequence of str
+        Names whose guessed claims the user confirms.
+    progress : callable, optional
+        Called with a line on what is done.
+    """
+    say = progress or (lambda line: None)
+    file = report / f"{stem_of(package)}_targets.py"
+    earlier = _earlier(file)
+    if earlier is None:
+        found = explore(
+            package,
+            python=python,
+            folder=folder,
+            memory=memory,
+            seconds=_DISCOVERY_SHARE * seconds,
+            progress=lambda name: say(f"import {name}"),
+        )
+        deadline = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
+        root = str(found.about.get("root") or "")
+        proposals = propose(
+            readings_of(found),
+            folder,
+            python=python,
+            network=found.network,
+            root=root,
+            memory=memory,
+            deadline=deadline,
+            progress=lambda done, total, name: say(f"{done + 1} of {total}: {name}"),
+        )
+        earlier = written(package, file, found, proposals, python)
+    if trust:
+        confirm(file, trust, earlier.rows)
+    return earlier
+
+
+def written(package: str, file: Path, found: Discovered, proposals: Sequence[Proposal], python: str | None, *, record: bool = True) -> Scan:
+    """Write the target file, and the record of a scan unless `record` is false, and return the scan."""
+    about, root = found.about, str(found.about.get("root") or "")
+    title = f"{about['distribution']} {about['version']}" if about.get("distribution") else package
+    relative = os.path.relpath(root, file.resolve().parent) if root else ""
+    text = target_file(proposals, title=title, file=file.name, about=about, python=python, root=relative, network=found.network)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, text)
+    scan = Scan(title, file, tuple(map(row_of, proposals)), found.remarks, about)
+    if record:
+        scan.save({})
+    return scan
+
+
+def propose_one(package: str, name: str, file: Path, *, python: str | None) -> Proposal:
+    """Write a target file for one public name of a package, and return its proposal.
+
+    Parameters
+    ----------
+    package, name : str
+        Package, and the dotted name below it, or the last part of the name.
+    file : Path
+        Target file to write.
+    python : str or None
+        Interpreter of the package.
+
+    Raises
+    ------
+    InvalidArgument
+        If the package has no such public name, or several.
+    """
+    with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as place:
+        folder = Path(place)
+        found = explore(package, python=python, folder=folder, memory=0.0, seconds=120.0, progress=None)
+        readings = readings_of(found)
+        same = [r for r in readings if r.name.path == name or r.name.path.partition(".")[2] == name]
+        same = same or [r for r in readings if f".{r.name.path}".endswith(f".{name}")]
+        if len(same) != 1:
+            near = [r.name.path for r in same] or difflib.get_close_matches(name, [r.name.name for r in readings], 3)
+            what = f"; did you mean {', '.join(near)}?" if near else ""
+            raise InvalidArgument(f"--from must name one public function or class of {package}, got {name!r}{what}")
+        options: Json = {"python": python, "network": found.network, "root": str(found.about.get("root") or ""), "memory": 0.0}
+        (proposal,) = propose(same, folder, deadline=time.monotonic() + 60.0, **options)
+    written(package, file, found, [proposal], python, record=False)
+    return proposal
+
+
+def row_of(proposal: Proposal) -> Row:
+    """Return what the scan says about the name of a proposal."""
+    reading, trial = proposal.reading, proposal.trial
+    return Row(
+        reading.name.path,
+        proposal.role,
+        reading.because,
+        proposal.target if proposal.role != "other" else "",
+        proposal.guess,
+        proposal.why or reading.skip,
+        0.0 if trial is None else trial.seconds,
+    )
+
+
+def _earlier(file: Path) -> Scan | None:
+    """Return the scan whose record and target file exist; None if one of them is missing."""
+    record = file.parent / _RECORD
+    if not (file.exists() and record.exists()):
+        return None
+    found = read_json(record)
+    try:
+        rows = tuple(Row(**row) for row in found["rows"])
+        return Scan(found["title"], file, rows, tuple(found["remarks"]), found["about"], True, found["trials"])
+    except (KeyError, TypeError) as error:
+        raise InvalidArgument(f"scan: {record} is not a record of a scan ({error}); delete it, or choose another --report") from None
+
+
+def confirm(file: Path, names: Sequence[str], rows: Sequence[Row]) -> None:
+    """Delete the lines ``NAME.guessed = ...`` of targets whose claims the user confirms.
+
+    Raises
+    ------
+    InvalidArgument
+        If a name is neither a target of the file nor the dotted name of one.
+    """
+    targets = {row.name: row.target for row in rows if row.target} | {row.target: row.target for row in rows if row.target}
+    text = file.read_text(encoding="utf-8")
+    for name in names:
+        target = targets.get(name, name)
+        if not re.search(rf"(?m)^def {re.escape(target)}\(", text):
+            raise InvalidArgument(
+                f"--trust must name a target of {file}, got {name!r}; its targets are {', '.join(sorted(set(targets.values())))}"
+            )
+        text = re.sub(rf"(?m)^{re.escape(target)}\.guessed = .*\n", "", text)
+    write_text(file, text)
+
+
+def dry_run(found: Discovered) -> list[tuple[str, str]]:
+    """Return each public name that would be called, with its first proposed call."""
+    calls = []
+    for reading in readings_of(found):
+        recipes = callable_recipes(reading)
+        if recipes:
+            calls.append((reading.name.path, "; ".join(recipes[0].body).removeprefix("return ")))
+    return calls
+
+
+def table(scan: Scan, outcomes: Sequence[Audited]) -> list[Json]:
+    """Return the final table: for each public name what it is, how it was audited, and the verdict, or why it was skipped."""
+    by_target: dict[str, list[Audited]] = {}
+    for outcome in outcomes:
+        by_target.setdefault(outcome.name, []).append(outcome)
+    found, listed = [], set()
+    for row in scan.rows:
+        own = by_target.get(row.target, []) if row.target else []
+        listed.add(row.target)
+        found.append({"name": row.name, "read as": row.role, "target": row.target, **_told(own, row)})
+    for name, own in by_target.items():  # entries that a person has added
+        if name not in listed:
+            found.append({"name": name, "read as": "entry of the file", "target": name, **_told(own, Row(name, "", ""))})
+    return found
+
+
+_ORDER = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED")
+
+
+def _told(own: Sequence[Audited], row: Row) -> Json:
+    """Return how one name was audited, the worst verdict, and the reason."""
+    made = [each for each in own if each.results]
+    if not made:
+        why = next((each.why for each in own if each.why), row.why) or "not audited"
+        return {"audited": "", "claim": "", "guessed": False, "verdict": "", "why": why}
+    worst = min(made, key=lambda each: _ORDER.index(each.verdict_name) if each.verdict_name in _ORDER else len(_ORDER))
+    result: Any = worst.results[0]
+    why = "" if worst.verdict_name == "NOT_REFUTED" else result.headline().partition(": ")[2]
+    why = why.partition(";")[0] if worst.verdict_name == "SUSPECT" else why  # that the claim is guessed is said elsewhere
+    why = why or ("a trace shows " + "; ".join(worst.findings) if worst.findings else "")
+    claim, guessed = str(getattr(result, "claim", "") or ""), bool(row.guess or getattr(result, "guessed", ""))
+    return {"audited": ", ".join(worst.how), "claim": claim, "guessed": guessed, "verdict": worst.verdict_name, "why": why}
+
+
+def trials_of(outcomes: Sequence[Audited]) -> dict[str, int]:
+    """Return the number of runs of each audit, which a repeated scan takes over."""
+    return {each.name: each.results[0].requested for each in outcomes if each.results and hasattr(each.results[0], "requested")}

@@ -1,0 +1,138 @@
+"""Target file of a scan: one function for each mechanism, with the reason for its claim, and commented skeletons for the rest."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from dpwitness.auditors.scanning.accountants import AccountantEntry, accountant_entry
+from dpwitness.auditors.scanning.names import PublicName
+from dpwitness.auditors.scanning.proposals import Proposal, relation_words
+from dpwitness.auditors.scanning.recipes import Recipe
+from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
+from dpwitness.mechanisms.core.json_reader import Json
+
+_WIDTH = 118
+_HEADER = """Targets of {title}, proposed by `dpwitness scan`.
+
+Each function makes `size` runs and returns one output each. Its attribute `claim` is what an audit tests, and `domain` says which datasets
+are neighbors. `guessed` says what the scan has guessed: a violation of a guessed claim is SUSPECT, not VIOLATED. Correct what is wrong,
+and delete the line `guessed` where the claim is right. Then:
+
+    dpwitness audit {file}:NAME{python}
+"""
+
+
+def target_file(
+    proposals: Sequence[Proposal], *, title: str, file: str, about: Json, python: str | None = None, root: str = "", network: bool = False
+) -> str:
+    """Return the text of a target file.
+
+    Parameters
+    ----------
+    proposals : sequence of Proposal
+        Proposals for the public names of a package.
+    title, file : str
+        Package and version, and name of the file, for the first lines.
+    about : dict
+        Facts about the package (`Discovered.about`).
+    python : str, optional
+        Interpreter of the package.
+    root : str
+        Folder to import from, relative to the file; empty for an installed package.
+    network : bool
+        Whether the import of the package asks the network.
+    """
+    running = [p for p in proposals if p.runs and p.recipe is not None]
+    needed = {each for p in running if p.recipe is not None for each in p.recipe.imports}
+    imports = sorted(needed | {_import_of(p.reading.name) for p in proposals if p.role == "accountant" and p.target})
+    option = f" --python {python}" if python else ""
+    parts = [file_header(imports, _HEADER.format(title=title, file=file, python=option), root=root, network=network)]
+    if about.get("distribution"):
+        parts.append(f"LIBRARY = {about['distribution']!r}\n")
+    parts += [_declared(p) for p in proposals if p.reading.declared and p.runs]
+    parts += [entry(p) for p in running]
+    accountants = [p for p in proposals if p.role == "accountant" and p.target]
+    found = {p.target: accountant_entry(p.reading, p.target) for p in accountants}
+    complete = [p for p in accountants if not found[p.target].missing]
+    parts += _accountants(found, complete) if complete else []
+    parts += [_accountant_skeleton(p, found[p.target]) for p in accountants if found[p.target].missing]
+    parts += [skeleton(p) for p in proposals if p.is_skeleton and p.role != "accountant"]
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _import_of(name: PublicName) -> str:
+    """Return the module to import for a name, or the name itself where another name hides the module."""
+    return f"{name.module}:{name.name}" if name.shadowed else name.module
+
+
+def _declared(proposal: Proposal) -> str:
+    """Return the import of an object that declares its own claim and domain."""
+    name = proposal.reading.name
+    alias = "" if proposal.target == name.name else f" as {proposal.target}"
+    return f"# {name.path} {proposal.reading.because}.\nfrom {name.module} import {name.name}{alias}\n"
+
+
+def _comment(text: str) -> list[str]:
+    """Return comment lines without the leading ``# ``."""
+    return textwrap.wrap(text, _WIDTH, break_long_words=False)
+
+
+def entry(proposal: Proposal) -> str:
+    """Return the source of one target with its reasons."""
+    recipe, name = proposal.recipe, proposal.target
+    assert recipe is not None
+    reading = proposal.reading
+    words = f": {recipe.claim.words}" if recipe.claim.words else ""
+    comments = [
+        *_comment(f"{reading.name.path}: {recipe.form.what}."),
+        *_comment(f"claim: {reading.because}{words}"),
+        *_comment(f"relation: {relation_words(reading, recipe)}."),
+    ]
+    text = function_source(name, recipe, comments=comments)
+    lines = []
+    if recipe.spent:
+        lines += ["", "", *spent_source(name, recipe).splitlines(), "", "", f"{name}.claim = _{name}_claim"]
+    else:
+        lines += ["", "", f'{name}.claim = "{recipe.claim.text}"']
+    lines.append(f"{name}.domain = {recipe.form.domain!r}")
+    if proposal.guess:
+        lines.append(f"{name}.guessed = {proposal.guess!r}")
+    if proposal.trial is not None and not proposal.trial.seeded:
+        lines.append(f"{name}.seeded = False  # the same seed gives other outputs")
+    return text + "\n".join(lines).removeprefix("\n") + "\n"
+
+
+def skeleton(proposal: Proposal) -> str:
+    """Return a commented entry that says what is missing."""
+    reading, name = proposal.reading, proposal.target
+    lines = [
+        *_comment(f"TODO {reading.name.path}: {proposal.why}."),
+        *_comment(f"read as a {proposal.role}, because of its {reading.because}."),
+    ]
+    recipe = proposal.recipe
+    body = recipe.body if recipe is not None else (f"return {reading.name.path}(...)",)
+    source = function_source(name, recipe).splitlines() if recipe is not None else [f"def {name}(dataset, size, rng):", f"    {body[0]}"]
+    lines += source
+    lines += [f'{name}.claim = "{claim_text(recipe)}"', f"{name}.domain = {recipe.form.domain if recipe else '...'!r}"]
+    return "\n".join(f"# {line}".rstrip() for line in lines) + "\n"
+
+
+def claim_text(recipe: Recipe | None) -> str:
+    """Return the claim of a recipe, or a placeholder."""
+    return recipe.claim.text if recipe is not None and recipe.claim.text else "..."
+
+
+def _accountants(found: Mapping[str, AccountantEntry], proposals: Sequence[Proposal]) -> list[str]:
+    """Return the functions of the accountants and the dict that declares them, with the reason in a comment above each entry."""
+    lines = ["TARGETS = {"]
+    for proposal in proposals:
+        lines += [f"    # {line}" for line in _comment(f"{proposal.reading.name.path} {proposal.reading.because}.")]
+        lines.append(f"    {proposal.target!r}: {found[proposal.target].declaration!r},")
+    return ["\n".join(found[proposal.target].source) + "\n" for proposal in proposals] + ["\n".join([*lines, "}"]) + "\n"]
+
+
+def _accountant_skeleton(proposal: Proposal, entry: AccountantEntry) -> str:
+    lines = [*_comment(f"TODO {proposal.reading.name.path}: missing is {entry.missing}. It {proposal.reading.because}.")]
+    lines += [*entry.source, f"TARGETS[{proposal.target!r}] = {entry.declaration!r}"]
+    return "\n".join(f"# {line}" for line in lines) + "\n"

@@ -1,0 +1,257 @@
+"""Words by which libraries of differential privacy name their parameters, and the role of a parameter that follows from its name."""
+
+from __future__ import annotations
+
+import re
+
+from dpwitness.auditors.scanning.names import Parameter
+from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
+from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
+
+EPSILON = re.compile(r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|ε)(_total|_dp|_budget|_value|_perm|_1)?$")
+DELTA = re.compile(r"^(total_|target_|dp_)?delta(_total|_dp)?$")
+RHO = re.compile(r"^(total_|zcdp_)?rho$")
+SENSITIVITY = re.compile(r"^(.*_)?(sensitivity|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$")
+SCALES = (
+    "scale",
+    "sigma",
+    "noise_scale",
+    "noise_multiplier",
+    "std",
+    "stddev",
+    "sd",
+    "sigma_squared",
+    "b",
+    "noise_std",
+    "variance",
+    "noise_stddev",
+)
+LOWER = re.compile(
+    r"^(lower|lower_bound|lo|low|lb|min|minimum|min_val|min_value|value_min|lower_limit|min_bound|clip_min|clip_lower|range_min|l_bound|a_min)$"
+)
+UPPER = re.compile(
+    r"^(upper|upper_bound|hi|high|ub|max|maximum|max_val|max_value|value_max|upper_limit|max_bound|clip_max|clip_upper|range_max|u_bound|a_max)$"
+)
+BOUNDS = re.compile(
+    r"^(bounds|data_bounds|value_bounds|range|value_range|data_range|clip_range|clipping_range|clip_bounds|clamp_range|limits|interval|domain_bounds|bounds_x|bounds_y|bound)$"
+)
+NORM = re.compile(
+    r"^(data_norm|norm|max_norm|clip|clipping|clip_norm|clipping_norm|l2_clip|l2_norm_clip|norm_bound|clipping_bound|clip_threshold|max_grad_norm|l2_norm)$"
+)
+CATEGORIES = re.compile(
+    r"^(d|k|domain_size|size_domain|n_categories|num_categories|n_items|num_items|n_values|num_values|k_values|num_classes|n_classes|alphabet_size|n_options|num_options|card|cardinality|universe_size)$"
+)
+CATEGORY_LISTS = re.compile(
+    r"^(categories|candidates|options|choices|values_domain|alphabet|universe|classes|outputs|output_set|items_domain|domain|domain_values|all_values|possible_values)$"
+)
+COUNTS = ("n", "size", "length", "n_records", "num_records", "dataset_size", "data_size", "num_rows", "n_rows", "count_of_records", "total")
+ACCOUNTANTS = re.compile(r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$")
+UTILITY = re.compile(r"^(utility|utilities|scores|score_list|quality_scores|qualities|quality|utility_scores)$")
+
+SINGLE = (
+    "value",
+    "answer",
+    "true_value",
+    "true_answer",
+    "true_count",
+    "query_result",
+    "result",
+    "number",
+    "count",
+    "statistic",
+    "val",
+    "output",
+    "scalar",
+)
+MORE_DATA = (
+    *(
+        "column",
+        "input_data",
+        "sample",
+        "vector",
+        "vec",
+        "gradient",
+        "gradients",
+        "grad",
+        "gradient_vector",
+        "responses",
+        "response",
+        "item",
+        "word",
+    ),
+    *(
+        "hist",
+        "histogram",
+        "counts",
+        "true_counts",
+        "original_value",
+        "raw_value",
+        "raw_data",
+        "sensitive_value",
+        "user_value",
+        "user_data",
+        "series",
+    ),
+    *(
+        "user_item",
+        "report",
+        "points",
+        "point",
+        "location",
+        "text",
+        "v",
+        "arr",
+        "data_frame",
+        "dataframe",
+        "bit",
+        "true_bit",
+        "binary_value",
+        "entries",
+    ),
+    *(
+        "observations",
+        "obs",
+        "data_point",
+        "datapoint",
+        "query_answer",
+        "query_value",
+        "private_data",
+        "sensitive_data",
+        "condition_count",
+        "stream",
+    ),
+    *(
+        "numbers",
+        "elements",
+        "element",
+        "category",
+        "label_value",
+        "private_value",
+        "real_value",
+        "exact_value",
+        "real_data",
+        "input_value",
+        "input_array",
+    ),
+    *(
+        "num",
+        "measurement",
+        "measurements",
+        "values_list",
+        "data_list",
+        "noisy_input",
+        "original",
+        "param",
+        "params",
+        "weights_vector",
+        "input_tuple",
+        "f_x",
+    ),
+)
+DATA_WORDS = frozenset((*DATA, *MORE_DATA, *SINGLE, "X", "array_like"))
+RELEASE_METHODS = (
+    *RELEASES,
+    *(
+        "randomise",
+        "privatise",
+        "quick_result",
+        "randomized_response",
+        "noise",
+        "noisy",
+        "add_noise_to",
+        "mechanism",
+        "sanitize",
+        "sanitise",
+    ),
+    *(
+        "execute",
+        "compute",
+        "apply",
+        "perturb_value",
+        "release_value",
+        "get_noisy",
+        "noisy_value",
+        "generate",
+        "sample",
+        "encode",
+        "transform",
+    ),
+    *(
+        "estimate",
+        "evaluate",
+        "select",
+        "choose",
+        "predict",
+        "should_keep",
+        "call",
+        "publish",
+        "process",
+        "dp_release",
+        "report",
+        "obfuscate",
+    ),
+    *("client", "clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
+)
+FEEDING = ("add_entries", "add_entry", "add", "update", "insert", "append", "observe", "add_data", "add_records", "add_record", "ingest")
+READING = ("result", "results", "finalize", "finish", "compute", "release", "query", "get_result", "value", "estimate", "quick_result")
+POST_PROCESSING = re.compile(r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I)
+DIAGNOSTIC = re.compile(
+    r"estimator|variance|^var_|confidence_interval|correct|(^|_)(mse|bias|error)($|_)", re.I
+)  # unless it spends epsilon
+PRIVACY_WORDS = re.compile(r"priva|differential|\bdp\b|\bldp\b|laplace|gaussian noise|randomi[sz]ed response|noise", re.I)
+PRIVACY_NAMES = re.compile(
+    r"(^|_)(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",
+    re.I,
+)
+ADD_REMOVE = re.compile(
+    r"add(ing|ed)?[ -/]*(or|and|/)?[ -]*remov|unbounded (dp|differential)|presence or absence|adding or removing|add-remove", re.I
+)
+REPLACE_ONE = re.compile(
+    r"replac(e|ing) one|substitut|swap(ping)? one|chang(e|ing) one|bounded (dp|differential)|replace-one|change-one", re.I
+)
+MAX_TOLERANCE = 1e-3  # a default epsilon below this is a numerical tolerance
+
+
+def role(parameter: Parameter) -> str:
+    """Return the role of a parameter, by its name: epsilon, delta, rho, sensitivity, lower, upper, bounds, norm and others."""
+    word = parameter.word
+    patterns = (
+        ("epsilon", EPSILON),
+        ("delta", DELTA),
+        ("rho", RHO),
+        ("sensitivity", SENSITIVITY),
+        ("lower", LOWER),
+        ("upper", UPPER),
+        ("bounds", BOUNDS),
+        ("norm", NORM),
+        ("categories", CATEGORIES),
+        ("category list", CATEGORY_LISTS),
+        ("utility", UTILITY),
+        ("accountant", ACCOUNTANTS),
+    )
+    if word in SEEDS or word in ("random_seed", "rand", "random", "secure_rng", "prf", "numpy_rng"):
+        return "seed"
+    for name, pattern in patterns:
+        if pattern.match(word):
+            return name
+    if word in SCALES:
+        return "scale"
+    if word in LABELS:
+        return "labels"
+    if word in DATA_WORDS or parameter.name == "X":
+        return "data"
+    return "size" if word in COUNTS else "other"
+
+
+def default_number(parameter: Parameter) -> float | None:
+    """Return the default of a parameter as a number; None if it is not a number."""
+    try:
+        return float(parameter.default or "")
+    except ValueError:
+        return None
+
+
+def is_tolerance(parameter: Parameter) -> bool:
+    """Return whether a parameter that is named epsilon is a numerical tolerance, by its default."""
+    found = default_number(parameter)
+    return found is not None and 0 <= found <= MAX_TOLERANCE

@@ -1,0 +1,144 @@
+"""Launcher that limits files, network, memory and processor time, and then runs a command under these limits.
+
+`confined` returns the command line. The launcher itself runs as a script in this interpreter::
+
+    python confinement.py JSON PROGRAM ARGUMENTS...
+
+Each limit survives the start of the program. The program may write below one folder only (Landlock, Linux 5.13), has a loopback device as
+its only network (a network namespace), and has its home, its cache and its temporary files in the folder. What the system does not offer
+is left out: `offered` returns what holds here. The module uses the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+from typing import Any
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls of Landlock, the same number on all architectures
+_WRITES = 0b1111111110010  # all access rights of Landlock's first version, except execute (1), read a file (4) and read a folder (8)
+_REFER, _TRUNCATE = 1 << 13, 1 << 14  # of Landlock's second and third version
+_FILE_RIGHTS = 0b10 | _TRUNCATE  # rights that a rule on a file, instead of a folder, may give
+_NO_NEW_PRIVILEGES = 38  # of prctl
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare
+_FILE_BYTES = 2**31  # largest file that the program may write
+_VARIABLES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "IPYTHONDIR")
+LIMITS = ("files", "network", "processor time")
+
+
+def confined(folder: str, command: list[str], *, seconds: int = 0) -> list[str]:
+    """Return the command line that runs `command` under limits; it may write below `folder` only."""
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), json.dumps({"folder": folder, "seconds": seconds}), *command]
+
+
+@functools.cache
+def offered() -> tuple[str, ...]:
+    """Return the limits that this system enforces, among `LIMITS`, found by a trial in a child process."""
+    probe = [sys.executable, "-I", "-S", os.path.abspath(__file__), json.dumps({"probe": True})]
+    done = subprocess.run(probe, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    return tuple(name for name in LIMITS if name in done.stdout.splitlines())
+
+
+def described() -> str:
+    """Return one sentence on the limits that hold, and on those that this system does not offer."""
+    has = offered()
+    missing = [name for name in LIMITS if name not in has]
+    told = {
+        "files": "no file is written outside of the working folder",
+        "network": "the network is cut off",
+        "processor time": "processor time and the size of files are limited",
+    }
+    sentence = "; ".join(told[name] for name in has) or "imports and calls run without limits on files, network and processor time"
+    return sentence + (f" (this system does not limit: {', '.join(missing)})" if missing and has else "")
+
+
+def _system() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _call(number: int, *arguments: Any) -> int:
+    """Return the result of a system call. Raise OSError if it fails."""
+    found = int(_system().syscall(ctypes.c_long(number), *arguments))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+def _limit_files(folder: str) -> None:
+    """Forbid writing outside of `folder` and the usual devices. Raise OSError if the system has no Landlock."""
+    version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    rights = _WRITES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    ruleset = _call(_CREATE_RULESET, ctypes.byref(ctypes.c_uint64(rights)), ctypes.c_size_t(8), ctypes.c_uint(0))
+    for path in (folder, "/dev/shm", "/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts"):
+        with contextlib.suppress(OSError):
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            allowed = rights if os.path.isdir(path) else rights & _FILE_RIGHTS
+            rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, place), 12)
+            _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint(0))
+            os.close(place)
+    if _system().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+    _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
+    os.close(ruleset)
+
+
+def _cut_network() -> None:
+    """Enter a network namespace that has a loopback device only. Raise OSError if the system does not allow this."""
+    user, group, system = os.getuid(), os.getgid(), _system()
+    if system.unshare(_NEW_NETWORK):
+        if system.unshare(_NEW_USER | _NEW_NETWORK):
+            raise OSError(ctypes.get_errno(), "unshare")
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+    with contextlib.suppress(OSError):  # without a loopback device, libraries that talk to their own processes fail
+        import fcntl
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
+            fcntl.ioctl(device, 0x8914, struct.pack("16sH14x", b"lo", 1))
+
+
+def _limit_resources(seconds: int) -> None:
+    """Limit the size of files, and the processor time of each process unless `seconds` is 0."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
+    if seconds:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
+def _probe() -> None:
+    """Print the name of each limit that can be set."""
+    for name, limit in (
+        ("processor time", lambda: _limit_resources(0)),
+        ("network", _cut_network),
+        ("files", lambda: _limit_files(os.getcwd())),
+    ):
+        with contextlib.suppress(Exception):
+            limit()
+            print(name, flush=True)
+
+
+def main() -> None:
+    """Set the limits that the system offers, and replace this process by the program."""
+    options = json.loads(sys.argv[1])
+    if options.get("probe"):
+        _probe()
+        return
+    folder, command = options["folder"], sys.argv[2:]
+    os.environ.update(dict.fromkeys(_VARIABLES, folder), PYTHONDONTWRITEBYTECODE="1")
+    for limit in (lambda: _limit_resources(options["seconds"]), _cut_network, lambda: _limit_files(folder)):
+        with contextlib.suppress(Exception):  # not offered here, which `offered` tells the user
+            limit()
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Discovery of a package's public names: starts `inside.discovery` in the interpreter of the package, under limits, and reads its lines.
+
+A module that ends the process, or does not finish its import in time, is left out, and the process is started again.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.confinement import confined
+from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
+
+_SCRIPT = str(Path(__file__).resolve().with_name("inside") / "discovery.py")
+_RESTARTS = 12  # modules that may end the process, before discovery gives up
+_LINE_BYTES = 2**24  # longest line of the process
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverySlot:
+    """Slot of a discovery process: interpreter, working folder, memory limit in bytes (0: none)."""
+
+    python: str | None
+    working_folder: str
+    memory: int = 0
+
+    def argv(self) -> list[str]:
+        python = self.python or sys.executable
+        if not os.access(python, os.X_OK):
+            raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}")
+        return confined(self.working_folder, [python, "-u", _SCRIPT])
+
+    def folder(self) -> str | None:
+        return self.working_folder
+
+    def environment(self) -> dict[str, str]:
+        others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
+        return {name: value for name, value in os.environ.items() if name not in others} | {"MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
+
+    def start(self, time_limit: float) -> Process:
+        return Process(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """What a package consists of, as JSON from its interpreter.
+
+    Attributes
+    ----------
+    about : dict
+        Distribution, version, top modules, entry points, versions of Python, and whether NumPy is installed.
+    objects : tuple of dict
+        Descriptions of public functions and classes (`inside.descriptions`).
+    remarks : tuple of str
+        One line for each module that could not be imported, and for each side effect of an import.
+    network : bool
+        Whether an import asks the network, so that the package needs an answer to be imported.
+    missing : tuple of str
+        Modules that are not installed.
+    """
+
+    about: Json
+    objects: tuple[Json, ...]
+    remarks: tuple[str, ...]
+    network: bool = False
+    missing: tuple[str, ...] = ()
+
+
+@dataclass
+class _Lines:
+    """The lines of one process, sorted by event."""
+
+    about: Json = field(default_factory=dict)
+    objects: list[Json] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    failed: list[Json] = field(default_factory=list)
+    importing: str = ""
+    done: bool = False
+
+    def take(self, line: Json) -> None:
+        event = line.pop("event")
+        if event == "package":
+            self.about = line
+        elif event == "importing":
+            self.importing = line["module"]
+        elif event == "failed":
+            self.failed.append(line)
+        elif event == "note":
+            self.remarks.append(f"{line['module'] or self.importing or 'the package'} {line['text']}".strip())
+        elif event == "object":
+            self.objects.append(line)
+        elif event == "done":
+            self.done = True
+
+
+def discover(
+    *,
+    package: str = "",
+    folder: str = "",
+    python: str | None = None,
+    working_folder: str,
+    memory: int = 0,
+    seconds: float = 120.0,
+    progress: Callable[[str], None] | None = None,
+) -> Discovered:
+    """Import a package, or the modules of a folder, and return descriptions of its public objects.
+
+    Parameters
+    ----------
+    package, folder : str
+        One of the two: the name of a package or distribution, or a folder.
+    python : str, optional
+        Interpreter; this one by default.
+    working_folder : str
+        The only folder that the imports may write to.
+    memory : int
+        Limit of the address space in bytes; 0 for none.
+    seconds : float
+        Time limit of all imports together. One module gets at most a quarter of it.
+    progress : callable, optional
+        Called with the name of each module before its import.
+
+    Raises
+    ------
+    InvalidArgument
+        If the interpreter cannot be started, or has no package of this name.
+    """
+    deadline, skip, remarks, answered = time.monotonic() + seconds, list[str](), list[str](), False
+    slot = DiscoverySlot(python, working_folder, memory)
+    for _ in range(_RESTARTS):
+        request = {"package": package, "folder": os.path.abspath(folder) if folder else "", "skip": skip, "answered": answered}
+        lines, ended = _run(slot, request, deadline, seconds / 4, progress)
+        if not lines.done and lines.importing and time.monotonic() < deadline:
+            remarks.append(f"{lines.importing} is left out: its import {ended}")
+            skip.append(lines.importing)
+            continue
+        missing_package = next((f for f in lines.failed if f.get("missing") is True), None)
+        if missing_package is not None or not lines.about:
+            why = missing_package["error"] if missing_package else f"the process {ended}"
+            raise InvalidArgument(f"scan: {package or folder} cannot be read: {why}")
+        if not answered and any(each.get("network") for each in lines.failed):
+            answered = True
+            remarks.append("an import asks the network, which is cut off: requests at import get an empty answer")
+            continue
+        break
+    if not lines.done:
+        remarks.append(f"discovery ended early: the process {ended}")
+    remarks += [f"{each['module']} cannot be imported: {each['error']}" for each in lines.failed] + lines.remarks
+    missing = tuple(sorted({str(each["missing"]) for each in lines.failed if each.get("missing")}))
+    return Discovered(lines.about, tuple(lines.objects), tuple(dict.fromkeys(remarks)), answered, missing)
+
+
+def _run(
+    slot: DiscoverySlot, request: Json, deadline: float, per_module: float, progress: Callable[[str], None] | None
+) -> tuple[_Lines, str]:
+    """Run one process to its end, and return its lines and how it ended."""
+    found, process = _Lines(), slot.start(0.0)
+    try:
+        process.send([json.dumps(request).encode() + b"\n"], deadline)
+        rest = b""
+        while not found.done:
+            line, rest = _next_line(process, rest, min(deadline, time.monotonic() + per_module))
+            before = found.importing
+            found.take(json.loads(line))
+            if progress is not None and found.importing != before:
+                progress(found.importing)
+        return found, ""
+    except TimeoutError:
+        return found, f"takes longer than {per_module:g} s"
+    except (EOFError, BrokenPipeError, ValueError, WorkerDied, WorkerTimeout):
+        return found, process.ended()
+    finally:
+        process.close()
+
+
+def _next_line(process: Process, rest: bytes, deadline: float) -> tuple[bytes, bytes]:
+    """Return the next line of the process, and the bytes after it. Raise EOFError if the process has ended."""
+    buffer = memoryview(bytearray(2**16))
+    while b"\n" not in rest:
+        count = process.some(buffer, deadline)
+        if count == 0 or len(rest) > _LINE_BYTES:
+            raise EOFError
+        rest += bytes(buffer[:count])
+    line, _, after = rest.partition(b"\n")
+    return line, after

@@ -1,0 +1,96 @@
+"""Objects: made with a budget, called with data."""
+
+import abc
+
+import numpy as np
+
+
+class AbstractMechanism(abc.ABC):
+    """Base class of mechanisms, with epsilon."""
+
+    def __init__(self, epsilon):
+        self.epsilon = epsilon
+
+    @abc.abstractmethod
+    def randomise(self, value):
+        """Return a noisy value."""
+
+
+class LaplaceNoise(AbstractMechanism):
+    """Laplace mechanism for a query of this sensitivity."""
+
+    def __init__(self, epsilon, sensitivity):
+        super().__init__(epsilon)
+        self.sensitivity = sensitivity
+
+    def randomise(self, value):
+        """Return a noisy value."""
+        return value + np.random.laplace(0.0, self.sensitivity / self.epsilon)
+
+
+def make_laplace(epsilon) -> LaplaceNoise:
+    """Return a Laplace mechanism of sensitivity 1."""
+    return LaplaceNoise(epsilon, 1.0)
+
+
+class Histogram:
+    """Private histogram; one record may be added or removed."""
+
+    def __init__(self, epsilon, bins, range=None):
+        self.epsilon, self.bins, self.range = epsilon, bins, range
+
+    def release(self, data):
+        """Return noisy counts."""
+        counts, _ = np.histogram(data, self.bins, self.range)
+        return counts + np.random.laplace(0.0, 1 / self.epsilon, len(counts))
+
+
+class RunningSum:
+    """Private sum of entries that are added one by one."""
+
+    def __init__(self, epsilon=0.5, lower_bound=None, upper_bound=None):
+        self.epsilon, self.low, self.high, self.total = epsilon, lower_bound, upper_bound, 0.0
+
+    def add_entries(self, values):
+        """Add values."""
+        self.total += float(np.clip(values, self.low, self.high).sum())
+
+    def result(self):
+        """Return the noisy sum."""
+        return self.total + np.random.laplace(0.0, (self.high - self.low) / self.epsilon)
+
+
+class AbsoluteDifference:
+    """Metric of numbers."""
+
+
+class PureDP:
+    """Pure differential privacy."""
+
+
+class StatedNoise:
+    """Laplace noise with a privacy function, as Tumult's measurements."""
+
+    input_metric, output_measure = AbsoluteDifference(), PureDP()
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def privacy_function(self, d_in):
+        """Return the loss for inputs at distance d_in."""
+        return d_in / self.scale
+
+    def __call__(self, value):
+        """Return a noisy value."""
+        return value + np.random.laplace(0.0, self.scale)
+
+
+class BudgetAccountant:
+    """Budget of a session."""
+
+    def __init__(self, epsilon):
+        self.epsilon = epsilon
+
+    def spend(self, epsilon):
+        """Spend a part of the budget."""
+        self.epsilon -= epsilon

@@ -1,0 +1,130 @@
+"""The scan of a package with mechanisms, decoys and traps gives the expected table."""
+
+import numpy as np
+import pytest
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
+from dpwitness.auditors.scanning.scan import confirm, row_of, written
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.foreign.worker_pool import target_names
+
+MECHANISMS = {  # name -> claim, relation
+    "laplace_mechanism": ("pure:1", "l1"),
+    "gaussian_mechanism": ("approx:1,1e-05", "l1"),
+    "noisy_count": ("pure:1", "add-remove"),
+    "half_noise_count": ("pure:1", "add-remove"),
+    "noisy_sum": ("pure:1", "replace-one"),
+    "private_mean": ("pure:1", "replace-one"),
+    "release_median": ("pure:1", "replace-one"),
+    "randomized_response": ("pure:1", "replace-one"),
+    "k_randomized_response": ("pure:1", "replace-one"),
+    "geometric_noise": ("pure:1", "l1"),
+    "exponential_mechanism": ("pure:1", "linf"),
+    "zcdp_sum": ("zcdp:0.5", "replace-one"),
+    "Histogram": ("pure:1", "add-remove"),
+    "LaplaceNoise": ("pure:1", "l1"),
+    "make_laplace": ("pure:1", "l1"),
+    "RunningSum": ("pure:1", "replace-one"),
+    "PrivateMeanModel": ("pure:1", "replace-one"),
+    "StatedNoise": ("", "l1"),  # the library computes the claim
+}
+SKELETONS = {  # name -> a part of what is missing
+    "add_noise": "'scale' is a scale of noise",
+    "metric_laplace": "per unit of distance",
+    "needs_key": "no value is known for key_store",
+    "leaking_sum": "privacy leak",
+}
+OTHERS = {  # name -> a part of the reason
+    "AbstractMechanism": "abstract",
+    "BudgetAccountant": "budget",
+    "huber_loss": "processes what was released",
+    "clip": "no privacy parameter",
+    "check_epsilon": "checks",
+    "laplace_scale": "the same output in every run",
+    "aggregate_reports": "processes what was released",
+    "epsilon_greedy": "without a word on privacy",
+    "AbsoluteDifference": "no privacy parameter",
+    "PureDP": "no privacy parameter",
+}
+
+
+def test_every_public_name_is_in_one_of_the_lists(proposals):
+    assert set(proposals) == {*MECHANISMS, *SKELETONS, *OTHERS, "gaussian_epsilon", "stated"}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_mechanism_has_a_target_with_its_claim_and_relation(proposals, name):
+    found = proposals[name]
+    assert found.role == "mechanism" and found.runs and (found.recipe.claim.text, found.recipe.form.relation) == MECHANISMS[name]
+    assert bool(found.guess) == (name != "StatedNoise")
+
+
+@pytest.mark.parametrize("name", SKELETONS)
+def test_a_mechanism_of_which_a_part_is_unknown_has_a_skeleton(proposals, name):
+    found = proposals[name]
+    assert (
+        found.role == "mechanism"
+        and found.is_skeleton
+        and not found.runs
+        and SKELETONS[name] in found.why.replace("priva...", "privacy leak")
+    )
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_decoy_is_something_else(proposals, name):
+    assert proposals[name].role == "other" and OTHERS[name] in proposals[name].why and not proposals[name].runs
+
+
+def test_an_accountant_is_one_and_a_declared_claim_is_certain(proposals):
+    assert proposals["gaussian_epsilon"].role == "accountant"
+    assert proposals["stated"].runs and proposals["stated"].reading.declared and not proposals["stated"].guess
+
+
+@pytest.fixture(scope="session")
+def scan(explored, proposals, tmp_path_factory):
+    found, _ = explored
+    return written("fairground", tmp_path_factory.mktemp("scan") / "fairground_targets.py", found, list(proposals.values()), None)
+
+
+def test_the_target_file_holds_each_mechanism_and_a_comment_for_each_skeleton(scan):
+    text = scan.file.read_text(encoding="utf-8")
+    assert set(target_names(str(scan.file))) == {*MECHANISMS, "stated"}
+    assert all(f"# TODO fairground.{name}" in text for name in SKELETONS) and not any(f"def {name}(" in text for name in OTHERS)
+    assert "\n# claim: parameter 'epsilon': epsilon : float: Privacy budget.\n" in text
+    assert "TARGETS = {" in text and "'parameters': {'sigma': 'sigma', 'delta': 'delta'}, 'returns': 'epsilon'" in text
+
+
+def test_a_computed_claim_comes_from_the_library(scan):
+    target = Target(str(scan.file), "StatedNoise")
+    assert str(target.claim) == "pure:1" and target.guessed == "" and Target(str(scan.file), "noisy_sum").guessed
+
+
+def test_a_target_runs_what_was_tried(scan):
+    outputs = Target(str(scan.file), "noisy_sum").sample(np.array([0.5, 3.0]), 400, np.random.default_rng(1))
+    assert abs(np.mean(outputs) - 1.5) < 0.5  # 5 standard deviations of the mean: false-failure probability below 1e-6
+
+
+def test_a_guessed_claim_is_suspect_a_stated_one_violated_and_a_right_one_is_kept(scan, explored):
+    """Fixed numbers of runs, no time budget: the verdicts do not depend on the speed of the machine."""
+    names = ["half_noise_count", "stated", "geometric_noise"]
+    plan = AuditPlan(scan.file, None, explored[1], 0.0, trials=dict.fromkeys(names, 20_000))
+    found = {each.name: each for each in audit_entries(plan, names, {}, dict.fromkeys(names, 2e-4))}
+    assert found["half_noise_count"].verdict is Verdict.SUSPECT and found["half_noise_count"].results[0].parameter_lower > 1
+    assert "not confirmed: the claim is pure:1 under add-remove" in found["half_noise_count"].results[0].notes[0]
+    assert found["stated"].verdict is Verdict.VIOLATED and found["geometric_noise"].verdict is Verdict.NOT_REFUTED
+
+
+def test_trust_deletes_the_guess_and_an_unknown_name_is_an_error(scan, tmp_path):
+    copy = tmp_path / "copy.py"
+    copy.write_text(scan.file.read_text(encoding="utf-8"), encoding="utf-8")
+    confirm(copy, ["half_noise_count", "fairground.noisy_sum"], scan.rows)
+    text = copy.read_text(encoding="utf-8")
+    assert "half_noise_count.guessed" not in text and "noisy_sum.guessed" not in text and "noisy_count.guessed" in text
+    with pytest.raises(InvalidArgument, match=r"--trust must name a target of .*, got 'nothing'"):
+        confirm(copy, ["nothing"], scan.rows)
+
+
+def test_a_row_says_why_a_name_is_not_audited(proposals):
+    assert row_of(proposals["needs_key"]).why == "no value is known for key_store" and row_of(proposals["clip"]).target == ""

@@ -1,0 +1,173 @@
+"""Readings of signatures and docstrings, as pure functions."""
+
+import pytest
+
+from dpwitness.auditors.scanning.arguments import Choice, fill
+from dpwitness.auditors.scanning.claims import quote, read_claim
+from dpwitness.auditors.scanning.data_forms import answer, forms_for, records, relation_of
+from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name, spelled_parameters
+from dpwitness.auditors.scanning.proposals import target_names
+from dpwitness.auditors.scanning.readings import convention_of, read, returned_quantity
+from dpwitness.auditors.scanning.vocabulary import is_tolerance, role
+from dpwitness.mechanisms.foreign.worker_pool import build_domain
+
+
+def named(name, *parameters, doc="Differentially private.", **more):
+    return PublicName("library", name, "function", parameters, doc, **more)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("epsilon", "epsilon"), ("eps_total", "epsilon"), ("privacy_budget", "epsilon"), ("delta", "delta"), ("l2_sens", "sensitivity"),
+        ("min_value", "lower"), ("upperBound", "upper"), ("bounds", "bounds"), ("range", "bounds"), ("data_norm", "norm"),
+        ("k", "categories"),
+        ("X", "data"), ("column", "data"), ("random_state", "seed"), ("y", "labels"), ("accountant", "accountant"), ("verbose", "other"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_parameter_says_its_role(word, expected):
+    assert role(Parameter(word)) == expected
+
+
+def test_a_small_default_is_a_tolerance_and_no_privacy_parameter():
+    assert is_tolerance(Parameter("eps", False, "1e-08")) and not is_tolerance(Parameter("eps", False, "0.1"))
+    assert (
+        read(named("solve", Parameter("x"), Parameter("eps", False, "1e-08")), {}).skip
+        == "epsilon is a numerical tolerance, by its default"
+    )
+
+
+def test_signatures_of_extension_modules_are_read_from_their_docstrings():
+    doc = "create(*args, **kwargs)\nOverloaded.\n1. create(epsilon: float, bounds: tuple[int, int] = (0, 1)) -> C\n2. create(x: int) -> int"
+    found = spelled_parameters(doc, "create")
+    assert [(p.name, p.required, p.default, p.annotation) for p in found] == [
+        ("epsilon", True, None, "float"),
+        ("bounds", False, "(0, 1)", "tuple[int, int]"),
+    ]
+    method = spelled_parameters("add_noise(self: lib.Mechanism, value: float) -> float", "add_noise")
+    assert [p.name for p in method] == ["value"]
+
+
+def test_the_json_of_a_class_becomes_a_public_name():
+    data = {"module": "m", "name": "C", "kind": "class", "parameters": None, "init_doc": "__init__(self: m.C, epsilon: float) -> None"}
+    found = read_name(data | {"methods": [{"name": "go", "parameters": [{"name": "x", "kind": "KEYWORD_ONLY"}]}]})
+    assert found.parameters[0].name == "epsilon" and found.method("go").parameters[0].kind == "KEYWORD_ONLY" and found.method("no") is None
+
+
+@pytest.mark.parametrize(
+    ("privacy", "text"),
+    [
+        ((("epsilon", "eps", 1.0),), "pure:1"),
+        ((("epsilon", "eps", 2.0), ("delta", "delta", 1e-5)), "approx:2,1e-05"),
+        ((("rho", "rho", 0.5),), "zcdp:0.5"),
+        ((("epsilon", "epsilon_1", 1.0), ("epsilon", "epsilon_2", 1.0)), ""),
+        ((("delta", "delta", 1e-5),), ""),
+        ((), ""),
+    ],
+)
+def test_privacy_parameters_make_a_claim_or_say_what_is_missing(privacy, text):
+    found = read_claim(privacy, "", "f")
+    assert found.text == text and bool(found.missing) == (not text)
+
+
+def test_a_metric_claim_is_not_read_as_pure():
+    assert read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text == ""
+
+
+def test_the_words_of_the_docstring_are_quoted():
+    numpy_style = "Mean.\n\nParameters\n----------\nepsilon : float\n    Privacy parameter.\nbounds : tuple"
+    assert quote(numpy_style, "epsilon") == "epsilon : float: Privacy parameter."
+    assert quote(":param epsilon: the budget", "epsilon") == "epsilon: the budget" and quote("Nothing.", "epsilon") == ""
+    assert quote("Adds noise. The parameter epsilon is the privacy loss.", "epsilon") == "The parameter epsilon is the privacy loss."
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "parameters", "expected"),
+    [
+        ("Under adding or removing one record.", "mean", (), "add-remove"),
+        ("Neighbors: replacing one record.", "histogram", (), "replace-one"),
+        ("", "private_histogram", (), "add-remove"),
+        ("", "mean", (Parameter("max_partitions_contributed"),), "add-remove"),
+        ("", "mean", (), "replace-one"),
+    ],
+)
+def test_the_relation_follows_from_words_and_names(text, name, parameters, expected):
+    relation, words = relation_of(text, name, parameters)
+    assert relation == expected and bool(words) == (expected == "add-remove" or bool(text))
+
+
+def test_the_convention_of_a_package_is_the_relation_on_which_its_functions_agree():
+    adding, replacing = named("a", doc="adding or removing a record"), named("b", doc="replacing one record")
+    assert convention_of([adding, named("c", doc="")]) == "add-remove" and convention_of([adding, replacing]) == ""
+
+
+def test_every_form_is_a_valid_domain():
+    data = [
+        Parameter("value"),
+        Parameter("data"),
+        Parameter("X"),
+        Parameter("df"),
+        Parameter("scores"),
+        Parameter("array_x"),
+        Parameter("count"),
+    ]
+    others = [(), (Parameter("sensitivity"),), (Parameter("bounds"),), (Parameter("k"),), (Parameter("array_y"),), (Parameter("lst_k"),)]
+    domains = [form.domain for each in data for rest in others for form in forms_for(each, rest, "f", "")]
+    assert len(domains) > 100 and all(next(iter(build_domain(domain, "f").catalogue())) for domain in domains)
+
+
+def test_type_hints_order_the_forms():
+    first = [
+        next(forms_for(Parameter("values", annotation=note), (), "f", "")).data for note in ("list[int]", "np.ndarray", "list", "float")
+    ]
+    assert first == ["[int(value) for value in dataset]", "np.array(dataset)", "dataset.tolist()", "float(dataset[0])"]
+
+
+def test_arguments_follow_the_form_and_name_what_is_missing():
+    parameters = (Parameter("values"), Parameter("lower"), Parameter("upper"), Parameter("epsilon"), Parameter("secret"), Parameter("n"))
+    found = fill(parameters, records("replace-one", 0.0, 10.0), "values", Choice(), {})
+    assert found.spelled() == "np.array(dataset), lower=0.0, upper=10.0, epsilon=1.0, n=10" and found.missing == ("secret",)
+    assert found.privacy == (("epsilon", "epsilon", 1.0),)
+
+
+def test_an_optional_delta_counts_with_its_default_and_is_set_on_request():
+    delta = Parameter("delta", False, "0.001")
+    assert fill((delta,), answer(), None, Choice(), {}).privacy == (("delta", "delta", 0.001),)
+    optional = Parameter("delta", False, "None")
+    assert (
+        fill((optional,), answer(), None, Choice(), {}).privacy == () and fill((optional,), answer(), None, Choice(delta=True), {}).privacy
+    )
+
+
+def test_an_object_of_the_package_is_built_for_an_argument():
+    budget = PublicName("library", "Budget", "class", (Parameter("epsilon"), Parameter("delta")))
+    found = fill((Parameter("budget_of", classes=("library.Budget",)),), answer(), None, Choice(), {"library.Budget": budget})
+    assert found.spelled() == "budget_of=library.Budget(epsilon=1.0, delta=1e-05)" and [each[0] for each in found.privacy] == [
+        "epsilon",
+        "delta",
+    ]
+
+
+def test_seeds_are_given_as_the_parameter_wants_them():
+    seeds = [Parameter("rng"), Parameter("random_state"), Parameter("seed", annotation="int"), Parameter("rng", annotation="random.Random")]
+    spelled = [fill((seed,), answer(), None, Choice(), {}).spelled() for seed in seeds]
+    number = "int(rng.integers(2**32))"
+    assert spelled == ["rng=rng", f"random_state={number}", f"seed={number}", f"rng=random.Random({number})"]
+
+
+def test_roles_of_names_without_data():
+    scale = named("add_noise", Parameter("value"), Parameter("scale"), names=frozenset({"laplace"}))
+    assert read(scale, {}).role == "mechanism" and "scale of noise" in read(scale, {}).skip
+    accountant = named("compute_epsilon", Parameter("sigma"), Parameter("delta"))
+    assert read(accountant, {}).role == "accountant" and returned_quantity(read(accountant, {})) == "epsilon"
+    spending = PublicName("library", "Engine", "class", (Parameter("accountant"),), "Private.", (Method("run", (Parameter("data"),)),))
+    assert read(spending, {}).role == "mechanism" and "cannot build" in read(spending, {}).skip
+
+
+def test_names_of_targets_are_unique_and_no_names_that_the_file_uses():
+    names = [
+        PublicName("a.tools", "mean", "function", ()),
+        PublicName("a.more", "Mean", "class", ()),
+        PublicName("a.tools", "sum", "function", ()),
+    ]
+    assert target_names(names) == ["tools_mean", "more_Mean", "tools_sum"]

@@ -1,0 +1,5 @@
+"""Ends at import."""
+
+import sys
+
+sys.exit("no")
