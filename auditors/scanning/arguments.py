@@ -77,6 +77,7 @@ class Choice:
     seeded: bool = True  # whether randomness is given
     whole: bool = False  # whether sensitivity and bounds are integers
     edges: bool = False  # whether bins are edges
+    bounded: bool = True  # whether optional bounds are set where a sensitivity is
     exact: bool = False  # whether scales are set, because the library computes the claim that follows
 
 
@@ -108,7 +109,7 @@ def fill(
         Whether bounds and ranges are those of a matrix with two columns.
     """
     values: list[tuple[str, str]] = []
-    found = Arguments()
+    found, parts = Arguments(), {role(p) for p in parameters}
     for parameter in parameters:
         if not parameter.is_named:
             continue
@@ -118,6 +119,10 @@ def fill(
             found = replace(found, imports=found.imports + form.imports)
         elif form.labels and (part == "labels" or parameter.name == form.second):
             expression = form.labels
+        elif part == "rho" and not parameter.required and "epsilon" in parts:
+            continue  # one of two notions: a call states epsilon
+        elif part in ("lower", "upper", "bounds") and not parameter.required and not choice.bounded:
+            continue
         elif part in ("delta", "rho") or (part == "epsilon" and not is_tolerance(parameter)):
             number, expression = _privacy_value(parameter, part, choice)
             if number is not None:
@@ -149,6 +154,8 @@ def _value(
     parameter: Parameter, part: str, form: Form, choice: Choice, classes: Mapping[str, PublicName], matrix: bool, depth: int
 ) -> tuple[str | None, Arguments]:
     """Return the expression of a parameter that is no data and no privacy parameter, and what it needs; None to leave it out."""
+    if re.fullmatch(r"(index|item|value|category)_(mapper|map|mapping)", parameter.word) and form.whole:
+        return "lambda item: item", Arguments()  # categories are numbers from 0 on
     optional_and_set = not parameter.required and parameter.default != "None"
     if part == "seed":
         return (_seed(parameter) if choice.seeded or parameter.required else None), Arguments()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.accounting import declared_targets as accountants
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.guessed_result import with_guess
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.scanning.trials import limits
+from dpwitness.auditors.stability import declared_targets as transformations
 from dpwitness.auditors.storing.store import Store
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -23,12 +25,11 @@ from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
-_LEAST_TRIALS, _MOST_TRIALS = 4_000, 1_048_576
-_LEAST_SECONDS = 1.0
+_LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0  # of one audit, whose learning takes a second or two however fast the mechanism is
 _TRACE_SHARE = 0.2  # share of the remaining time for traces
 _TRACE_SECONDS = 10.0
 _FLAGGED = 3  # weight of an entry whose trace has findings
-_KINDS = {"transformation": "stability", "accountant": "accounting"}  # kind of a declared target -> package of auditors that audits it
+_KINDS = {"transformation": "stability", "accountant": "accounting"}  # kind of a declared target -> name of its audit
 _DETERMINISTIC_SECONDS = 10.0
 
 
@@ -48,6 +49,8 @@ class Audited:
         Why there is no result.
     findings : tuple of str
         What a trace has shown, confirmed or not.
+    budget : dict
+        Budget of the black-box audit.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Audited:
     results: tuple[Result, ...] = ()
     why: str = ""
     findings: tuple[str, ...] = ()
+    budget: Json = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -87,8 +91,8 @@ class AuditPlan:
         Root of all randomness.
     store : Store or None
         Store of counts, so that an interrupted scan resumes.
-    trials : mapping of str to int
-        Number of runs of each entry that an earlier scan has fixed.
+    budgets : mapping of str to dict
+        Budget of each audit that an earlier scan has fixed: ``{"seconds": S}`` or ``{"trials": N}``.
     """
 
     file: Path
@@ -98,18 +102,14 @@ class AuditPlan:
     memory: float = 0.0
     seed: int = 0
     store: Store | None = None
-    trials: Mapping[str, int] = None  # type: ignore[assignment]
+    budgets: Mapping[str, Json] = field(default_factory=dict)
 
     def target(self, name: str) -> Target:
         return Target(str(self.file), name, self.python, {}, 60.0, self.memory)
 
 
 def audit_entries(
-    plan: AuditPlan,
-    names: Sequence[str],
-    declared: Mapping[str, Json],
-    costs: Mapping[str, float],
-    progress: Callable[[str], None] | None = None,
+    plan: AuditPlan, names: Sequence[str], declared: Mapping[str, Json], progress: Callable[[str], None] | None = None
 ) -> Iterator[Audited]:
     """Yield the outcome of each entry as soon as it is known.
 
@@ -121,8 +121,6 @@ def audit_entries(
         Targets with a claim.
     declared : mapping of str to dict
         Transformations and accountants that the file declares.
-    costs : mapping of str to float
-        Seconds of one run, by target.
     progress : callable, optional
         Called with a line on what is done.
     """
@@ -138,25 +136,23 @@ def audit_entries(
             if time.monotonic() < trace_deadline:
                 say(f"{name}: trace")
                 traced[name] = _trace(plan, name)
-        yield from _audit_statistically(plan, names, traced, costs, deadline, say)
+        yield from _audit_statistically(plan, names, traced, deadline, say)
 
 
 def _audit_declared(plan: AuditPlan, name: str, declaration: Json) -> Audited:
     """Return the outcome of a transformation or an accountant, which `auditors.stability` and `auditors.accounting` audit."""
-    kind = str(declaration.get("kind"))
-    place = f"dpwitness.auditors.{_KINDS.get(kind, '')}.declared_targets"
-    if kind not in _KINDS or importlib.util.find_spec(place.rpartition(".")[0]) is None:
-        return Audited(name, why=f"this version audits no {kind}")
-    module = importlib.import_module(place)
-    make = getattr(module, f"declared_{kind}")
+    kind, target = str(declaration.get("kind")), plan.target(name)
+    options: Json = {"seconds": min(_DETERMINISTIC_SECONDS, plan.seconds), "seed": plan.seed}
     try:
-        result = module.audit_declared(make(plan.target(name)), seconds=min(_DETERMINISTIC_SECONDS, plan.seconds), seed=plan.seed)
+        if kind == "accountant":
+            result: Result = accountants.audit_declared(accountants.declared_accountant(target), **options)
+        elif kind == "transformation":
+            result = transformations.audit_declared(transformations.declared_transformation(target), **options)
+        else:
+            return Audited(name, why=f"its kind {kind!r} is unknown")
     except (InvalidArgument, MechanismFailed) as error:
         return Audited(name, why=_line(error))
-    guess = str(declaration.get("guessed") or "")
-    if guess and result.verdict is Verdict.VIOLATED:
-        result = replace(result, verdict=Verdict.SUSPECT, notes=(f"not confirmed: {guess}", *result.notes))
-    return Audited(name, (_KINDS[kind],), (result,))
+    return Audited(name, (_KINDS[kind],), (with_guess(result, declaration.get("guessed")),))
 
 
 def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
@@ -170,12 +166,7 @@ def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
 
 
 def _audit_statistically(
-    plan: AuditPlan,
-    names: Sequence[str],
-    traced: Mapping[str, tuple[str, ...]],
-    costs: Mapping[str, float],
-    deadline: float,
-    say: Callable[[str], None],
+    plan: AuditPlan, names: Sequence[str], traced: Mapping[str, tuple[str, ...]], deadline: float, say: Callable[[str], None]
 ) -> Iterator[Audited]:
     """Yield the black-box audits, those first whose trace has findings; then those of other values with the time that is left."""
     weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
@@ -183,32 +174,31 @@ def _audit_statistically(
     kept: list[str] = []
     for position, name in enumerate(order):
         left, share = deadline - time.monotonic(), sum(weights[other] for other in order[position:])
-        seconds = 0.7 * left * weights[name] / share
+        seconds = max(0.7 * left * weights[name] / share, _LEAST_SECONDS)
         say(f"{name}: black box, {position + 1} of {len(order)}")
         how = ("trace", "black box") if name in traced else ("black box",)
-        if seconds < _LEAST_SECONDS and name not in (plan.trials or {}):
+        if left < _LEAST_SECONDS and position and name not in plan.budgets:
             yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
             continue
-        found = _audit_one(plan, name, _trials(plan, name, seconds, costs.get(name, 1e-4)))
+        found = _audit_one(plan, name, plan.budgets.get(name) or budget_of(seconds))
         yield replace(found, how=how if found.results else how[:-1], findings=traced.get(name, ()))
         if found.verdict is Verdict.NOT_REFUTED:
             kept.append(name)
         if found.verdict is Verdict.INCONCLUSIVE and any("interrupted" in note for note in getattr(found.results[0], "notes", ())):
             return
-    yield from _audit_other_values(plan, kept, costs, deadline, say)
+    yield from _audit_other_values(plan, kept, deadline, say)
 
 
-def _trials(plan: AuditPlan, name: str, seconds: float, cost: float) -> int:
-    """Return the number of runs that fit into the time, as a power of two, so that a repeated scan makes the same audit."""
-    if name in (plan.trials or {}):
-        return plan.trials[name]
-    most = min(max(seconds / max(cost, 1e-7), _LEAST_TRIALS), _MOST_TRIALS)
-    return int(2 ** (int(most).bit_length() - 1))
+def budget_of(seconds: float) -> Json:
+    """Return the time budget of one audit, rounded to half a power of two, which a repeated scan takes over."""
+    return {"seconds": float(f"{min(2 ** (math.floor(2 * math.log2(seconds)) / 2), _MOST_SECONDS):.3g}")}
 
 
-def _audit_one(plan: AuditPlan, name: str, trials: int, domain: Domain | None = None, what: str = "") -> Audited:
+def _audit_one(plan: AuditPlan, name: str, budget: Json, domain: Domain | None = None, what: str = "") -> Audited:
+    """Return the outcome of a black-box audit of one target on the pairs of its domain, or of `domain`, which `what` describes."""
     target = plan.target(name)
-    options: Json = {"domain": domain, "trials": max(trials, 1000), "seed": plan.seed, "stop": "violation", "time_limit": 60.0}
+    options: Json = {"domain": domain, "seed": plan.seed, "stop": "violation", "time_limit": 60.0, **budget}
+    options["bits"] = False  # low bits leak in nearly all floating-point noise, and do not count for the exit code
     options["name"] = f"{name} ({what})" if what else name
     try:
         try:
@@ -219,9 +209,7 @@ def _audit_one(plan: AuditPlan, name: str, trials: int, domain: Domain | None = 
             result = audit(target, **options)  # the store holds counts of other code, or of another version of dpwitness
     except (InvalidArgument, MechanismFailed) as error:
         return Audited(name, why=_line(error))
-    finally:
-        target.close()
-    return Audited(name, ("black box",), (result,))
+    return Audited(name, ("black box",), (result,), budget=budget if not what else {})
 
 
 def other_values(domain: Domain | None) -> dict[str, Domain]:
@@ -231,9 +219,7 @@ def other_values(domain: Domain | None) -> dict[str, Domain]:
     return {"records may be NaN": replace(domain, missing=True), "records may be outside of the bounds": replace(domain, outside=True)}
 
 
-def _audit_other_values(
-    plan: AuditPlan, names: Sequence[str], costs: Mapping[str, float], deadline: float, say: Callable[[str], None]
-) -> Iterator[Audited]:
+def _audit_other_values(plan: AuditPlan, names: Sequence[str], deadline: float, say: Callable[[str], None]) -> Iterator[Audited]:
     """Yield audits of guessed claims on values that their domain leaves out, if time is left; only violations are reported."""
     jobs = []
     for name in names:
@@ -245,7 +231,7 @@ def _audit_other_values(
         if seconds < _LEAST_SECONDS:
             return
         say(f"{name}: {what}, {position + 1} of {len(jobs)}")
-        found = _audit_one(plan, name, _trials(replace(plan, trials={}), name, seconds, costs.get(name, 1e-4)), domain, what)
+        found = _audit_one(plan, name, budget_of(seconds), domain, what)
         if found.verdict is Verdict.SUSPECT:
             result = found.results[0]
             assert isinstance(result, AuditResult)

@@ -213,7 +213,7 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         records(relation),
         records(relation, data="dataset.tolist()"),
         records(relation, data="[int(value) for value in dataset]", whole=True),
-        rows(relation),
+        rows(relation, high=0.7 if "norm" in roles else 1.0),  # two numbers of at most 0.7 have a norm below 1
     ]
     texts = [
         category(2, '["no", "yes"][int(dataset[0])]'),

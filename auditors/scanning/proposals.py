@@ -11,10 +11,11 @@ from pathlib import Path
 
 from dpwitness.auditors.scanning.data_forms import relation_of
 from dpwitness.auditors.scanning.names import PublicName, read_name
+from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.readings import Reading, convention_of, read
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.trials import Trial, chosen, limits, try_recipes, write_trials
-from dpwitness.mechanisms.foreign.package_discovery import Discovered
+from dpwitness.auditors.scanning.vocabulary import PRIVACY_WORDS
 
 _MOST_RECIPES = 60  # recipes of one name that are tried
 _ABSTRACT = "NotImplementedError"
@@ -55,6 +56,19 @@ class Proposal:
     def runs(self) -> bool:
         """Return whether the target file holds a function of this name that can be audited."""
         return (self.recipe is not None or self.reading.declared) and not self.why
+
+    @property
+    def confidence(self) -> str:
+        """Return how far the claim can be relied on: ``certain``, ``docstring``, or ``name``; empty for a name without a claim.
+
+        A claim is certain if the library computes or declares it. It rests on the docstring if that calls the parameter one of privacy,
+        else on the name of the parameter only. Both are guesses.
+        """
+        if not self.runs:
+            return ""
+        if not self.guess:
+            return "certain"
+        return "docstring" if self.recipe is not None and PRIVACY_WORDS.search(self.recipe.claim.words) else "name"
 
     @property
     def is_skeleton(self) -> bool:

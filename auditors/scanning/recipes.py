@@ -110,6 +110,8 @@ def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     others = [replace(first, whole=True)]
     others += [replace(first, delta=not first.delta)] if optional_delta else []
     others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
+    optional = {role(p) for p in parameters if not p.required}
+    others += [replace(first, bounded=False)] if "sensitivity" in optional and optional & {"lower", "upper", "bounds"} else []
     others += [replace(first, seeded=False)] if any(role(p) == "seed" and not p.required for p in parameters) else []
     return [first, *others]
 
@@ -191,7 +193,7 @@ def _noise(source: Source, parameters: Sequence[Parameter]) -> Iterator[Recipe]:
 
 def _release_methods(cls: PublicName) -> list[Method]:
     """Return the methods that may release an output for data, the most likely first."""
-    found = []
+    found: list[tuple[int, bool, bool, int, Method]] = []
     for method in cls.methods:
         if method.parameters is None or (method.abstract and not method.own):
             continue
@@ -294,10 +296,8 @@ def _holders(source: Source) -> Iterator[Recipe]:
     """Yield calls of objects that receive the data when they are made."""
     parameters = source.name.parameters or ()
     data = data_parameter(parameters, positional=False)
-    readers = [
-        m for m in source.name.methods if m.kind == "method" and m.parameters is not None and not any(p.required for p in m.parameters)
-    ]
-    named = [m for m in readers if m.name in (*RELEASE_METHODS, *READING) or m.name == "__call__"]
+    readers = [m for m in source.name.methods if m.kind == "method" and m.parameters is not None and _needs_no_data(m.parameters)]
+    named = [m for m in readers if m.name in (*RELEASE_METHODS, *READING, "reveal") or m.name == "__call__"]
     if data is None:
         return
     for method in named[:2]:
@@ -307,6 +307,11 @@ def _holders(source: Source) -> Iterator[Recipe]:
             second = fill(method.parameters or (), form, None, choice, source.classes)
             body = (f"mechanism = {source.spelled}({first.spelled()})", f"return mechanism.{method.name}({second.spelled()})")
             yield _object_recipe(source, body, form, first.joined(second), f"{source.name.doc}\n{method.doc}", data.name, everything)
+
+
+def _needs_no_data(parameters: Sequence[Parameter]) -> bool:
+    """Return whether a method can be called with privacy parameters and randomness only."""
+    return all(not p.required or role(p) in ("epsilon", "delta", "rho", "seed") for p in parameters)
 
 
 def _fed_objects(source: Source) -> Iterator[Recipe]:

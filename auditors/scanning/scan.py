@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import hashlib
 import os
@@ -14,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.scanning.audits import Audited
+from dpwitness.auditors.scanning.package_discovery import Discovered, discover
 from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
 from dpwitness.auditors.scanning.target_file import target_file
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, read_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import environments
-from dpwitness.mechanisms.foreign.package_discovery import Discovered, discover
 
 _RECORD = "scan.json"
 _DISCOVERY_SHARE, _TRIAL_SHARE = 0.25, 0.3  # shares of the time budget
@@ -46,6 +47,8 @@ class Row:
         Why the name is not audited; empty if it is.
     seconds : float
         Time of one run in seconds; 0 if unknown.
+    confidence : {"certain", "docstring", "name", ""}
+        What the claim rests on.
     """
 
     name: str
@@ -55,9 +58,10 @@ class Row:
     guess: str = ""
     why: str = ""
     seconds: float = 0.0
+    confidence: str = ""
 
     def to_json(self) -> Json:
-        return {key: getattr(self, key) for key in ("name", "role", "because", "target", "guess", "why", "seconds")}
+        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,8 @@ class Scan:
         Facts about the package.
     kept : bool
         Whether the target file existed, so that nothing was proposed.
-    trials : dict
-        Number of runs of each audit of an earlier scan.
+    budgets : dict
+        Budget of each audit of an earlier scan.
     """
 
     title: str
@@ -88,7 +92,7 @@ class Scan:
     remarks: tuple[str, ...]
     about: Json
     kept: bool = False
-    trials: Mapping[str, int] = field(default_factory=dict)
+    budgets: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def store(self) -> Path:
@@ -96,9 +100,9 @@ class Scan:
         digest = hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
         return self.file.parent / f"scan-{digest}.store"
 
-    def save(self, trials: Mapping[str, int]) -> None:
+    def save(self, budgets: Mapping[str, Json]) -> None:
         """Write the record of the scan next to the target file."""
-        record = {"schema_version": 1, "title": self.title, "about": self.about, "remarks": list(self.remarks), "trials": dict(trials)}
+        record = {"schema_version": 1, "title": self.title, "about": self.about, "remarks": list(self.remarks), "budgets": dict(budgets)}
         write_json(self.file.parent / _RECORD, record | {"rows": [row.to_json() for row in self.rows]})
 
 
@@ -135,9 +139,16 @@ def explore(
     package: str, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None
 ) -> Discovered:
     """Return what a package or a folder consists of (`discover`)."""
-    options: Json = {"python": python, "working_folder": str(folder), "memory": round(memory * 2**30), "seconds": max(30.0, seconds)}
-    where = {"folder": package} if os.path.isdir(package) else {"package": package}
-    return discover(**where, **options, progress=progress)
+    is_folder = os.path.isdir(package)
+    return discover(
+        package="" if is_folder else package,
+        folder=package if is_folder else "",
+        python=python,
+        working_folder=str(folder),
+        memory=round(memory * 2**30),
+        seconds=max(30.0, seconds),
+        progress=progress,
+    )
 
 
 def prepare(
@@ -260,6 +271,7 @@ def row_of(proposal: Proposal) -> Row:
         proposal.guess,
         proposal.why or reading.skip,
         0.0 if trial is None else trial.seconds,
+        proposal.confidence,
     )
 
 
@@ -271,7 +283,7 @@ def _earlier(file: Path) -> Scan | None:
     found = read_json(record)
     try:
         rows = tuple(Row(**row) for row in found["rows"])
-        return Scan(found["title"], file, rows, tuple(found["remarks"]), found["about"], True, found["trials"])
+        return Scan(found["title"], file, rows, tuple(found["remarks"]), found["about"], True, found["budgets"])
     except (KeyError, TypeError) as error:
         raise InvalidArgument(f"scan: {record} is not a record of a scan ({error}); delete it, or choose another --report") from None
 
@@ -334,12 +346,16 @@ def _told(own: Sequence[Audited], row: Row) -> Json:
     worst = min(made, key=lambda each: _ORDER.index(each.verdict_name) if each.verdict_name in _ORDER else len(_ORDER))
     result: Any = worst.results[0]
     why = "" if worst.verdict_name == "NOT_REFUTED" else result.headline().partition(": ")[2]
-    why = why.partition(";")[0] if worst.verdict_name == "SUSPECT" else why  # that the claim is guessed is said elsewhere
+    if worst.verdict_name == "SUSPECT":  # that the claim is guessed is said elsewhere
+        pair = getattr(result, "pair", None)
+        why = why.partition(";")[0] + (f" on the pair '{pair.why}'" if pair is not None and pair.why else "")
     why = why or ("a trace shows " + "; ".join(worst.findings) if worst.findings else "")
-    claim, guessed = str(getattr(result, "claim", "") or ""), bool(row.guess or getattr(result, "guessed", ""))
-    return {"audited": ", ".join(worst.how), "claim": claim, "guessed": guessed, "verdict": worst.verdict_name, "why": why}
+    claim, guessed = str(getattr(result, "claim", "") or ""), bool(getattr(result, "guessed", "") or getattr(result, "guess", ""))
+    confidence = "confirmed" if row.guess and not guessed else row.confidence
+    found: Json = {"audited": ", ".join(worst.how), "claim": claim, "guessed": guessed, "confidence": confidence}
+    return found | {"verdict": worst.verdict_name, "why": why}
 
 
-def trials_of(outcomes: Sequence[Audited]) -> dict[str, int]:
-    """Return the number of runs of each audit, which a repeated scan takes over."""
-    return {each.name: each.results[0].requested for each in outcomes if each.results and hasattr(each.results[0], "requested")}
+def budgets_of(outcomes: Sequence[Audited]) -> dict[str, Json]:
+    """Return the budget of each audit, which a repeated scan takes over."""
+    return {each.name: each.budget for each in outcomes if each.budget}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.colors import mark_verdict
 from dpwitness.commands.common import SEED, Command, append_step_summary, command_line, detail, interpreter, print_json, reporting
+from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -21,8 +22,8 @@ from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.scanning.audits import Audited
+    from dpwitness.auditors.scanning.package_discovery import Discovered
     from dpwitness.auditors.scanning.scan import Scan
-    from dpwitness.mechanisms.foreign.package_discovery import Discovered
 
 _SECONDS = 600.0
 _MOST_REMARKS = 12  # lines on modules and side effects without --verbose
@@ -86,7 +87,7 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
     import time
 
     from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
-    from dpwitness.auditors.scanning.scan import prepare, trials_of
+    from dpwitness.auditors.scanning.scan import budgets_of, prepare
     from dpwitness.auditors.scanning.trials import limits
     from dpwitness.auditors.storing.store import open_store
 
@@ -97,30 +98,28 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
         names, declared = _entries(scan, python, args.memory)
     left = max(args.seconds - (time.monotonic() - begin), 5.0)
     with open_store(scan.store) as store:
-        plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.trials)
-        costs = {row.target: row.seconds for row in scan.rows if row.seconds}
+        plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.budgets)
         try:
-            outcomes.extend(audit_entries(plan, names, declared, costs, line))
+            for outcome in audit_entries(plan, names, declared, line):
+                outcomes.append(outcome)
+                if outcome.verdict_name in ("VIOLATED", "SUSPECT"):
+                    line.clear()
+                    announce(f"{outcome.name}: {outcome.results[0].headline()} (after {time.monotonic() - begin:.0f} s)")
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
     line.clear()
-    scan.save({**scan.trials, **trials_of(outcomes)})
+    scan.save({**scan.budgets, **budgets_of(outcomes)})
     return scan, outcomes, interrupted
 
 
 def _entries(scan: Scan, python: str | None, memory: float) -> tuple[list[str], dict[str, Json]]:
-    """Return the targets of the file, and the transformations and accountants that it declares, if this version reads those."""
-    import importlib
-    import importlib.util
-
+    """Return the targets of the file, and the transformations and accountants that it declares."""
+    from dpwitness.mechanisms.foreign.declared import declarations
     from dpwitness.mechanisms.foreign.worker_pool import target_names
 
-    names = target_names(str(scan.file), python, memory_limit=memory)
-    if importlib.util.find_spec("dpwitness.mechanisms.foreign.declared") is None:
-        return names, {}
-    declared = importlib.import_module("dpwitness.mechanisms.foreign.declared")
-    return names, declared.declarations(str(scan.file), python, 60.0, memory)
+    file = str(scan.file)
+    return target_names(file, python, memory_limit=memory), declarations(file, python, 60.0, memory)
 
 
 def _conclude(args: argparse.Namespace, scan: Scan, outcomes: Sequence[Audited], report: Path, interrupted: bool) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpwitness.auditors.results.guessed_result import with_guess
 from dpwitness.auditors.results.verdicts import Result
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -60,7 +61,7 @@ def audit_declared_target(args: argparse.Namespace, target: Target, declaration:
             raise InvalidArgument(f"{flag} is for mechanisms, but {args.target} is declared as a {declaration['kind']}: leave it out")
     try:
         with printed_traceback():
-            return audit(args, target, declaration)
+            return with_guess(audit(args, target, declaration), declaration.get("guessed"))
     finally:
         target.close()
 

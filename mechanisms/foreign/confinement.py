@@ -1,4 +1,4 @@
-"""Launcher that limits files, network, memory and processor time, and then runs a command under these limits.
+"""Launcher that limits files and network, and then runs a command under these limits.
 
 `confined` returns the command line. The launcher itself runs as a script in this interpreter::
 
@@ -20,6 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls of Landlock, the same number on all architectures
@@ -30,12 +31,12 @@ _NO_NEW_PRIVILEGES = 38  # of prctl
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare
 _FILE_BYTES = 2**31  # largest file that the program may write
 _VARIABLES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "IPYTHONDIR")
-LIMITS = ("files", "network", "processor time")
+LIMITS = ("files", "network", "size of files")
 
 
-def confined(folder: str, command: list[str], *, seconds: int = 0) -> list[str]:
+def confined(folder: str, command: list[str]) -> list[str]:
     """Return the command line that runs `command` under limits; it may write below `folder` only."""
-    return [sys.executable, "-I", "-S", os.path.abspath(__file__), json.dumps({"folder": folder, "seconds": seconds}), *command]
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), json.dumps({"folder": folder}), *command]
 
 
 @functools.cache
@@ -53,9 +54,9 @@ def described() -> str:
     told = {
         "files": "no file is written outside of the working folder",
         "network": "the network is cut off",
-        "processor time": "processor time and the size of files are limited",
+        "size of files": "a file has at most 2 GiB",
     }
-    sentence = "; ".join(told[name] for name in has) or "imports and calls run without limits on files, network and processor time"
+    sentence = "; ".join(told[name] for name in has) or "imports and calls run without limits on files and network"
     return sentence + (f" (this system does not limit: {', '.join(missing)})" if missing and has else "")
 
 
@@ -105,22 +106,21 @@ def _cut_network() -> None:
             fcntl.ioctl(device, 0x8914, struct.pack("16sH14x", b"lo", 1))
 
 
-def _limit_resources(seconds: int) -> None:
-    """Limit the size of files, and the processor time of each process unless `seconds` is 0."""
+def _limit_file_size() -> None:
+    """Limit the size of files."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
-    if seconds:
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
+def _limits(folder: str) -> dict[str, Callable[[], None]]:
+    """Return the functions that set the limits, by name."""
+    return {"size of files": _limit_file_size, "network": _cut_network, "files": functools.partial(_limit_files, folder)}
 
 
 def _probe() -> None:
     """Print the name of each limit that can be set."""
-    for name, limit in (
-        ("processor time", lambda: _limit_resources(0)),
-        ("network", _cut_network),
-        ("files", lambda: _limit_files(os.getcwd())),
-    ):
+    for name, limit in _limits(os.getcwd()).items():
         with contextlib.suppress(Exception):
             limit()
             print(name, flush=True)
@@ -134,7 +134,7 @@ def main() -> None:
         return
     folder, command = options["folder"], sys.argv[2:]
     os.environ.update(dict.fromkeys(_VARIABLES, folder), PYTHONDONTWRITEBYTECODE="1")
-    for limit in (lambda: _limit_resources(options["seconds"]), _cut_network, lambda: _limit_files(folder)):
+    for limit in _limits(folder).values():
         with contextlib.suppress(Exception):  # not offered here, which `offered` tells the user
             limit()
     os.execv(command[0], command)

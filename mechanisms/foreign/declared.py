@@ -13,7 +13,7 @@ from typing import Any
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.foreign.inside import codec
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import TargetError, loaded
+from dpwitness.mechanisms.foreign.worker_pool import CONFINED, TargetError, loaded
 from dpwitness.mechanisms.foreign.worker_process import WorkerDied, WorkerTimeout, borrowed_worker
 
 _BATCH_SECONDS = 0.5  # duration of a batch of calls to aim at
@@ -77,7 +77,7 @@ class Calls:
             If the file cannot be loaded, or has no function of this name.
         """
         found: list[Any] = []
-        with tempfile.NamedTemporaryFile(prefix="dpwitness-calls-") as marker:
+        with tempfile.NamedTemporaryFile(prefix="dpwitness-calls-", dir=CONFINED.get() or None) as marker:
             while len(found) < len(arguments):
                 batch = arguments[len(found) : len(found) + self._size]
                 begin = time.perf_counter()

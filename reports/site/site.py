@@ -24,6 +24,7 @@ PAGES = (  # (name, label, subject) of the pages in the navigation; pages withou
     ("papers-checks", "Checks", "the check of each of these claims"),
     ("third-party", "Libraries", "releases of third-party libraries, each run in its own interpreter"),
     ("findings", "Findings", "privacy bugs that no public issue named before"),
+    ("scan", "Scan", "mechanisms of 20 packages that a scan finds by itself"),
     ("reproductions", "Figures", "published figures, reproduced"),
     ("power", "Power", "certified bounds compared with those of an oracle"),
     ("canaries", "Canaries", "bounds from one run of a training, compared with a published tool"),

@@ -32,7 +32,7 @@ def describe_all(modules: dict[str, Any], tops: list[str], say: Callable[..., No
         say("note", module="", text=f"has {len(ordered):,} public objects, of which the first {most:,} are read")
     for value, unordered in ordered[:most]:
         home = getattr(value, "__module__", "")
-        found = sorted(unordered, key=lambda place, home=home: (place[0].count("."), place[0] != home, _rank(place)))
+        found = sorted(unordered, key=functools.partial(_rank_for, home))
         try:
             about = _described(value, found, tops)
         except Exception as error:  # an object may raise anything when it is inspected
@@ -74,6 +74,11 @@ def _is_own(value: Any, tops: list[str]) -> bool:
 
 def _rank(place: tuple[str, str]) -> tuple[int, str]:
     return place[0].count("."), place[0] + "." + place[1]
+
+
+def _rank_for(home: str, place: tuple[str, str]) -> tuple[int, bool, tuple[int, str]]:
+    """Return the sort key of a place: few dots first, then the module that defines the object."""
+    return place[0].count("."), place[0] != home, _rank(place)
 
 
 def _described(value: Any, found: list[tuple[str, str]], tops: list[str]) -> dict[str, Any] | None:
@@ -130,7 +135,7 @@ def _parameters(value: Any, tops: list[str]) -> list[dict[str, Any]] | None:
     with contextlib.suppress(Exception):
         import typing
 
-        hints = typing.get_type_hints(value.__init__ if isinstance(value, type) else inspect.unwrap(value))
+        hints = typing.get_type_hints(getattr(value, "__init__") if isinstance(value, type) else inspect.unwrap(value))  # noqa: B009
     return [_parameter(p, hints.get(p.name, p.annotation), tops) for p in found.parameters.values()]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.auditors.scanning.proposals import propose, readings_of
-from dpwitness.mechanisms.foreign.package_discovery import discover
 
 HERE = Path(__file__).parent
 collect_ignore = ["fairground", "traps"]  # packages to scan, not tests

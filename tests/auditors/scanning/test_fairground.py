@@ -1,5 +1,7 @@
 """The scan of a package with mechanisms, decoys and traps gives the expected table."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,10 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
 from dpwitness.auditors.scanning.scan import confirm, row_of, written
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.declared import declarations
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import target_names
+from dpwitness.reports.audit.document import build_document, checked_document
 
 MECHANISMS = {  # name -> claim, relation
     "laplace_mechanism": ("pure:1", "l1"),
@@ -77,6 +81,11 @@ def test_a_decoy_is_something_else(proposals, name):
     assert proposals[name].role == "other" and OTHERS[name] in proposals[name].why and not proposals[name].runs
 
 
+def test_the_confidence_in_a_claim_names_what_it_rests_on(proposals):
+    found = {name: proposals[name].confidence for name in ("StatedNoise", "stated", "laplace_mechanism", "noisy_sum", "clip")}
+    assert found == {"StatedNoise": "certain", "stated": "certain", "laplace_mechanism": "docstring", "noisy_sum": "name", "clip": ""}
+
+
 def test_an_accountant_is_one_and_a_declared_claim_is_certain(proposals):
     assert proposals["gaussian_epsilon"].role == "accountant"
     assert proposals["stated"].runs and proposals["stated"].reading.declared and not proposals["stated"].guess
@@ -109,8 +118,8 @@ def test_a_target_runs_what_was_tried(scan):
 def test_a_guessed_claim_is_suspect_a_stated_one_violated_and_a_right_one_is_kept(scan, explored):
     """Fixed numbers of runs, no time budget: the verdicts do not depend on the speed of the machine."""
     names = ["half_noise_count", "stated", "geometric_noise"]
-    plan = AuditPlan(scan.file, None, explored[1], 0.0, trials=dict.fromkeys(names, 20_000))
-    found = {each.name: each for each in audit_entries(plan, names, {}, dict.fromkeys(names, 2e-4))}
+    plan = AuditPlan(scan.file, None, explored[1], 0.0, budgets={name: {"trials": 20_000} for name in names})
+    found = {each.name: each for each in audit_entries(plan, names, {})}
     assert found["half_noise_count"].verdict is Verdict.SUSPECT and found["half_noise_count"].results[0].parameter_lower > 1
     assert "not confirmed: the claim is pure:1 under add-remove" in found["half_noise_count"].results[0].notes[0]
     assert found["stated"].verdict is Verdict.VIOLATED and found["geometric_noise"].verdict is Verdict.NOT_REFUTED
@@ -128,3 +137,35 @@ def test_trust_deletes_the_guess_and_an_unknown_name_is_an_error(scan, tmp_path)
 
 def test_a_row_says_why_a_name_is_not_audited(proposals):
     assert row_of(proposals["needs_key"]).why == "no value is known for key_store" and row_of(proposals["clip"]).target == ""
+
+
+DECLARED = """
+import math
+
+
+def classic(epsilon, delta):
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+TARGETS = {
+    "classic": {"kind": "accountant", "mechanism": "gaussian", "returns": "noise", "parameters": {"epsilon": "epsilon", "delta": "delta"}},
+}
+TARGETS["guessed"] = {**TARGETS["classic"], "function": "classic", "guessed": "classic returns noise"}
+"""
+
+
+def test_accountants_of_the_file_are_audited_and_a_guess_makes_a_suspect(tmp_path):
+    """The classic formula is for epsilon below 1; the search finds a larger one within its first calls."""
+    file = tmp_path / "declared.py"
+    file.write_text(DECLARED, encoding="utf-8")
+    plan = AuditPlan(file, None, tmp_path, 10.0)
+    found = {each.name: each.results[0] for each in audit_entries(plan, [], declarations(str(file)))}
+    assert found["classic"].verdict is Verdict.VIOLATED and found["guessed"].verdict is Verdict.SUSPECT
+    assert (
+        found["guessed"].headline().startswith("SUSPECT: the accountant returns noise") and found["guessed"].to_json()["kind"] == "guessed"
+    )
+    document = json.loads(json.dumps(build_document(list(found.values()), title="t")))
+    assert document["schema_version"] == 2 and [each["verdict"] for each in checked_document(document)["results"]] == [
+        "VIOLATED",
+        "SUSPECT",
+    ]

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.confinement import confined
+from dpwitness.mechanisms.foreign import confinement
 from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
 
-_SCRIPT = str(Path(__file__).resolve().with_name("inside") / "discovery.py")
+_SCRIPT = str(Path(confinement.__file__).resolve().with_name("inside") / "discovery.py")
 _RESTARTS = 12  # modules that may end the process, before discovery gives up
 _LINE_BYTES = 2**24  # longest line of the process
 
@@ -36,7 +36,7 @@ class DiscoverySlot:
         python = self.python or sys.executable
         if not os.access(python, os.X_OK):
             raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}")
-        return confined(self.working_folder, [python, "-u", _SCRIPT])
+        return confinement.confined(self.working_folder, [python, "-u", _SCRIPT])
 
     def folder(self) -> str | None:
         return self.working_folder

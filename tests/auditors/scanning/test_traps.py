@@ -1,0 +1,92 @@
+"""Packages that misbehave at import or when they are called, and the limits under which this happens."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dpwitness.auditors.scanning.package_discovery import discover
+from dpwitness.auditors.scanning.proposals import propose, readings_of
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.confinement import LIMITS, confined, described, offered
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def trapped(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("traps")
+    return discover(folder=str(HERE / "traps"), working_folder=str(folder)), folder
+
+
+def test_discovery_goes_on_and_says_what_happened_in_one_line_each(trapped):
+    found, _ = trapped
+    remarks = "\n".join(found.remarks)
+    for line in (
+        "traps.aborts is left out: its import was killed by signal 6 (SIGABRT)",
+        "traps.exits cannot be imported: SystemExit: no",
+        "traps.missing cannot be imported: ModuleNotFoundError: No module named 'a_library_that_is_not_installed'",
+        "traps.threads starts 1 thread(s) at import",
+        "traps.threads prints at import",
+        "the name shadow in traps hides this module",
+    ):
+        assert line in remarks
+    assert found.missing == ("a_library_that_is_not_installed",)
+    assert {each["name"] for each in found.objects} == {"aborting", "shadow", "writing"}
+
+
+@pytest.mark.skipif("network" not in offered(), reason="this system cannot cut off the network")
+def test_an_import_that_asks_the_network_gets_an_empty_answer(trapped):
+    assert trapped[0].network and "an import asks the network, which is cut off" in "\n".join(trapped[0].remarks)
+
+
+def test_calls_that_crash_or_write_elsewhere_are_skeletons_with_the_reason(trapped):
+    found, folder = trapped
+    options = {"python": None, "network": True, "root": found.about["root"], "memory": 0.0, "deadline": time.monotonic() + 60}
+    proposals = {p.reading.name.name: p for p in propose(readings_of(found), folder, **options)}
+    assert "killed by signal 6 (SIGABRT)" in proposals["aborting"].why and not proposals["aborting"].runs
+    if "files" in offered():
+        assert "PermissionError" in proposals["writing"].why
+    assert not Path("/dpwitness-scan-must-not-write-here").exists()
+
+
+def test_a_package_that_is_not_installed_is_an_error(tmp_path):
+    with pytest.raises(InvalidArgument, match="scan: not_a_package cannot be read: ImportError"):
+        discover(package="not_a_package", working_folder=str(tmp_path))
+
+
+CODE = """
+import pathlib, socket, sys
+own, other = pathlib.Path(sys.argv[1]) / "own", pathlib.Path(sys.argv[2]) / "other"
+own.write_text("x")
+try:
+    other.write_text("x")
+    print("files open")
+except OSError:
+    print("files closed")
+try:
+    socket.create_connection(("198.51.100.1", 80), 1.0)
+    print("network open")
+except OSError as error:
+    print("network closed" if error.errno == 101 else error)
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname()).close()
+print("loopback works")
+"""
+
+
+def test_limits_hold_in_the_program_and_its_own_folder_is_open(tmp_path):
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    command = confined(str(inside), [sys.executable, "-c", CODE, str(inside), str(outside)])
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert (inside / "own").exists() and lines[-1] == "loopback works"
+    assert ("files closed" in lines) == ("files" in offered()) == (not (outside / "other").exists())
+    assert "network closed" in lines or "network" not in offered()
+
+
+def test_the_limits_that_hold_are_described():
+    assert set(offered()) <= set(LIMITS) and all(isinstance(described(), str) and described() for _ in LIMITS)
