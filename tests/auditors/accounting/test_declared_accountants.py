@@ -22,7 +22,7 @@ def right(alpha, s):
     return alpha / s**2 / 2
 
 def aborts(alpha, s):
-    if s > 5000:
+    if s > 9000:
         os.abort()
     return right(alpha, s)
 
@@ -48,7 +48,7 @@ def file(tmp_path, monkeypatch):
 def audited(file, name):
     target = Target(file, name, time_limit=30)
     try:
-        return audit_declared(declared_accountant(target), seconds=2)
+        return audit_declared(declared_accountant(target), seconds=600, evaluations=64)
     finally:
         target.close()
 
