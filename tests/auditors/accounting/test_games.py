@@ -39,6 +39,7 @@ def test_the_error_probability_is_the_binomial_sum():
     bounds = {(a, b): 1.0 if a >= 4 else 0.0 for a in range(6) for b in range(6)}
     at = {"canaries": 5, "mu": 1e-9, "threshold": 0.0, "significance": 0.05, "delta": 1e-5}
     assert exact_error(bounds, at) == pytest.approx(1 - binom.cdf(3, 5, 0.5), rel=1e-6)
+    assert exact_error(bounds, at | {"mu": 2.0}) == 0  # the true epsilon is larger, so the bound is right
 
 
 def basic(epsilons, deltas, epsilon, delta):
