@@ -30,7 +30,7 @@ from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_accountant"
 _GAME_FIGURES = tuple(game.returns for game in GAMES.values())
-_MAX_LIST = 12  # largest length of a list in a witness
+_MAX_LIST = 48  # largest length of a list in a witness
 _BEYOND = 1e3  # factor by which parameters of a witness may lie outside the default ranges
 
 

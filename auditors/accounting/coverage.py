@@ -107,7 +107,7 @@ def _number(answer: Any) -> float:
 
 def require_point(at: Mapping[str, Any]) -> Point:
     """Return the law of a witness. Raise InvalidArgument unless it is one that may be tried."""
-    rules = {
+    rules: dict[str, Callable[[Any], bool]] = {
         "canaries": lambda v: isinstance(v, int) and 1 <= v <= _MOST_CANARIES,
         "mu": lambda v: 0 < v <= 30,
         "threshold": lambda v: abs(v) <= 30,

@@ -67,7 +67,7 @@ def declared_accountant(target: Target) -> DeclaredAccountant:
     return DeclaredAccountant(target, found[target.name])
 
 
-def audit_declared(found: DeclaredAccountant, *, seconds: float = 20.0, seed: int = 0) -> AccountantResult:
+def audit_declared(found: DeclaredAccountant, *, seconds: float = 20.0, evaluations: int = 2000, seed: int = 0) -> AccountantResult:
     """Audit a declared accountant, as `audit_accountant` does."""
     declared = found.declaration
     return audit_accountant(
@@ -77,6 +77,7 @@ def audit_declared(found: DeclaredAccountant, *, seconds: float = 20.0, seed: in
         declared["parameters"],
         ranges=declared.get("ranges"),
         seconds=seconds,
+        evaluations=evaluations,
         seed=seed,
         name=found.target.name,
     )

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from flint import arb
 
 from dpwitness.auditors.accounting.profiles import Gaussian, positive_part
 from dpwitness.mechanisms.balls.ball import Ball
 
-_GRID = 48  # number of pairs of two outputs that are tried
+_GRID = 96  # number of pairs of two outputs that are tried
 
 
 @dataclass(frozen=True, slots=True)
 class Finite:
-    """Profile of `steps` draws of a pair of laws with finitely many outputs; its hockey-stick divergence is that of one draw."""
+    """Profile of one draw of a pair of laws with finitely many outputs."""
 
     p: tuple[Ball, ...]
     q: tuple[Ball, ...]
@@ -55,35 +56,38 @@ class RenyiBound:
 
     def delta(self, epsilon: Ball) -> Ball:
         found = Gaussian((2 * arb(self.bound) / arb(self.order)).sqrt()).delta(epsilon)
-        for p in self._masses(float(epsilon)):
-            pair = self._pair(p)
-            if pair is not None:
-                found = found.max(pair.delta(epsilon))
+        for pair in _pairs(self.order, self.bound):
+            found = found.max(pair.delta(epsilon))
         return found
 
     def renyi(self, order: Ball) -> Ball:
         return order * arb(self.bound) / arb(self.order)  # normal noise
 
-    @staticmethod
-    def _masses(epsilon: float) -> list[float]:
-        """Return masses under P of the output with the larger loss, over a logarithmic grid."""
-        return [10 ** (-12 * (1 - i / (_GRID - 1))) * (1 - 1e-9) for i in range(_GRID)]
 
-    def _pair(self, p: float) -> Finite | None:
-        """Return the pair with mass `p` under P and the smallest mass under Q that the bound allows; None if rounding breaks the bound."""
-        low, high = -745.0, math.log(p)
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._exceeds(p, middle) else (low, middle)
-        mass = arb(high + 1e-12 * abs(high)).exp()
-        pair = Finite((arb(p), 1 - arb(p)), (mass, 1 - mass))
-        return pair if pair.renyi(arb(self.order)) <= arb(self.bound) else None
+@lru_cache(8)
+def _pairs(order: float, bound: float) -> tuple[Finite, ...]:
+    """Return pairs of two outputs that satisfy the bound: for each mass of the first output under P, the smallest mass under Q."""
+    masses = [10 ** (-12 * (1 - i / (_GRID - 1))) * (1 - 1e-9) for i in range(_GRID)]
+    found = [_pair(p, order, bound) for p in masses]
+    return tuple(pair for pair in found if pair is not None)
 
-    def _exceeds(self, p: float, log_q: float) -> bool:
-        """Return whether a pair exceeds the bound, in floating point."""
-        a, q = self.order, math.exp(log_q)
-        terms = [
-            [a * math.log(p) + (1 - a) * log_q, a * math.log1p(-p) + (1 - a) * math.log1p(-q)],
-            [a * log_q + (1 - a) * math.log(p), a * math.log1p(-q) + (1 - a) * math.log1p(-p)],
-        ]
-        return any(max(t) + math.log1p(math.exp(min(t) - max(t))) > (a - 1) * self.bound for t in terms)
+
+def _pair(p: float, order: float, bound: float) -> Finite | None:
+    """Return the pair with mass `p` under P and the smallest mass under Q that the bound allows; None if rounding breaks the bound."""
+    low, high = -745.0, math.log(p)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _exceeds(p, middle, order, bound) else (low, middle)
+    mass = arb(high + 1e-12 * abs(high)).exp()
+    pair = Finite((arb(p), 1 - arb(p)), (mass, 1 - mass))
+    return pair if pair.renyi(arb(order)) <= arb(bound) else None
+
+
+def _exceeds(p: float, log_q: float, order: float, bound: float) -> bool:
+    """Return whether a pair exceeds the bound, in floating point."""
+    a, q = order, math.exp(log_q)
+    terms = [
+        [a * math.log(p) + (1 - a) * log_q, a * math.log1p(-p) + (1 - a) * math.log1p(-q)],
+        [a * log_q + (1 - a) * math.log(p), a * math.log1p(-q) + (1 - a) * math.log1p(-p)],
+    ]
+    return any(max(t) + math.log1p(math.exp(min(t) - max(t))) > (a - 1) * bound for t in terms)

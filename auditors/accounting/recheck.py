@@ -21,7 +21,7 @@ def recheck(result: Json) -> bool:
     at = {key: tuple(value) if isinstance(value, list) else value for key, value in (result.get("at") or {}).items()}
     if question.violated(float(result["figure"]), at) is not (verdict == "VIOLATED"):
         raise InvalidArgument(f"result {name!r} is damaged or edited: verdict {verdict} contradicts the figure {result['figure']!r}")
-    return verdict == "VIOLATED"
+    return bool(verdict == "VIOLATED")
 
 
 def _unused(**arguments: Any) -> float:

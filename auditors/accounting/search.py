@@ -18,7 +18,13 @@ from dpwitness.auditors.accounting.profiles import Unavailable
 Call = Callable[[Sequence[Point]], Sequence[Any]]  # figures, or exceptions, at several points
 _CORNERS = 400  # largest number of combinations of extreme values
 _FIRST = 64  # number of points before the search looks near the lowest figure
-_BATCH = 16
+_BATCH = 16  # number of figures that are compared before the search chooses again
+_QUICK, _WIDE = (
+    ("rdp", "zcdp"),
+    4,
+)  # figures that take libraries little time: of so many times as many calls, suspect ones are compared first
+_EXACT = 1e-4  # relative deviation below which the lowest figure is exact, so that points near it are no better than others
+_LIST, _DIFFERENT = 48, 6  # length of the longest list of parameters, and number of its different entries
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
 _VISIBLE = 1000  # a figure is loose only if its excess is this multiple of rounding in double precision
 _COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
@@ -82,20 +88,28 @@ class Question:
 def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> Found:
     """Compare the accountant with the exact figure at extreme, random and promising points, until the budget is spent."""
     rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, Found()
-    points = _points(question.parameters, rng)
-    count = 0
+    points, count = _points(question.parameters, rng), 0
+    asked = _BATCH * (_WIDE if question.returns in _QUICK else 1)
     while count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end):
-        batch = list(itertools.islice(points, min(_BATCH, evaluations - count)))
-        if found.lowest is not None and count >= _FIRST:
-            batch[: _BATCH // 2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[: _BATCH // 2]]
+        batch = list(itertools.islice(points, min(asked, evaluations - count)))
+        if found.lowest is not None and count >= _FIRST and abs(found.score - 1) > _EXACT:
+            batch[::2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[::2]]
         if not batch:
             break
-        for at, answer in zip(batch, question.call(batch), strict=True):
+        answers = list(zip(batch, question.call(batch), strict=True))
+        answers.sort(key=lambda pair: not _is_suspect(pair[1]))  # a stable sort: suspect figures first, and as many in all as usual
+        for at, answer in answers[:_BATCH]:
             found = compared(found, question, at, answer)
             if time.monotonic() > end:
                 break
         count += len(batch)
     return found
+
+
+def _is_suspect(answer: Any) -> bool:
+    """Return whether a figure is a number that no mechanism with a privacy loss has."""
+    figure, failure = _as_number(answer)
+    return not failure and figure <= 0
 
 
 def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
@@ -118,7 +132,7 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     if figure - new.exact > _VISIBLE * rounding_error and new.ratio < math.inf and (highest is None or new.ratio > highest.ratio):
         highest = new
     violation = new if violated and found.violation is None else found.violation
-    changed = {"lowest": lowest, "score": min(score, found.score), "highest": highest, "violation": violation}
+    changed: dict[str, Any] = {"lowest": lowest, "score": min(score, found.score), "highest": highest, "violation": violation}
     rounding = found.rounding + (new.figure < new.exact * (1 - RELATIVE) and not violated)
     return replace(found, **changed, compared=found.compared + 1, rounding=rounding)
 
@@ -135,29 +149,38 @@ def _as_number(answer: Any) -> tuple[float, str]:
 
 
 def narrowed(question: Question, violation: Comparison) -> Comparison:
-    """Return a violation at simpler parameters: defaults, round numbers, small counts; the relative deficit stays above a tenth."""
+    """Return a violation at simpler parameters: defaults, round numbers, short lists; the relative deficit stays above a tenth."""
     best = violation
+    longest = max((len(value) for value in best.at.values() if isinstance(value, tuple)), default=0)
+    for length in range(1, longest):
+        at = {key: value[:length] if isinstance(value, tuple) else value for key, value in best.at.items()}
+        if (simpler := _still_violated(question, at, best)) is not None:
+            best = simpler
+            break
     for parameter in question.parameters:
         for value in _simpler(parameter, best.at[parameter.name]):
-            at = {**best.at, parameter.name: value}
-            try:
-                figure, failure = _as_number(question.call([at])[0])
-                if failure or not question.violated(figure, at):
-                    continue
-                compared = question.compare(at, figure)
-            except (Unavailable, ValueError, OverflowError):
-                continue
-            if 1 - compared.ratio >= (1 - best.ratio) / 10:
-                best = compared
+            if (simpler := _still_violated(question, {**best.at, parameter.name: value}, best)) is not None:
+                best = simpler
                 break
     return best
+
+
+def _still_violated(question: Question, at: Point, best: Comparison) -> Comparison | None:
+    """Return the comparison at a point if it is a violation, nearly as clear as `best`."""
+    try:
+        figure, failure = _as_number(question.call([at])[0])
+        if failure or not question.violated(figure, at):
+            return None
+        found = question.compare(at, figure)
+    except (Unavailable, ValueError, OverflowError):
+        return None
+    return found if 1 - found.ratio >= (1 - best.ratio) / 10 else None
 
 
 def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
     """Yield simpler values of a parameter, the simplest first."""
     if parameter.kind == "list":
-        for size in range(1, len(value)):
-            yield value[:size]
+        yield tuple(float(f"{x:.1g}") for x in value)
         return
     known = [1.0, *([] if parameter.default is None else [parameter.default]), *(float(f"{value:.{digits}g}") for digits in (1, 2, 3))]
     if parameter.kind == "integer":
@@ -178,15 +201,15 @@ def _points(parameters: Sequence[Parameter], rng: np.random.Generator) -> Iterat
     total = math.prod(map(len, corners))
     for index in rng.permutation(total)[:_CORNERS] if total < 10**6 else rng.integers(total, size=_CORNERS):
         places = np.unravel_index(int(index), [len(values) for values in corners])
-        yield _consistent({p.name: values[place] for p, values, place in zip(parameters, corners, places, strict=True)})
+        yield _consistent({p.name: values[place] for p, values, place in zip(parameters, corners, places, strict=True)}, rng)
     while True:
-        yield _consistent({parameter.name: _random(parameter, rng) for parameter in parameters})
+        yield _consistent({parameter.name: _random(parameter, rng) for parameter in parameters}, rng)
 
 
-def _consistent(at: dict[str, Any]) -> Point:
-    """Return a point whose lists have equal lengths."""
-    lengths = [len(value) for value in at.values() if isinstance(value, tuple)]
-    return {key: value[: min(lengths)] if isinstance(value, tuple) else value for key, value in at.items()}
+def _consistent(at: dict[str, Any], rng: np.random.Generator) -> Point:
+    """Return a point whose lists have equal lengths: often a few entries, sometimes many."""
+    length = int(rng.integers(1, _DIFFERENT + 1) if rng.random() < 0.6 else rng.integers(_DIFFERENT, _LIST + 1))
+    return {key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()}
 
 
 def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
@@ -195,7 +218,8 @@ def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
     if low == high:
         return [_typed(parameter, low)]
     if parameter.kind == "list":
-        return [_random(parameter, rng) for _ in range(4)] + [(low,), (high,) * 3, (low, high)]
+        ends = [(low,) * _LIST, (high,) * _LIST, (high, *(low,) * (_LIST - 1)), (high, *(math.sqrt(low * high),) * (_LIST - 1))]
+        return [*ends, *(_random(parameter, rng) for _ in range(4))]
     if parameter.kind == "order":
         return [float(x) for x in _ORDER_VALUES if low <= x <= high] or [low, high]
     middle = math.sqrt(low * high)
@@ -210,10 +234,11 @@ def _typed(parameter: Parameter, value: float) -> Any:
 
 
 def _random(parameter: Parameter, rng: np.random.Generator) -> Any:
-    """Return a random value, uniform in its logarithm; of an order, half of the values are whole numbers."""
+    """Return a random value, uniform in its logarithm; half of the orders are whole numbers, and lists end in equal entries."""
     logs = math.log(parameter.low), math.log(parameter.high)
     if parameter.kind == "list":
-        return tuple(np.exp(rng.uniform(*logs, size=int(rng.integers(1, 7)))).tolist())
+        different = np.exp(rng.uniform(*logs, size=int(rng.integers(1, _DIFFERENT + 1)))).tolist()
+        return tuple(different + different[-1:] * (_LIST - len(different)))
     value = math.exp(rng.uniform(*logs))
     if parameter.kind == "order" and rng.random() < 0.5:
         value = max(round(value), 2)
@@ -226,7 +251,8 @@ def _near(at: Point, parameters: Sequence[Parameter], rng: np.random.Generator) 
     for parameter in parameters:
         value = at[parameter.name]
         if parameter.kind == "list":
-            found[parameter.name] = tuple(min(max(x * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high) for x in value)
+            moves = {x: min(max(x * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high) for x in value}
+            found[parameter.name] = tuple(moves[x] for x in value)
         elif value <= 0 or rng.random() < 0.3:
             found[parameter.name] = value
         else:

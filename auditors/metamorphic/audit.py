@@ -147,7 +147,7 @@ def audit_metamorphic(
         options = {"confidence": confidence} if RELATIONS[relation].seeded and "epsilon" in relation else {}
         found.append(check_relation(relation, subject, cases, seed, name, options))
     if sequential is not None:
-        found.append(audit_accountant(sequential, "heterogeneous-composition", "epsilon", seed=seed, name=name))
+        found.append(audit_accountant(sequential, "heterogeneous-composition", "epsilon", evaluations=150, seed=seed, name=name))
     if not found:
         raise InvalidArgument(
             f"{_OWNER}: no relation applies: give a mechanism, at_epsilon, noise, or a function with unordered or row_wise"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from dpwitness.auditors.privacy_loss import closed_form
@@ -76,6 +75,8 @@ def _gaussian_shift(claim: Claim, find: float) -> float:
 
 def _root(excess: Callable[[float], float], find: float, largest: float = _MAX_SHIFT) -> float:
     """Return the zero of an increasing function. Raise InvalidArgument if the zero exceeds `largest`."""
+    from scipy.optimize import brentq  # takes a tenth of a second to load
+
     if not excess(largest) > 0:
         raise InvalidArgument(
             f"plan: find is too large to need a plan: such a violation shows in every run; use a smaller find, got {shown(find)}"

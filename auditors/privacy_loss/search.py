@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
-from scipy.optimize import minimize
 
 from dpwitness.auditors.privacy_loss.outputs import Loss, sampled, search_atoms
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_numbers, require_type
@@ -252,6 +251,8 @@ def _bfgs(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60
 
 def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> FloatArray:
     """Minimize by Nelder-Mead, for losses with kinks or jumps."""
+    from scipy.optimize import minimize  # takes a tenth of a second to load
+
     k = len(start)
     simplex = np.vstack([np.zeros(k), np.eye(k)])
     options = {"initial_simplex": simplex, "xatol": 1e-9, "fatol": 1e-12, "maxfev": 200 * k}

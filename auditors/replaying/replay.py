@@ -24,7 +24,8 @@ from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness_reader import KINDS, Witness, check_seal, load_json, read_checked_witness, read_pair
+from dpwitness.auditors.results.witness_reader import Witness, check_seal, load_json, read_checked_witness, read_pair
+from dpwitness.auditors.results.witness_schemas import KINDS
 from dpwitness.auditors.running.streams import fresh_seed
 from dpwitness.auditors.targets.loading import FOREIGN, describe_target, relative
 from dpwitness.auditors.targets.source_search import sha256_of

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.results.verdicts import environment
-from dpwitness.auditors.results.witness_reader import SCHEMA, seal
+from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.auditors.results.witness_schemas import SCHEMA
 from dpwitness.auditors.statistics.combination import Part, combined_bound
 from dpwitness.auditors.targets.loading import describe_target, source_of
 from dpwitness.mechanisms.core.json_reader import Json

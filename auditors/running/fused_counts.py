@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.event import Event, cached_kernel
-from dpwitness.auditors.events.kernels import Kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.running.rounds import Run, is_own_mechanism
 from dpwitness.mechanisms.numerics.draws import Draws
-from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+if TYPE_CHECKING:
+    from dpwitness.auditors.events.kernels import Kernel
 
 _BLOCK_ROWS = 256
 _COMPARED_OUTPUTS = 64  # number of outputs compared with those of `sample`
@@ -91,6 +92,7 @@ def _give_same_outputs(run: Run, dataset: Any, draws: Draws) -> bool:
 @lru_cache(maxsize=64)
 def _fused_loop(fill: Callable[..., None], count: Callable[..., None]) -> Callable[..., None]:
     """Return the compiled loop of a drawing kernel and a counting kernel."""
+    from dpwitness.mechanisms.numerics.jit import jit  # loads Numba
 
     @jit
     def loop(

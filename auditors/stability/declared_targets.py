@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from dpwitness.auditors.stability.inputs.spaces import InputSpace, space_of
 from dpwitness.auditors.stability.result import StabilityResult
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
-from dpwitness.mechanisms.foreign.declared import Calls, declarations
+from dpwitness.mechanisms.foreign.declared import Calls, declarations, library_note
 from dpwitness.mechanisms.foreign.target import Target
 
 KIND = "transformation"
@@ -93,7 +93,7 @@ def audit_declared(
 ) -> StabilityResult:
     """Audit a declared transformation, as `audit_stability` does."""
     declared = found.declaration
-    return audit_stability(
+    result = audit_stability(
         found,
         found.stability_map,
         found.space,
@@ -106,3 +106,5 @@ def audit_declared(
         name=found.target.name,
         visible_errors=visible_errors,
     )
+    note = library_note(found.target)
+    return replace(result, notes=(*result.notes, note)) if note else result

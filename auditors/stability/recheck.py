@@ -11,10 +11,10 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _VERDICTS = {
-    EXCEEDS: ("VIOLATED",),
+    EXCEEDS: ("VIOLATED", "SUSPECT"),
     ROUNDING: ("INCONCLUSIVE",),
-    RAISES: ("VIOLATED", "INCONCLUSIVE"),
-    ABORTS: ("VIOLATED", "INCONCLUSIVE"),
+    RAISES: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
+    ABORTS: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
     "": ("NOT_REFUTED", "ERROR"),
 }
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.stability.audit import map_values
 from dpwitness.auditors.stability.conclude import concluded
 from dpwitness.auditors.stability.declared_targets import DeclaredTransformation, declared_transformation
@@ -21,6 +23,7 @@ from dpwitness.auditors.targets.trust import Trust
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.declared import library_note
 from dpwitness.mechanisms.foreign.target import Target
 
 
@@ -55,7 +58,10 @@ def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stability
         "stability_map": stability_map,
     }
     seen = None if found[0] is None or problem else Found(first, second, d_in, tuple(outcomes[0]), found[0])
-    return concluded(seen, problem, search, raw["verdict"] == "VIOLATED", time.monotonic() - begin, fields, notes)
+    result = concluded(seen, problem, search, raw["verdict"] != "INCONCLUSIVE", time.monotonic() - begin, fields, notes)
+    if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:  # a replay does not confirm that the library claims the map
+        return replace(result, verdict=Verdict.SUSPECT)
+    return result
 
 
 def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> None:
@@ -78,7 +84,8 @@ def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> Non
 def _recorded_map(raw: Json, transformation: Any, trust: Trust) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
     """Return the map of the declaration, or else the recorded function, or else the recorded value, with a note."""
     if isinstance(transformation, DeclaredTransformation):
-        return transformation.stability_map, ()
+        note = library_note(transformation.target)
+        return transformation.stability_map, (note,) if note else ()
     if raw["map"] is not None:
         found = trust.plan(raw["map"], "map").load()
         if not callable(found):

@@ -89,9 +89,9 @@ class StabilityResult(Result):
     @property
     def evidence(self) -> str:
         """Return ``proved`` for an exact violation, ``assumed`` for an error that counts as an output, and ``numerical`` otherwise."""
-        if self.verdict is not Verdict.VIOLATED:
+        if self.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
             return "numerical"
-        return "proved" if self.finding == EXCEEDS else "assumed"
+        return "proved" if self.finding == EXCEEDS and self.verdict is Verdict.VIOLATED else "assumed"
 
     @property
     def distance(self) -> float:
@@ -131,6 +131,8 @@ class StabilityResult(Result):
         """Return what to do next, if the verdict is not VIOLATED."""
         if self.finding in _ERROR_WORDS:
             return "let the function return a value on both inputs, or take them out of the input domain"
+        if self.finding == EXCEEDS:
+            return "confirm that the library claims this map: the map is a guess"
         if self.finding == ROUNDING:
             return "round the map up, or compute in exact arithmetic; other excesses were not found"
         if self.verdict is Verdict.ERROR:

@@ -130,7 +130,6 @@ def _run_audits(
 ) -> list[AuditResult | CertifyResult]:
     """Run the requested audits and return their results; an enclosure of the privacy loss comes first."""
     from dpwitness.auditors.black_box.audit import audit
-    from dpwitness.auditors.white_box.certify import certify
     from dpwitness.mechanisms.privacy import promised
     from dpwitness.option_values.datasets import claim_of
 
@@ -145,6 +144,8 @@ def _run_audits(
     results: list[AuditResult | CertifyResult] = []
     common_options = {"claim": claim_of(args, mechanism), "confidence": args.confidence, "seed": seed, "name": name, "target": target}
     if args.white_box:
+        from dpwitness.auditors.white_box.certify import certify  # loads FLINT and Hypothesis
+
         results.append(certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common_options))
     if args.search or not args.white_box:
         options |= {"stop": args.stop, "time_limit": args.time_limit, "store": args.store, "extend_to": args.extend}

@@ -1,1 +1,1 @@
-"""Values of command-line options: numbers, filters of names, datasets from JSON, targets, and objects of the user; example of `init`."""
+"""Values of command-line options: numbers, filters of names, datasets from JSON, targets, objects of the user; the example of `init`."""

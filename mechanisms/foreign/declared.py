@@ -49,6 +49,14 @@ def declarations(file: str, python: str | None = None, time_limit: float = 300.0
     return found
 
 
+def library_note(target: Target) -> str:
+    """Return library, version and interpreter of a target file for reports; an empty text if the file names no LIBRARY."""
+    with loaded(target._slot, target.time_limit) as worker:
+        found = worker.loaded | worker.versions
+    version = found["version"] or "of unknown version"
+    return f"{found['library']} {version}, Python {found['python']}, NumPy {found['numpy']}" if found["library"] else ""
+
+
 @dataclass(slots=True)
 class Calls:
     """Calls of the functions of a target's file in worker processes of its interpreter.

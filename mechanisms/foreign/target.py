@@ -48,8 +48,7 @@ from dpwitness.mechanisms.foreign.program import Command, command_script, comman
 from dpwitness.mechanisms.foreign.program_messages import ProtocolViolation, joined, sent_as
 from dpwitness.mechanisms.foreign.python_worker import Interpreter
 from dpwitness.mechanisms.foreign.python_worker import sent_as as packed_as
-from dpwitness.mechanisms.foreign.target_state import TargetState
-from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, interpreter_slot, loaded
+from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, TargetState, interpreter_slot, loaded
 from dpwitness.mechanisms.foreign.worker_process import P, Slot, WorkerDied, WorkerTimeout, borrowed_worker, close_all
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts
 

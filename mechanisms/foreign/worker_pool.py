@@ -1,10 +1,11 @@
-"""Selection of the worker for a target file, and error messages for a missing file, interpreter or library."""
+"""Selection of the worker for a target file, error messages for a missing file, interpreter or library, and the state of a target."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -141,6 +142,36 @@ def target_names(file: str, python: str | None = None, time_limit: float = 300.0
     """Return the names of the targets of a file, in order. Raise TargetError as `Target.describe` does."""
     with loaded(interpreter_slot(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
+
+
+@dataclass(slots=True)
+class TargetState:
+    """State of a target that its threads share."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    about: Json | None = None
+    slot: Interpreter | None = None
+    cpu: float = 0.0
+    seconds: float = 0.0
+    runs: int = 0
+    closed: int = 0  # number of calls of `close`
+    warned: dict[str, None] = field(default_factory=dict)
+
+    def limit(self, least: float, size: int) -> float:
+        """Return the time limit of a batch: `least`, or ten times the mean time of previous runs, whichever is longer."""
+        with self.lock:
+            return max(least, 10 * self.seconds * size / max(self.runs, 1))
+
+    def took(self, seconds: float, runs: int) -> None:
+        """Add the wall time of a batch of runs."""
+        with self.lock:
+            self.seconds += seconds
+            self.runs += runs
+
+    def add(self, seconds: float) -> None:
+        """Add processor time."""
+        with self.lock:
+            self.cpu += seconds
 
 
 def build_domain(found: Any, owner: str) -> domains.Domain:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.witness_reader import relation_rule
+from dpwitness.auditors.results.witness_schemas import relation_rule
 from dpwitness.mechanisms.core.json_reader import Json, anything, listing, number, one_of, printable, read_bytes, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import parse_claim

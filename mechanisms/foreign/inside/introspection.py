@@ -22,6 +22,14 @@ class Unfit(Exception):
     """Error of an unusable target; the text is one sentence."""
 
 
+class Wrong(Exception):
+    """Error of a target, with the user's part of the traceback."""
+
+    def __init__(self, reason: str, trace: str = "", **more: Any) -> None:
+        super().__init__(reason)
+        self.reply = dict(more, error=reason, traceback=trace)
+
+
 def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
     """Return an instance of a target class with its arguments. Raise Unfit if the arguments do not fit."""
     try:

@@ -72,14 +72,6 @@ _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
 _MAX_PROCESSES = 32  # most processes that may still run after a batch
 
 
-class Wrong(Exception):
-    """Error of a target, with the user's part of the traceback."""
-
-    def __init__(self, reason: str, trace: str = "", **more: Any) -> None:
-        super().__init__(reason)
-        self.reply = dict(more, error=reason, traceback=trace)
-
-
 class Worker(plain_calls.PlainCalls):
     """Server of requests, one at a time. The method `do_<op>` answers the request `op`."""
 
@@ -98,7 +90,7 @@ class Worker(plain_calls.PlainCalls):
         out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
-        except Wrong as wrong:
+        except introspection.Wrong as wrong:
             return wrong.reply, []
         except introspection.Unfit as unfit:
             return {"error": str(unfit), "traceback": ""}, []
@@ -126,7 +118,9 @@ class Worker(plain_calls.PlainCalls):
         library, tested, install = (found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL"))
         for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
             if value is not None and not (isinstance(value, str) and value):
-                raise Wrong(f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {introspection.shown(value)}")
+                raise introspection.Wrong(
+                    f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {introspection.shown(value)}"
+                )
         return {
             "library": library,
             "version": introspection.version(library),
@@ -167,7 +161,7 @@ class Worker(plain_calls.PlainCalls):
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "spelled"):
                 where = f"{os.path.basename(self.place)}:{name}"
-                raise Wrong(
+                raise introspection.Wrong(
                     f"{where}: claim must be text like 'pure:1', or a function that returns such text, got {introspection.shown(claim)}"
                 )
             claim = claim.spelled
@@ -304,21 +298,21 @@ class Worker(plain_calls.PlainCalls):
         return self.built[key]
 
     def _lookup(self, name: str) -> Any:
-        """Return the object of a dotted name in the target module. Raise Wrong if there is none."""
+        """Return the object of a dotted name in the target module. Raise introspection.Wrong if there is none."""
         found = self.module
         for part in name.split("."):
             if not hasattr(found, part):
-                raise Wrong(f"target must name something in {self.place}, got {name!r}, which is not there")
+                raise introspection.Wrong(f"target must name something in {self.place}, got {name!r}, which is not there")
             found = getattr(found, part)
         return found
 
     @contextlib.contextmanager
     def _user_code(self, what: str, **more: Any) -> Iterator[None]:
-        """Turn exceptions of the user's code into Wrong, with the user's part of the traceback."""
+        """Turn exceptions of the user's code into introspection.Wrong, with the user's part of the traceback."""
         try:
             yield
         except MemoryError:
-            raise Wrong(f"{self.place} {what}: out of memory") from None
+            raise introspection.Wrong(f"{self.place} {what}: out of memory") from None
         except introspection.Unfit:
             raise
         except (Exception, SystemExit) as error:
@@ -330,7 +324,7 @@ class Worker(plain_calls.PlainCalls):
             text = "".join(traceback.format_exception(type(error), error, trace))
             if isinstance(error, ModuleNotFoundError) and introspection.is_missing(error.name or "", self.place):
                 more = dict(more, missing=error.name)
-            raise Wrong(f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more) from None
+            raise introspection.Wrong(f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more) from None
 
 
 def _is_own_file(file: str) -> bool:

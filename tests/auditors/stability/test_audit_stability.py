@@ -1,10 +1,16 @@
 """Tests of the stability audit: broken and right transformations, and the words of the results."""
 
+import time
 from fractions import Fraction
 
 import pytest
 
 from dpwitness import InvalidArgument, Verdict, audit_stability
+from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
+from dpwitness.auditors.stability.metrics import metric_named
+from dpwitness.auditors.stability.outcomes import Comparison, applier
+from dpwitness.auditors.stability.search import Search
+from dpwitness.auditors.stability.stages import run_generated
 from dpwitness.mechanisms import Records
 from dpwitness.stability import Atom, FrameOf, ScalarOf, VectorOf
 
@@ -153,6 +159,20 @@ def test_a_wrong_argument_is_named(options):
     arguments |= {"input_metric": "symmetric", "output_metric": "absolute"} | options
     with pytest.raises(InvalidArgument, match=next(iter(options))):
         audit_stability(**arguments)
+
+
+def test_outputs_that_change_between_runs_are_no_violation():
+    calls = iter(range(10**9))
+    found = audit(lambda rows: next(calls) if 7 in rows else 0, lambda d: d, INTS, "symmetric", "absolute")
+    assert found.verdict is Verdict.ERROR and "deterministic" in found.headline() and found.witness is None
+
+
+def test_hypothesis_finds_a_violation_without_the_other_stages():
+    source = neighborhood(INTS, "symmetric", (1, 2, 3))
+    bounds = {1: 9, 2: 18, 3: 27}
+    search = Search(applier(sum), Comparison(metric_named("absolute", "metric", "test"), bounds), time.monotonic() + 60)
+    run_generated(INTS, source, search, 0)
+    assert search.found["exceeds"].excess.measured > bounds[search.found["exceeds"].d_in]
 
 
 def test_objects_without_equality_are_not_accused():

@@ -14,6 +14,8 @@ from dpwitness.reports.audit.document import read_document
 FILE = """
 import datetime, os, time
 
+LIBRARY = "numpy"
+
 SPACE = {"type": "vector", "dtype": "i32", "bounds": [0, 20], "nullable": False, "nan": False, "size": None}
 
 def clamped_sum(rows):
@@ -141,7 +143,8 @@ def test_the_command_line_audits_reports_and_replays(file, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("VIOLATED: outputs are 10 apart") and "dpwitness replay report/witness-bad.json" in printed
     (result,) = read_document(tmp_path / "report" / "audit.json")["results"]
-    assert result["kind"] == "stability" and result["source"] == {"file": file, "line": 6} and result["notes"] == []
+    assert result["kind"] == "stability" and result["source"] == {"file": file, "line": 8}
+    assert result["notes"][0].startswith("numpy ") and len(result["notes"]) == 1
     page = (tmp_path / "report" / "audit.md").read_text()
     assert "| the map allows | 9 at d_in = 1 |" in page and "symmetric to absolute" in page and "1.11111 of the map" in page
     (sarif,) = json.loads((tmp_path / "report" / "audit.sarif").read_text())["runs"][0]["results"]

@@ -5,6 +5,7 @@ The tests of broken transformations end with the violation; their time limit is 
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,18 @@ def test_a_result_that_contradicts_its_outputs_is_refused():
     for changes in {"measured_exact": "3"}, {"finding": ""}, {"verdict": "NOT_REFUTED"}, {"finding": "rounding"}, {"bound_exact": "inf"}:
         with pytest.raises(InvalidArgument):
             recheck(result | changes)
+
+
+def test_a_suspected_map_keeps_its_word_in_the_report_and_its_witness():
+    function, stability_map, *rest = BROKEN["impute by mean"]
+    found = replace(audit_stability(function, stability_map, *rest), verdict=Verdict.SUSPECT)
+    assert (
+        "the map is a guess" in found.advice
+        and found.evidence == "assumed"
+        and found.headline().startswith("SUSPECT: outputs are 3 apart")
+        and recheck(found.to_json())
+    )
+    assert replay(json.loads(json.dumps(found.witness)), mechanism=function).verdict is Verdict.SUSPECT
 
 
 def test_a_witness_of_unknown_kind_names_the_known_ones():

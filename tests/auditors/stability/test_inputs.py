@@ -57,6 +57,12 @@ def test_the_largest_moves_reach_the_distance():
     assert group.datasets == [0.0, 1.0, 2.0]
 
 
+def test_random_neighbors_include_other_orders():
+    source, rng = neighborhood(VectorOf(Atom("i64")), "symmetric", (1,)), random.Random(0)
+    groups = [source.walk([1, 2, 3, 4], rng) for _ in range(100)]
+    assert any(sorted(dataset) == [1, 2, 3, 4] != dataset for group in groups if group for dataset in group.datasets)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_survive_json_and_are_adversarial(dtype):
     for options in (

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from scipy.special import expit
 from scipy.stats import binom
 
 import dpwitness as dpw
-from dpwitness.auditors.statistics.certificate import Tally, certified, p_value
+from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower, p_value, parameter_from_rates
 from dpwitness.auditors.statistics.combination import (
     Part,
+    _conditional_error,
     _excess,
     combined_bound,
     combined_p_value,
@@ -23,6 +25,7 @@ from dpwitness.mechanisms import ApproxDP, PureDP
 from dpwitness.mechanisms.privacy import GDP
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))
+THETA, PLAN = float(expit(1.0)), 400  # randomized response exactly at the claim; rounds of the plan
 CLAIMS = [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)]
 
 
@@ -43,6 +46,20 @@ def test_two_equal_halves_say_about_what_the_whole_says(claim):
     assert combined_p_value(claim.with_parameter(both), halves) == pytest.approx(0.05, rel=0.01)
 
 
+def test_three_stages_share_the_weight_that_is_left():
+    claim = PureDP(1.0)
+    parts = [Part(Tally(300 * k, 100 * k, 1_000 * k), weight=(k / 10) ** 0.5) for k in (6, 3, 1)]
+    assert combined_bound(claim, parts, 0.05) == pytest.approx(float(certified(claim, 3_000, 1_000, 10_000, 0.05)), rel=1e-3)
+
+
+def test_the_frequency_limits_of_all_stages_share_a_fiftieth_of_the_error():
+    claim, alpha, some = ApproxDP(1.0, 1e-3), 0.05, Tally(1_500, 500, 5_000)
+    frequency = clopper_pearson_lower(2_000, 5_000, alpha / 100)
+    stated = parameter_from_rates(claim, frequency, clopper_pearson_lower(1_500, 2_000, alpha * 0.98), 2)
+    found = combined_bound(claim, [Part(Tally(0, 0, 500), weight=0.5**0.5), Part(some)], alpha)
+    assert found == pytest.approx(float(stated), rel=1e-7)
+
+
 def test_the_error_holds_where_the_second_event_depends_on_the_first_ones_luck():
     """Guesses of an exactly 1-DP mechanism, rare in the second stage after luck, and often without: pooled counts would be no binomial.
 
@@ -59,6 +76,45 @@ def test_the_error_holds_where_the_second_event_depends_on_the_first_ones_luck()
     assert 400 < alarms < 580
 
 
+@pytest.mark.parametrize("alpha", [0.05, 1e-4, 1e-9])
+@pytest.mark.parametrize("share", [0.05, 0.43, 0.9, 1.0])
+@pytest.mark.parametrize("guesses", [0, 1, 7, 60, 5_000])
+def test_a_stage_leaves_the_error_in_the_mean(alpha, share, guesses):
+    """Exact sums over the counts of a stage whose rounds are right as often as the claim allows."""
+    ends = binom.sf(np.arange(-1, guesses + 1), guesses, THETA)
+    mass = binom.pmf(np.arange(guesses + 1), guesses, THETA)
+    errors = np.array([_conditional_error(alpha, more, as_many, share) for as_many, more in pairwise(ends)])
+    assert mass @ errors == pytest.approx(alpha, rel=1e-7)
+    assert np.all(np.diff(errors) >= -1e-12)
+
+
+@pytest.mark.parametrize("guesses", [(6, 400), (20, 900), (150, 600)])
+def test_two_stages_of_few_guesses_err_almost_as_often_as_stated(guesses):
+    """Exact: the claim holds with equality. The upper ends of the p-values, combined, would err with 0.37, 0.63 and 0.82 alpha."""
+    first, second = guesses
+    alpha, claim, weight, total = 0.05, PureDP(1.0), 0.4**0.5, 0.0
+    for right in range(first + 1):
+        before = Part(Tally(right, first - right, 1_000), weight=weight)
+
+        def refutes(count, before=before):
+            return _excess(claim, [before, Part(Tally(count, second - count, 2_000))], 1.0, alpha) > 0
+
+        total += binom.pmf(right, first, THETA) * binom.sf(least_refuting(refutes, second) - 1, second, THETA)
+    assert 0.88 * alpha < total <= alpha
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+def test_two_stages_of_few_guesses_certify_what_one_certifies(claim):
+    """In the mean over the divisions of the same counts into two stages."""
+    rng, right, wrong = np.random.default_rng(3), 45, 15
+    bounds = []
+    for _ in range(100):
+        c, w = (int(rng.binomial(count, 3 / 7)) for count in (right, wrong))
+        parts = [Part(Tally(c, w, 300), weight=(3 / 7) ** 0.5), Part(Tally(right - c, wrong - w, 400))]
+        bounds.append(combined_bound(claim, parts, 0.05))
+    assert np.mean(bounds) == pytest.approx(float(certified(claim, right, wrong, 700, 0.05)), rel=0.05)
+
+
 def test_a_stage_gone_wrong_does_not_silence_the_other():
     good, bad = Tally(900, 100, 2_000), Tally(0, 300, 600)
     alone = combined_bound(PureDP(1.0), [Part(good)], 0.05)
@@ -66,7 +122,8 @@ def test_a_stage_gone_wrong_does_not_silence_the_other():
 
 
 def test_nothing_counted_says_nothing():
-    nothing = Part(Tally(0, 0, 500), weight=0.5**0.5)
+    nothing, some = Part(Tally(0, 0, 500), weight=0.5**0.5), Part(Tally(60, 20, 500))
+    assert combined_bound(PureDP(1.0), [nothing, some], 0.05) == pytest.approx(combined_bound(PureDP(1.0), [some], 0.05), rel=1e-6)
     assert combined_bound(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))], 0.05) == 0
     assert combined_p_value(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))]) == 1
 
@@ -96,9 +153,6 @@ def test_an_audit_of_few_rounds_tests_two_events():
 def test_where_one_event_is_tested(trials, claim, stages):
     result = dpw.audit(dpw.mechanisms.Laplace(1.0), claim=claim, pair=PAIR, trials=trials, stop="never", bits=False, seed=2)
     assert len(result.stages) == stages
-
-
-THETA, PLAN = float(expit(1.0)), 400  # randomized response exactly at the claim; rounds of the plan
 
 
 def least_refuting(refutes, most):

@@ -67,13 +67,6 @@ TARGETS = {
         "returns": "epsilon",
         "ranges": {"delta": [1e-12, 0.1]},
     },
-    "zcdp_epsilon": {
-        "kind": "accountant",
-        "mechanism": "zcdp",
-        "parameters": {"rho": "rho", "delta": "delta"},
-        "returns": "epsilon",
-        "ranges": {"delta": [1e-12, 0.1]},
-    },
     "advanced_composition_epsilon": {
         "kind": "accountant",
         "mechanism": "composition",
@@ -115,12 +108,8 @@ def subsampled_pld_epsilon(sigma, q, steps, delta):
 
 
 def without_replacement_rdp(sigma, q, order):
-    """Rényi divergence of one order, of sampling without replacement; the fraction is rounded to records of 100,000."""
-    found = rdp.RdpAccountant([order], dp_accounting.NeighboringRelation.REPLACE_ONE)
-    records = 10**5
-    event = dp_accounting.SampledWithoutReplacementDpEvent(records, max(1, round(q * records)), dp_accounting.GaussianDpEvent(sigma))
-    found.compose(event)
-    return found._rdp[0]
+    """Rényi divergence of one order, of sampling without replacement of this fraction of the records."""
+    return rdp_privacy_accountant._compute_rdp_sample_wor_gaussian(q, sigma, [order])[0]
 
 
 def gaussian_delta(sigma, sensitivity, epsilon):
@@ -149,13 +138,6 @@ def laplace_rdp(scale, order):
 def renyi_epsilon(order0, rdp, delta):
     """Epsilon from one Rényi divergence."""
     return rdp_privacy_accountant.compute_epsilon([order0], [rdp], delta)[0]
-
-
-def zcdp_epsilon(rho, delta):
-    """Epsilon from zero-concentrated privacy."""
-    found = dp_accounting.rdp.RdpAccountant()
-    found.compose(dp_accounting.dp_event.ZCDpEvent(rho))
-    return found.get_epsilon(delta)
 
 
 def discrete_gaussian_pld_delta(sigma, epsilon):

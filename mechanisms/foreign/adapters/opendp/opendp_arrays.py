@@ -1,0 +1,134 @@
+"""Transformations of OpenDP's extras for NumPy and scikit-learn: built from their signatures, and searched for pairs that move too far."""
+
+import importlib
+import inspect
+import itertools
+import math
+import pkgutil
+import random
+import time
+from collections import Counter
+
+import opendp.extras.numpy
+import opendp.extras.sklearn
+import opendp.prelude as dp
+
+SLACK = 1 + 1e-6  # the extras assume idealized numbers: rounding is no finding
+ROWS = [[0.0, 0.0], [1.0, 1.0], [0.7, 0.7], [-0.5, 0.5], [2.0, 5.0], [10.0, 10.0], [10.7, 10.7], [10.0, 9.0]]
+DOMAINS = [
+    "dp.numpy.array2_domain(num_columns=2, T=float)",
+    "dp.numpy.array2_domain(num_columns=2, nan=False, T=float)",
+    *(
+        f"dp.numpy.array2_domain(norm={norm}, p={p}, origin=np.array({origin}), {size}num_columns=2, nan=False, T=float)"
+        for norm, p, origin, size in itertools.product((1.0, 2.0), (1, 2), ([0.0, 0.0], [10.0, 10.0]), ("", "size=2, "))
+    ),
+]
+ARGUMENTS = {"norm": ["1.0"], "p": ["1", "2"], "x_cuts": ["np.array([0.0, 1.0])"], "j": ["0"]}
+
+
+def names():
+    """Return the names that sources use, all constructors of transformations of the two extras among them."""
+    import numpy as np
+
+    found = {"dp": dp, "np": np}
+    for package in (opendp.extras.numpy, opendp.extras.sklearn):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if name.startswith("make_") and "private" not in name and inspect.isfunction(value):
+                    found[name] = value
+    return found
+
+
+def sources(space):
+    """Yield sources of transformations: constructors on each domain, and chains of two."""
+    for name, function in [(n, f) for n, f in space.items() if n.startswith("make_")]:
+        parameters = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        wanted = [p.name for p in parameters if p.name not in ("input_domain", "input_metric")]
+        if any(w not in ARGUMENTS for w in wanted):
+            continue
+        for values in itertools.product(*(ARGUMENTS[w] for w in wanted)):
+            given = "".join(f", {w}={v}" for w, v in zip(wanted, values, strict=False))
+            if len(wanted) == len(parameters):
+                yield f"{name}({given[2:]})"
+            for domain in DOMAINS if len(wanted) < len(parameters) else ():
+                first = f"{name}({domain}, dp.symmetric_distance(){given})"
+                yield first
+                for other in ("make_eigenvalues", "make_np_sum"):
+                    yield f"(lambda t: t >> {other}(*t.output_space))({first})"
+
+
+def built(source, space):
+    """Return a transformation, or None if the library refuses."""
+    try:
+        return eval(source, space)
+    except Exception:
+        return None
+
+
+def search(seconds=math.inf):
+    """Yield a finding for each transformation that has one, until the time is over."""
+    space, deadline = names(), time.monotonic() + seconds
+    for source in sources(space):
+        if time.monotonic() > deadline:
+            return
+        made = built(source, space)
+        found = made and pair_of(made, source, space["np"])
+        if found:
+            yield found
+
+
+def pair_of(made, source, np):
+    """Return a pair of arrays whose outputs are further apart than the map allows, or with an error on one side only."""
+    error = None
+    tried = list(neighbors("size=2" in source))
+    rest = tried[len(ROWS) :]
+    for rows, other, d_in in tried[: len(ROWS)] + random.Random(0).sample(rest, min(40, len(rest))):
+        arrays = [np.array(r, dtype=float).reshape(-1, 2) for r in (rows, other)]
+        try:
+            allowed = made.map(d_in)
+            if not all(made.input_domain.member(a) for a in arrays if len(a)):
+                continue
+        except Exception:
+            continue
+        runs = [[outcome(made, a) for a in arrays] for _ in range(6)]
+        if any(repr(run) != repr(runs[0]) for run in runs):
+            continue
+        one, two = runs[0]
+        content = {"build": source, "distance_in": d_in, "allowed": allowed, "inputs": [rows, other], "outcomes": [list(one), list(two)]}
+        if one[0] == two[0] == "output":
+            found = gap(made, one[1], two[1])
+            if found is not None and found > allowed * SLACK:
+                return content | {"kind": "distance", "found": found, "part": "arrays"}
+        elif one[0] != two[0] and error is None:
+            error = content | {"kind": "error", "found": None, "part": "arrays"}
+    return error
+
+
+def neighbors(sized):
+    """Yield pairs of lists of rows with their symmetric distance."""
+    if sized:
+        yield from (([one, two], [one, three], 2) for one, two, three in itertools.product(ROWS, ROWS, ROWS) if two != three)
+        return
+    yield from (([], [row], 1) for row in ROWS)
+    yield from (([one, two], [three, one, two], 1) for one, two, three in itertools.product(ROWS, ROWS, ROWS))
+    yield from (([one], [two], 2) for one, two in itertools.product(ROWS, ROWS) if one != two)
+
+
+def outcome(made, array):
+    """Return ("output", nested list) or ("error", text)."""
+    try:
+        found = made(array)
+    except Exception as error:
+        return "error", str(error).strip().splitlines()[-1][:200]
+    return "output", found.tolist() if hasattr(found, "tolist") else found
+
+
+def gap(made, one, other):
+    """Return the distance of two outputs by the output metric; None for a metric that this module does not know."""
+    metric = str(made.output_metric)
+    if metric.startswith("SymmetricDistance"):
+        counts = Counter(map(repr, one))
+        counts.subtract(map(repr, other))
+        return sum(map(abs, counts.values())) if made.output_domain and "SSCP" not in str(made.output_domain) else None
+    differences = [abs(a - b) for a, b in zip(one, other, strict=False)] if isinstance(one, list) else [abs(one - other)]
+    return sum(d * d for d in differences) ** 0.5 if metric.startswith("L2") else sum(differences)

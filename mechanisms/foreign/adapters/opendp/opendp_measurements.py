@@ -1,0 +1,209 @@
+"""Privacy maps of OpenDP's measurements and combinators against exact figures, and outputs that only one of two neighbors can have.
+
+Figures are lower bounds of the true privacy loss, in decimal arithmetic with 60 digits: a map below them is certainly too small.
+"""
+
+import decimal
+import itertools
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+from opendp_signatures import NAMESPACE
+
+decimal.getcontext().prec = 60
+MARGIN = Decimal(10) ** -45
+INT_MAP = "dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int))"
+SPACES = {  # where each constructor is tried: a domain, a metric, and neighbors with their distance
+    "make_laplace_threshold": (INT_MAP, "dp.l01inf_distance(dp.absolute_distance(T=int))"),
+    "make_gaussian_threshold": (INT_MAP, "dp.l02inf_distance(dp.absolute_distance(T=int))"),
+}
+
+
+def made(source):
+    """Return what a source builds; None if the library refuses."""
+    try:
+        return eval(source, NAMESPACE)
+    except Exception:
+        return None
+
+
+def mapped(measurement, d_in):
+    """Return the value of a map; None if it is not defined there."""
+    try:
+        return measurement.map(d_in)
+    except Exception:
+        return None
+
+
+def exp(number):
+    """Return a lower and an upper bound of the exponential of a rational number."""
+    value = (Decimal(number.numerator) / Decimal(number.denominator)).exp()
+    return value * (1 - MARGIN), value * (1 + MARGIN)
+
+
+def laplace_tail(scale, t):
+    """Return a lower bound of P[X >= t] of the discrete Laplace distribution, for t >= 0."""
+    low = exp(-Fraction(t) / Fraction(scale))[0]
+    return low / (1 + exp(-1 / Fraction(scale))[1])
+
+
+def gaussian_tail(scale, t):
+    """Return a lower bound of P[X >= t] of the discrete Gaussian distribution, for t >= 0."""
+    reach = int(30 * scale) + t
+    mass = [exp(-Fraction(x * x) / (2 * Fraction(scale) ** 2)) for x in range(reach)]
+    total = mass[0][1] + 2 * sum((m[1] for m in mass[1:]), Decimal(0)) + MARGIN
+    return sum((m[0] for m in mass[t:]), Decimal(0)) / total
+
+
+def finding(source, kind, d_in, claim, exact, inputs, note):
+    """Return a finding of this part."""
+    content = {"build": source, "kind": kind, "distance_in": d_in, "allowed": str(claim), "found": str(exact)[:40]}
+    return {**content, "inputs": inputs, "note": note, "part": "measurements"}
+
+
+def thresholds():
+    """Compare the delta of thresholded noise with the probability that a key of one neighbor only is released."""
+    for name, tail in (("make_laplace_threshold", laplace_tail), ("make_gaussian_threshold", gaussian_tail)):
+        domain, metric = SPACES[name]
+        for scale, threshold, value in itertools.product((0.5, 1.0, 2.0, 10.0), (1, 2, 5, 11, 30), (0, 1, 2)):
+            source = f"dp.m.{name}({domain}, {metric}, scale={scale}, threshold={threshold})"
+            measurement = made(source)
+            d_in = (1, value, value)
+            claim = measurement and mapped(measurement, d_in)
+            if not claim or threshold < value:
+                continue
+            probability = tail(scale, threshold - value)  # a key is released if its noisy value is at least the threshold
+            if Decimal(claim[1]) < probability:
+                kind = "delta of an absent key" if value else "key with the value zero"
+                note = "the output holds 'a' with this probability; without the key it never does"
+                yield finding(source, kind, d_in, claim, probability, [{"a": value}, {}], note)
+
+
+def randomized_response():
+    """Compare epsilon of randomized response with the exact ratio of probabilities."""
+    for count, chosen in itertools.product(range(2, 12), (None, 0.5, 0.75, 0.9)):
+        prob = 1 / count if chosen is None else chosen
+        source = f"dp.m.make_randomized_response({list(range(count))}, {prob!r})"
+        measurement = made(source)
+        claim = measurement and mapped(measurement, 1)
+        if claim is None:
+            continue
+        keep, lie = Fraction(prob), (1 - Fraction(prob)) / (count - 1)
+        ratio = max(keep / lie, lie / keep, keep * count, 1 / (keep * count), lie * count, 1 / (lie * count))
+        if exp(Fraction(claim))[1] < Decimal(ratio.numerator) / Decimal(ratio.denominator):
+            yield finding(
+                source, "epsilon of a ratio", 1, claim, float(ratio) - 1, [0, 1], "found: largest ratio of probabilities, minus 1"
+            )
+
+
+def noise():
+    """Compare the maps of plain noise with d / scale and (d / scale)^2 / 2."""
+    for dtype, constructor in itertools.product(("i32", "i64", "f64", "f32"), ("laplace", "gaussian", "geometric")):
+        kind = f"T='{dtype}'" + (", nan=False" if dtype.startswith("f") else "")
+        for scale, step in itertools.product((0.1, 1.0, 3.0, 1e10), (1, 3, 100)):
+            source = f"dp.m.make_{constructor}(dp.atom_domain({kind}), dp.absolute_distance(T='{dtype}'), scale={scale})"
+            measurement = made(source)
+            d_in = float(step) if dtype.startswith("f") else step
+            claim = measurement and mapped(measurement, d_in)
+            if claim is None or not math.isfinite(claim):
+                continue
+            exact = Fraction(d_in) / Fraction(scale)
+            exact = exact * exact / 2 if constructor == "gaussian" else exact
+            if Fraction(claim) < exact:
+                yield finding(source, "noise", d_in, claim, exact, [0, d_in], "the exact loss of the noise")
+
+
+def compositions():
+    """Spend what an adaptive compositor accepts, and compare the sum with its map."""
+    space = "dp.atom_domain(T=int), dp.absolute_distance(T=int), dp.max_divergence()"
+    for budgets in ([1.0], [0.5, 0.5], [1.0, -1.0], [1.0, -0.5], [2.0, 0.0], [1.0, float("nan")]):
+        source = f"dp.c.make_adaptive_composition({space}, 1, {budgets!r})".replace("nan", "float('nan')")
+        compositor = made(source)
+        claim = compositor and mapped(compositor, 1)
+        if claim is None or math.isnan(claim):
+            continue
+        spent, queryable = Fraction(0), compositor(0)
+        for budget in budgets:
+            query = (
+                made(f"dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale={1 / budget})") if budget > 0 else None
+            )
+            try:
+                queryable(query)
+            except Exception:
+                break
+            spent += Fraction(budget)
+        if Fraction(claim) < spent:
+            yield finding(source, "budget", 1, claim, spent, [0, 1], "the compositor answered queries of this total loss")
+
+
+def shapes(runs=40):
+    """Compare the lengths of outputs on neighbors where the map claims a loss of zero."""
+    for weight, f in itertools.product((1, 4, 8), (0.5, 1.0)):
+        source = f"dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight={weight}), dp.discrete_distance(), f={f})"
+        measurement = made(source)
+        claim = measurement and mapped(measurement, 1)
+        if claim is None:
+            continue
+        lengths = [{len(measurement(data)) for _ in range(runs)} for data in (b"\x01", b"\x01\x00")]
+        if claim == 0 and lengths[0].isdisjoint(lengths[1]):
+            yield finding(
+                source, "length of the output", 1, claim, lengths, ["01", "0100"], "members of the domain, one change apart by the metric"
+            )
+
+
+def conversions():
+    """Compare the profile of zCDP with the exact profile of Gaussian noise of the same rho, and amplification with its formula."""
+    for scale, epsilon in itertools.product((0.5, 1.0, 5.0), (0.0, 0.1, 1.0, 3.0)):
+        gaussian = f"dp.m.make_gaussian(dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), scale={scale})"
+        source = f"dp.c.make_zCDP_to_approxDP({gaussian})"
+        measurement = made(source)
+        profile = measurement and mapped(measurement, 1.0)
+        if profile is None:
+            continue
+        cumulative = lambda z: 0.5 * math.erfc(-z / math.sqrt(2))  # noqa: E731
+        exact = cumulative(0.5 / scale - epsilon * scale) - math.exp(epsilon) * cumulative(-0.5 / scale - epsilon * scale)
+        if profile.delta(epsilon) < exact * (1 - 1e-9):
+            yield finding(
+                source, "profile", epsilon, profile.delta(epsilon), exact, [0.0, 1.0], "delta of the continuous Gaussian mechanism"
+            )
+
+
+def key_releases():
+    """Compare epsilon and delta of counts by group, with a threshold for the keys, with the exact loss on pairs of small datasets."""
+    import polars as pl
+
+    pairs = [([], ["a"]), ([], ["a", "a"]), ([], ["a", "b"]), (["a"], ["b"]), (["a"], []), (["a", "a"], ["b"]), (["a"], ["b", "b"])]
+    limits = [None, 1, 2, 10]
+    plan = "pl.LazyFrame(schema={'g': pl.String}).group_by('g').agg(dp.len(1.0, signed=True))"
+    for groups, length, (first, second) in itertools.product(limits, limits, pairs):
+        counts = [{g: rows.count(g) for g in rows} for rows in (first, second)]
+        if any(len(c) > (groups or 9) or max(c.values(), default=0) > (length or 9) for c in counts):
+            continue
+        margin = f"dp.polars.Margin(by=['g'], max_length={length}, max_groups={groups})"
+        domain = f"dp.with_margin(dp.lazyframe_domain([dp.series_domain('g', dp.atom_domain(T=str))]), {margin})"
+        source = f"dp.m.make_private_lazyframe({domain}, dp.symmetric_distance(), dp.approximate(dp.max_divergence()), {plan}, threshold=5)"
+        measurement = eval(source, NAMESPACE | {"pl": pl})
+        gaps = {g: counts[1].get(g, 0) - counts[0].get(g, 0) for g in counts[0] | counts[1]}
+        d_in = sum(map(abs, gaps.values()))
+        claim = mapped(measurement, d_in)
+        new = [n for g, n in counts[1].items() if g not in counts[0]]
+        if claim is None:
+            continue
+        missed = Decimal(1)
+        for n in new:
+            missed *= 1 - laplace_tail(1.0, 5 - n + 1)  # a group is released if its noisy count is above the threshold
+        if Decimal(claim[1]) < 1 - missed - MARGIN:
+            yield finding(source, "delta of keys", d_in, claim, 1 - missed, [first, second], "probability that a new key is released")
+        if Fraction(claim[0]) < d_in and all(g in counts[0] and g in counts[1] for g in gaps):
+            yield finding(source, "epsilon of counts", d_in, claim, d_in, [first, second], "L1 distance of the counts by the noise scale 1")
+
+
+CHECKS = (key_releases, thresholds, randomized_response, noise, compositions, shapes, conversions)
+
+
+def search():
+    """Yield the findings of all checks."""
+    for check in CHECKS:
+        for found in check():
+            yield found | {"check": check.__name__}

@@ -1,0 +1,289 @@
+"""Scan of OpenDP from its signatures: `python opendp_scan.py --seconds 600 --out findings.jsonl`.
+
+Runs inside the interpreter of the library, with nothing but the library. Workers search; a worker that the library aborts is started again,
+and the query that it had announced last is tried input by input.
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import time
+import warnings
+
+os.environ |= {"RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0", "POLARS_MAX_THREADS": "1"}  # an error with its trace takes 70 ms
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+warnings.simplefilter("ignore")
+
+import opendp.prelude as dp  # noqa: E402
+
+dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
+
+import opendp_arrays as arrays  # noqa: E402
+import opendp_chains as chains  # noqa: E402
+import opendp_expressions as expressions  # noqa: E402
+import opendp_frames as frames  # noqa: E402
+import opendp_measurements as measurements  # noqa: E402
+import opendp_truncations as truncations  # noqa: E402
+
+KINDS = [("i64", 0, 0), ("i64", 1, 0), ("f64", 0, 1), ("f64", 1, 0), ("f64", 0, 0), ("str", 0, 0), ("u32", 0, 0), ("f32", 0, 0)]
+KINDS += [("date", 0, 0), ("datetime", 0, 0), ("time", 0, 0), ("bool", 1, 0), ("i8", 0, 0), ("i32", 0, 0)]
+PARTS = ("chains", "frames", "truncations", "measurements", "arrays")
+X = "pl.col('x')"
+
+
+def say(kind, content):
+    """Write one line of JSON."""
+    print(json.dumps({kind: content}, default=str), flush=True)
+
+
+def search_chains(seconds, seed):
+    """Search chains of transformations of vectors and scalars."""
+    rng = random.Random(seed)
+    spoiled = set()
+    for entry, made in chains.candidates(seconds, seed, spoiled):
+        say("trying", entry)
+        found = chains.search(entry, made, rng)
+        if found:
+            spoiled.add(entry["build"])
+            say("finding", found | {"part": "chains"})
+
+
+def expression_pool(columns, rng):
+    """Return expressions on column x that OpenDP accepts: row by row, and then those that only aggregations accept."""
+    texts = [t for t in [*expressions.applied(X, rng, 2), *expressions.binaries(X)] if frames.evaluate_or_false(t)]
+    rows = [t for t in texts if frames.accepted_rows(columns, t)]
+    inner = [t for t in texts if t not in rows]
+    return [X, *rows, *(t for t in inner if frames.accepted_aggregation(frames.entry(columns, "select", t + ".dp.len(1.0, signed=True)")))]
+
+
+def search_frames(seconds, seed):
+    """Search queries of one column type: random expressions of up to three calls, aggregated in random scenes."""
+    rng, deadline = random.Random(seed), time.monotonic() + seconds
+    kind = KINDS[seed % len(KINDS)]
+    columns = frames.columns_of(kind[0], bool(kind[1]), bool(kind[2]))
+    pool = expression_pool(columns, rng)
+    types = {text: frames.type_of(columns, text) for text in pool}
+    own, queue = types[X], rng.sample(pool, len(pool))
+    while time.monotonic() < deadline:
+        text = queue.pop() if queue else rng.choice(pool)
+        for _ in range(rng.choice((0, 0, 1, 1, 2))):
+            if frames.type_of(columns, text) == own:  # the pool was tried on this type
+                text = rng.choice(pool).replace(X, text, 1)
+        form = rng.choice(frames.aggregations(columns, text))
+        entry = frames.entry(columns, frames.scene_for(form, rng), form.format(e=text))
+        if frames.accepted_aggregation(entry):
+            say("trying", entry)
+            found = frames.search(entry, rng)
+            if found:
+                say("finding", smallest(found, rng) | {"part": "frames"})
+
+
+def smallest(found, rng):
+    """Return a finding of the same kind with as few calls as possible."""
+    calls = split_calls(found["expression"])
+    for i in range(len(calls) - 1, 0, -1):
+        shorter = "".join(calls[:i] + calls[i + 1 :])
+        entry = {name: found[name] for name in found if name not in ("kind", "distance_in", "allowed", "found", "inputs", "outcomes")}
+        entry |= {"expression": shorter, "plan": found["plan"].replace(found["expression"], shorter)}
+        if len(calls) > 2 and frames.accepted_aggregation(entry):
+            other = frames.search(entry, rng)
+            if other and other["kind"] == found["kind"]:
+                return smallest(other, rng)
+    return found
+
+
+def split_calls(text):
+    """Return the parts of a chain of calls on column x: its start, then each `.name(...)` outside of parentheses."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "([{") - (c in ")]}")
+        if c == "." and depth == 0 and i > 2 and re.match(r"\.[a-z_]+", text[i:]) and text[i - 1] in ")":
+            parts.append(text[start:i])
+            start = i
+    return [*parts, text[start:]]
+
+
+def search_truncations(seconds, seed):
+    """Search frame-to-frame queries."""
+    rng, deadline = random.Random(seed), time.monotonic() + seconds
+    texts = [*expressions.applied(X, rng, 2), *expressions.applied("pl.col('g')", rng, 1), *expressions.binaries(X)]
+    texts = [t for t in texts if frames.evaluate_or_false(t)]
+    made = list(truncations.plans(texts, rng))
+    for metric, d_in, plan in rng.sample(made, len(made)):
+        if time.monotonic() > deadline:
+            return
+        entry = truncations.entry(metric, d_in, plan)
+        try:
+            truncations.build(entry)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            continue
+        say("trying", entry)
+        found = truncations.search(entry, rng)
+        if found:
+            say("finding", found | {"part": "truncations"})
+
+
+def search_measurements(seconds, seed):
+    """Compare privacy maps with exact figures."""
+    for found in measurements.search():
+        say("finding", found)
+
+
+def search_arrays(seconds, seed):
+    """Search transformations of arrays."""
+    for found in arrays.search(3 * seconds):
+        say("finding", found)
+
+
+SOUND = """
+bounded_float_checked_sum bounded_float_ordered_sum bounded_int_monotonic_sum bounded_int_ordered_sum
+bounded_int_split_sum cast_default cast_inherent clamp count count_by_categories count_distinct drop_null find_bin
+impute_constant index is_equal is_null lipschitz_float_mul mean quantile_score_candidates
+sized_bounded_float_checked_sum sized_bounded_float_ordered_sum sized_bounded_int_checked_sum
+sized_bounded_int_monotonic_sum sized_bounded_int_ordered_sum sized_bounded_int_split_sum sum unordered variance
+"""  # constructors whose maps are proved in the papers that their docstrings cite, or that change each row by itself
+
+
+def search_sound(seconds, seed, most=10_000):
+    """Search chains of sound constructors only; say how many, and each finding, which is a false one."""
+    rng, tried, names = random.Random(seed), 0, re.compile(r"(?:make|then)_([a-z_]+)\(")
+    for entry, made in chains.candidates(seconds, seed):
+        if not set(names.findall(entry["build"])) <= set(SOUND.split()):
+            continue
+        tried += 1
+        found = chains.search(entry, made, rng, 8)
+        if found:
+            say("finding", found | {"part": "chains"})
+        if tried == most:
+            break
+    say("sound", tried)
+
+
+SEARCHES = {
+    "sound": search_sound,
+    "chains": search_chains,
+    "frames": search_frames,
+    "truncations": search_truncations,
+    "measurements": search_measurements,
+    "arrays": search_arrays,
+}
+
+
+def supervise(arguments):
+    """Run workers in turn until the time is over; append each new finding to the file, and print a summary."""
+    deadline, seed, tried, seen = time.monotonic() + arguments.seconds, arguments.seed, dict.fromkeys(PARTS, 0), set()
+    with open(arguments.out, "a", encoding="utf-8") as out:
+        while time.monotonic() < deadline:
+            order = ("frames", "chains", "frames", "truncations", "frames")
+            part = PARTS[3 + seed - arguments.seed] if seed - arguments.seed < 2 else order[seed % 5]
+            command = [sys.executable, __file__, "--worker", part, "--seed", str(seed), "--seconds", str(arguments.slice)]
+            worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            last = None
+            for line in worker.stdout:
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    continue
+                if "trying" in message:
+                    tried[part] += 1
+                    last = message["trying"]
+                else:
+                    name = cause(message["finding"])
+                    if name not in seen:
+                        seen.add(name)
+                        out.write(json.dumps(message["finding"] | {"cause": name}) + "\n")
+                        out.flush()
+            if worker.wait() != 0 and last is not None:
+                name = cause(last | {"kind": "abort"})
+                found = probe(last, part) if name not in seen else None
+                seen.add(name)
+                if found:
+                    out.write(json.dumps(found | {"cause": name}) + "\n")
+                    out.flush()
+            seed += 1
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(json.dumps({"tried": tried, "findings": len(seen), "processor_seconds": round(used.ru_utime + used.ru_stime)}))
+
+
+def probe(entry, part, most=8):
+    """Return a finding if the library aborts the process on one of two neighbors and not on the other, each in a process of its own."""
+    rng, outcomes = random.Random(0), {}
+
+    def aborts(rows):
+        name = repr(rows)
+        if name not in outcomes:
+            command = [sys.executable, __file__, "--worker", part, "--probe", json.dumps(entry), "--rows", repr(rows)]
+            outcomes[name] = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode < 0
+        return outcomes[name]
+
+    pairs = chains.datasets(entry, 1, rng, 4 * most) if part == "chains" else frames.pairs(entry, entry["d_in"][0], 4 * most, rng)
+    for first, second in pairs if part != "truncations" else ():
+        if len(outcomes) > most:
+            return None
+        if members(entry, part, first, second) and aborts(first) != aborts(second):
+            shown = [["abort" if aborts(rows) else "output", None] for rows in (first, second)]
+            content = {"kind": "abort", "part": part, "inputs": [first, second], "outcomes": shown, "allowed": None, "found": None}
+            return entry | content | {"distance_in": 1}
+    return None
+
+
+def members(entry, part, *datasets):
+    """Return whether the datasets of a chain are members of its domain; those of a query are by construction."""
+    if part != "chains":
+        return True
+    domain = chains.build(entry["build"]).input_domain
+    return all(domain.member(rows) for rows in datasets)
+
+
+def run_probe(entry, part, rows):
+    """Apply an entry to one dataset."""
+    if part == "chains":
+        chains.outcome(chains.build(entry["build"]), rows)
+    else:
+        frames.result(frames.query(entry, 0.0), entry, rows)
+
+
+def cause(found):
+    """Return a name under which findings of the same calls and kind fall together."""
+    if found.get("scene") == "renamed":
+        return "key columns overwritten"
+    if found.get("part") == "measurements":
+        return found["kind"]
+    if found.get("part") == "arrays":
+        return " ".join([found["kind"], *sorted(set(re.findall(r"make_\w+", found["build"])))])
+    text = found.get("expression") or found.get("plan") or found["build"]
+    names = re.findall(
+        r"\.(?:then_|make_)?([a-z_0-9]+)\(|( [-+*/%]{1,2} | \*\* )", re.sub(r"dp\.(vector|atom)_domain|dp\.\w+_distance", "", text)
+    )
+    return " ".join([found.get("kind", ""), found.get("scene", ""), *(a or b.strip() for a, b in names)])
+
+
+def main():
+    """Parse the arguments, and run a worker or the supervisor."""
+    parser = argparse.ArgumentParser(description="Scan OpenDP from its signatures.")
+    parser.add_argument("--worker", choices=tuple(SEARCHES))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--slice", type=float, default=20.0)
+    parser.add_argument("--out", default="findings.jsonl")
+    parser.add_argument("--probe")
+    parser.add_argument("--rows")
+    arguments = parser.parse_args()
+    if arguments.probe:
+        run_probe(json.loads(arguments.probe), arguments.worker, eval(arguments.rows, {"nan": math.nan, "inf": math.inf}))
+    elif arguments.worker:
+        SEARCHES[arguments.worker](arguments.seconds, arguments.seed)
+    else:
+        supervise(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Metamorphic relations on functions and mechanisms that keep them, and on ones that break them."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpwitness import InvalidArgument, replay
+from dpwitness.auditors.metamorphic.outputs import concatenated, difference
+from dpwitness.domains import Records
+from dpwitness.metamorphic import audit_metamorphic, errors_ignore_one_record, order_is_ignored
+
+DOMAIN = Records(4)
+
+
+def only(*arguments, **options):
+    (found,) = audit_metamorphic(*arguments, **options)
+    return found
+
+
+def first_row(rows):
+    return float(rows[0])
+
+
+def centered(rows):
+    return rows - np.mean(rows)
+
+
+def fails_on_large_rows(dataset, size, rng):
+    if np.max(dataset) >= 1:
+        raise OverflowError(f"row {np.argmax(dataset)} is too large")
+    return rng.laplace(size=size)
+
+
+def laplace(epsilon):
+    return lambda dataset, size, rng: np.sum(dataset) + rng.laplace(0, 1 / epsilon, size)
+
+
+def capped(epsilon):
+    """Laplace noise whose scale grows with epsilon, and does not vanish at 0."""
+    return lambda dataset, size, rng: np.sum(dataset) + rng.laplace(0, max(epsilon, 0.1), size)
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [
+        ({"function": lambda rows: len(rows), "unordered": True}, "NOT_REFUTED"),
+        ({"function": first_row, "unordered": True}, "VIOLATED"),
+        ({"function": lambda rows: np.clip(rows, 0, 0.5), "row_wise": True}, "NOT_REFUTED"),
+        ({"function": centered, "row_wise": True}, "VIOLATED"),
+        ({"function": lambda rows: len(rows), "stability_map": lambda d: 0}, "NOT_REFUTED"),
+        ({"function": lambda rows: float(np.max(rows)), "stability_map": lambda d: 0}, "VIOLATED"),
+        ({"noise": lambda epsilon: 1 / epsilon}, "NOT_REFUTED"),
+        ({"noise": lambda epsilon: 1 / epsilon if epsilon < 1 else epsilon}, "VIOLATED"),
+        ({"parallel": max}, "NOT_REFUTED"),
+        ({"parallel": lambda epsilons: sum(epsilons) / len(epsilons)}, "VIOLATED"),
+        ({"mechanism": laplace(1.0)}, "NOT_REFUTED"),
+        ({"mechanism": fails_on_large_rows}, "VIOLATED"),
+    ],
+)
+def test_relations(options, verdict):
+    found = only(**options, domain=DOMAIN)
+    assert found.verdict.value == verdict, found.headline()
+    assert json.loads(json.dumps(found.to_json()))["verdict"] == verdict
+
+
+def test_epsilon_zero_and_doubled_epsilon():
+    """Errors 1e-4 per relation; the wrong mechanism violates both with probability near 1."""
+    zero, doubled = audit_metamorphic(at_epsilon=laplace, domain=DOMAIN)
+    assert (zero.verdict.value, doubled.verdict.value) == ("NOT_REFUTED", "NOT_REFUTED")
+    assert "epsilon 0 is refused" in zero.notes[0]
+    zero, doubled = audit_metamorphic(at_epsilon=capped, domain=DOMAIN)
+    assert (zero.verdict.value, doubled.verdict.value) == ("VIOLATED", "VIOLATED")
+    assert doubled.evidence == "statistical" and 0 < doubled.error <= 1e-4
+
+
+def test_sequential_composition_is_compared_with_the_optimal_one():
+    assert (
+        only(sequential=lambda epsilons, deltas, delta: math.inf if delta < sum(deltas) else sum(epsilons)).verdict.value == "NOT_REFUTED"
+    )
+    assert only(sequential=lambda epsilons, deltas, delta: max(epsilons)).verdict.value == "VIOLATED"
+
+
+def test_rounding_of_sums_is_a_note():
+    found = only(lambda rows: float(np.sum(rows)), unordered=True, datasets=[[0.1, 0.2, 0.3]])
+    assert found.verdict.value == "NOT_REFUTED"
+    assert "differ by rounding" in found.notes[0]
+
+
+def test_a_function_that_is_not_deterministic_is_an_error():
+    rng = np.random.default_rng(0)
+    found = only(lambda rows: rng.normal(), unordered=True, domain=DOMAIN)
+    assert found.verdict.value == "ERROR"
+
+
+def test_the_number_of_runs_follows_from_epsilon():
+    """With epsilon 1, an exception on one side only may have probability 0.731 on that side: 20 runs would not do."""
+    calls = []
+
+    def sometimes(dataset, size, rng):
+        calls.append(1)
+        if (rng.random() < 0.731) == (np.max(dataset) >= 1):
+            raise ValueError("coin")
+        return np.zeros(size)
+
+    found = errors_ignore_one_record(sometimes, [(np.zeros(2), np.array([1.0, 0.0]))] * 20, epsilon=1.0)
+    assert not found.finding
+    assert errors_ignore_one_record(sometimes, [(np.zeros(2), np.ones(2))], epsilon=30.0).tried == 0
+
+
+@pytest.mark.parametrize("options", [{"function": first_row, "unordered": True}, {"mechanism": fails_on_large_rows}])
+def test_a_witness_replays(options, tmp_path, monkeypatch):
+    found = only(**options, domain=DOMAIN)
+    witness = json.loads(json.dumps(found.witness))
+    again = replay(witness, mechanism=next(value for value in options.values() if callable(value)))
+    assert again.verdict.value == "VIOLATED"
+    kept = replay(witness, mechanism=(lambda rows: 0.0) if "function" in options else laplace(1.0))
+    assert kept.verdict.value == "NOT_REFUTED"
+
+
+def test_frames():
+    frame = pd.DataFrame({"x": [1, 2, 3], "y": ["a", "b", "c"]})
+    assert order_is_ignored(lambda f: int(f["x"].sum()), [(frame, frame.iloc[::-1].reset_index(drop=True))]).finding == ""
+    assert only(lambda f: f.assign(z=f["x"] * 2), row_wise=True, datasets=[frame]).verdict.value == "NOT_REFUTED"
+    assert only(lambda f: f.assign(z=f["x"].rank()), row_wise=True, datasets=[frame]).verdict.value == "VIOLATED"
+    assert len(concatenated([frame, frame])) == 6
+
+
+def test_differences():
+    assert difference([1, 2.0, float("nan")], [1, 2.0, float("nan")]) == 0
+    assert 0 < difference(0.1 + 0.2, 0.3) < 1e-9
+    assert difference([1], [1, 2]) == math.inf
+    assert difference({"a": 1}, {"b": 1}) == math.inf
+    assert difference(np.zeros(2), np.zeros(3)) == math.inf
+    assert difference("a", "b") == math.inf
+
+
+def test_arguments_that_do_not_fit():
+    with pytest.raises(InvalidArgument, match="no relation applies"):
+        audit_metamorphic()
+    with pytest.raises(InvalidArgument, match="order_is_ignored needs datasets"):
+        audit_metamorphic(len, unordered=True)
+    with pytest.raises(InvalidArgument, match="function must be"):
+        audit_metamorphic(3, unordered=True)
