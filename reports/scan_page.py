@@ -16,7 +16,7 @@ from dpwitness.reports.trust_page import read_table
 
 _INTRODUCTION = (
     "`dpwitness scan` reads signatures and docstrings. For each of 20 packages, a person first"
-    " listed its mechanisms (`benchmarks/scan_lists.toml`); then the package was scanned. A mechanism is *found* if the "
+    " listed its mechanisms (`benchmarks/scan/lists.toml`); then the package was scanned. A mechanism is *found* if the "
     "scan reads it as one; its target is *right* if the proposed call runs, and kind of claim and neighboring relation are "
     "those of the list, without editing. Ten packages were named by the project, and the scan was developed on them. Ten "
     "were drawn by chance from the packages of the registry that mention differential privacy. `dpwitness bench scan` "
