@@ -23,7 +23,7 @@ BENCHMARKS: dict[str, str] = {
     "power": "dpwitness.benchmarks.power",
     "programs": "dpwitness.benchmarks.programs",
     "scale": "dpwitness.benchmarks.performance.scale",
-    "scan": "dpwitness.benchmarks.scan",
+    "scan": "dpwitness.benchmarks.scan.run",
     "speed": "dpwitness.benchmarks.performance.speed",
     "white-box": "dpwitness.benchmarks.white_box",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.data_forms import CATEGORIES, COLUMN, Form
@@ -119,9 +119,7 @@ def fill(
             found = replace(found, imports=found.imports + form.imports)
         elif form.labels and (part == "labels" or parameter.name == form.second):
             expression = form.labels
-        elif part == "rho" and not parameter.required and "epsilon" in parts:
-            continue  # one of two notions: a call states epsilon
-        elif part in ("lower", "upper", "bounds") and not parameter.required and not choice.bounded:
+        elif not parameter.required and _is_left_out(part, parts, choice):
             continue
         elif part in ("delta", "rho") or (part == "epsilon" and not is_tolerance(parameter)):
             number, expression = _privacy_value(parameter, part, choice)
@@ -137,6 +135,11 @@ def fill(
         unnamed = parameter.kind == "POSITIONAL_ONLY" or (parameter.name == data and not values and parameter.kind != "KEYWORD_ONLY")
         values.append(("" if unnamed else parameter.name, expression))
     return replace(found, values=tuple(values))
+
+
+def _is_left_out(part: str, parts: Collection[str], choice: Choice) -> bool:
+    """Return whether an optional parameter is left out: rho next to epsilon, as a call states one notion, and bounds on request."""
+    return (part == "rho" and "epsilon" in parts) or (part in ("lower", "upper", "bounds") and not choice.bounded)
 
 
 def _privacy_value(parameter: Parameter, part: str, choice: Choice) -> tuple[float | None, str | None]:

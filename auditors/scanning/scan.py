@@ -195,19 +195,10 @@ def prepare(
             seconds=_DISCOVERY_SHARE * seconds,
             progress=lambda name: say(f"import {name}"),
         )
-        deadline = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
-        root = str(found.about.get("root") or "")
-        proposals = propose(
-            readings_of(found),
-            folder,
-            python=python,
-            network=found.network,
-            root=root,
-            memory=memory,
-            deadline=deadline,
-            progress=lambda done, total, name: say(f"{done + 1} of {total}: {name}"),
-        )
-        earlier = written(package, file, found, proposals, python)
+        options: Json = {"python": python, "network": found.network, "root": str(found.about.get("root") or ""), "memory": memory}
+        options["deadline"] = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
+        options["progress"] = lambda done, total, name: say(f"{done + 1} of {total}: {name}")
+        earlier = written(package, file, found, propose(readings_of(found), folder, **options), python)
     if trust:
         confirm(file, trust, earlier.rows)
     return earlier

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from dpwitness.benchmarks.scan import Listed, judged, listed
+from dpwitness.benchmarks.scan.run import Listed, judged, listed
 
 
 def proposal(name, claim, relation, role="mechanism"):

@@ -1,6 +1,6 @@
 """Benchmark of `dpwitness scan`: shares of the mechanisms of 20 packages that are found and that get a right target, and wrong accusations.
 
-`scan_lists.toml` has the mechanisms that a reader of each package lists, with the kind of claim and the relation, written before the first
+`lists.toml` has the mechanisms that a reader of each package lists, with the kind of claim and the relation, written before the first
 scan of the package. Ten packages were named by the project; ten were drawn by chance from those of the registry that mention differential
 privacy.
 """
@@ -27,7 +27,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import Environment, environments
 from dpwitness.mechanisms.foreign.target import Target
 
-LISTS = Path(__file__).with_name("scan_lists.toml")
+LISTS = Path(__file__).with_name("lists.toml")
 AUDIT_SECONDS = 40.0  # of the audits of one package
 REQUIRED = {"found": 0.70, "right": 0.45, "claims": 0.90}
 

@@ -1,0 +1,1 @@
+"""Benchmark of `dpwitness scan` over 20 packages, and the mechanisms that a reader of each package lists."""
