@@ -19,7 +19,7 @@ BENCHMARKS: dict[str, str] = {
     "fuzz": "dpwitness.benchmarks.hostile.fuzz",
     "gray-box": "dpwitness.benchmarks.gray_box",
     "mechanisms": "dpwitness.benchmarks.mechanisms",
-    "mutation": "dpwitness.benchmarks.mutation",
+    "mutation": "dpwitness.benchmarks.mutation.run",
     "power": "dpwitness.benchmarks.power",
     "programs": "dpwitness.benchmarks.programs",
     "scale": "dpwitness.benchmarks.performance.scale",

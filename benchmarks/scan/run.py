@@ -21,6 +21,7 @@ from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
 from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.auditors.scanning.proposals import Proposal, propose, readings_of
 from dpwitness.auditors.scanning.scan import written
+from dpwitness.benchmarks.scan import opendp
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -123,6 +124,7 @@ def measure() -> Table:
     rows = [row for group in ("named", "drawn") for row in _rows(group, [d for d in details if d["group"] == group])]
     violated = sum(d.get("verdicts", {}).get("VIOLATED", 0) for d in details)
     rows.append(Row("claims that are violated without a suspicion", 0, violated, "claims", at_most=True))
+    rows += opendp.rows()
     notes = [f"{d['package']}: {d['error']}" for d in details if "error" in d]
     notes += [f"{d['package']}: first finding after {d['first finding']} s" for d in details if d.get("first finding")]
     return Table("scan", tuple(rows), tuple(notes), tuple(details))

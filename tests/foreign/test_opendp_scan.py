@@ -8,15 +8,14 @@ from fractions import Fraction
 
 import pytest
 
-from dpwitness.benchmarks.scanned import scan_opendp
+from dpwitness.benchmarks.scan import opendp as scan_opendp
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.environments import FOLDER
 
 
 @pytest.fixture
 def adapter(monkeypatch):
-    """Return a function that imports a module of the adapter's folder."""
-    monkeypatch.syspath_prepend(str(FOLDER / "opendp"))
+    """Return a function that imports a module of the reader's folder."""
+    monkeypatch.syspath_prepend(str(scan_opendp.READER))
     return importlib.import_module
 
 

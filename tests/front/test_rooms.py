@@ -31,7 +31,7 @@ INSIDE = {  # the layers of each package, lowest first
 }
 ROOMS = [room for package, names in INSIDE.items() for room in [*(f"{package}.{name}" for name in names.split()), package]]
 ROOMS += ["dpwitness.executors", "dpwitness", *(f"dpwitness.{name}" for name in ("option_values", "suites", "commands", "benchmarks"))]
-ROOMS += ["dpwitness.benchmarks.hostile", "dpwitness.benchmarks.performance", "dpwitness.benchmarks.scanned"]
+ROOMS += ["dpwitness.benchmarks.hostile", "dpwitness.benchmarks.performance", "dpwitness.benchmarks.mutation"]
 FRONT = ("dpwitness.cli", "dpwitness.__main__", "dpwitness.pytest_plugin")  # what stands at the very top, in no room
 
 

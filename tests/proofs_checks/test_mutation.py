@@ -6,13 +6,13 @@ import time
 import pytest
 from flint import arb
 
+from dpwitness.benchmarks.mutation.mutants import installed_mutant, mutants, run
+from dpwitness.benchmarks.mutation.score import LEAST, campaign, markdown, proofs, sample, score
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, settle
 from dpwitness.proofs_checks.claims import logistic_claims
 from dpwitness.proofs_checks.engine.enclosures import Contradiction, free, interval, twice
 from dpwitness.proofs_checks.engine.evidence import unsatisfiable
 from dpwitness.proofs_checks.engine.ledger import _LEDGER, Effort
-from dpwitness.proofs_checks.engine.mutation import installed_mutant, mutants, run
-from dpwitness.proofs_checks.engine.mutation_score import LEAST, campaign, markdown, proofs, sample, score
 
 NAMED = ("CM-06-repair", "CM-04", "JT-10", "JT-11", "MN-02", "MN-06-price", "JT-16-repair")
 QUICK = ("CM-01", "CM-02", "CM-05-line", "CM-08", "CM-08-repair", "JK-10-repair", "JK-11", "JK-11-tail", "JK-14", "JK-17", "JT-02", "JT-03")

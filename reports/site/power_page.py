@@ -1,6 +1,6 @@
 """Page on power: certified bounds relative to an oracle's limit, and the causes of the gap, from the JSON of `dpwitness bench power`.
 
-``python -m dpwitness.reports.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. All numbers come from the JSON.
+``python -m dpwitness.reports.site.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. All numbers come from the JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import count, figure, table
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.reports.trust_page import read_table
+from dpwitness.reports.site.trust_page import read_table
 
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 
@@ -127,7 +127,7 @@ def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
     """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 3:
-        told("usage: python -m dpwitness.reports.power_page FOLDER BEFORE.json AFTER.json")
+        told("usage: python -m dpwitness.reports.site.power_page FOLDER BEFORE.json AFTER.json")
         return 2
     folder, *files = map(Path, arguments)
     before, after = (read_table(file, "power") for file in files)

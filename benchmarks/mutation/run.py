@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from dpwitness.benchmarks.mutation.score import LEAST, campaign, score
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.proofs_checks.engine.mutation_score import LEAST, campaign, score
 
 
 def measure() -> Table:

@@ -11,9 +11,10 @@ from typing import Any
 
 from dpwitness.benchmarks.table import Row
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.environments import FOLDER, environments
+from dpwitness.mechanisms.foreign.environments import environments
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
+READER = Path(__file__).with_name("opendp_reader")  # scripts that run in an interpreter with OpenDP
 REQUIRED = 12  # causes that the scan must find
 SOUND = 10_000  # chains of sound constructors in which it must find nothing
 _KEYS = ("name", "cause", "place", "confidence", "search", "part", "kind", "inputs")
@@ -128,8 +129,8 @@ def search_sound_chains(python: str, seconds: float, seed: int = 0) -> tuple[int
 
 
 def _run(python: str, script: str, *arguments: str) -> list[dict[str, Any]]:
-    """Return the lines of JSON that a script of the adapter prints."""
-    command = [python, str(FOLDER / "opendp" / script), *arguments]
+    """Return the lines of JSON that a script of the reader prints."""
+    command = [python, str(READER / script), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise InvalidArgument(f"python={python!r} must run {script}, it ended with {done.returncode}: {done.stderr.strip()[-300:]}")

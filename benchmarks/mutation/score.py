@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from dpwitness.benchmarks.mutation.mutants import EXCUSES, Mutant, Outcome, mutants, run
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
-from dpwitness.proofs_checks.engine.mutation import EXCUSES, Mutant, Outcome, mutants, run
 
 LEAST = 0.95  # share of the mutants without an excuse that must be detected
 
