@@ -1,6 +1,7 @@
 """Page on power: certified bounds relative to an oracle's limit, and the causes of the gap, from the JSON of `dpwitness bench power`.
 
-``python -m dpwitness.reports.site.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. All numbers come from the JSON.
+``python -m dpwitness.reports.site.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. All numbers come from
+the JSON.
 """
 
 from __future__ import annotations
