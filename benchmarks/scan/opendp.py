@@ -1,4 +1,7 @@
-"""Rows of the scan of OpenDP 0.16.0 from its signatures: frozen findings, replayed with the library, and the search of sound chains."""
+"""Rows of the scan of OpenDP 0.16.0 from its signatures: frozen findings, replayed with the library, and the search of sound chains.
+
+The findings are compared with the issues of the library's tracker, which were read after the findings had been frozen.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,11 @@ from dpwitness.mechanisms.foreign.environments import environments
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
 READER = Path(__file__).with_name("opendp_reader")  # scripts that run in an interpreter with OpenDP
+ISSUES = Path(__file__).with_name("opendp_tracker.json")
 REQUIRED = 12  # causes that the scan must find
 SOUND = 10_000  # chains of sound constructors in which it must find nothing
+SHARE = 0.5  # of the tracker's issues that the frozen findings must name
+_ISSUE_KEYS = ("issue", "title", "date", "cause", "found_by", "miss")
 _KEYS = ("name", "cause", "place", "confidence", "search", "part", "kind", "inputs")
 
 
@@ -67,6 +73,71 @@ def findings(path: Path = FINDINGS) -> list[dict[str, Any]]:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidArgument(f"{path.name}: names of findings must differ, {', '.join(twice)} occur twice")
     return rows
+
+
+def issues(path: Path = ISSUES) -> list[dict[str, Any]]:
+    """Return the privacy bugs that the library's tracker reports since September 2026.
+
+    Parameters
+    ----------
+    path : Path
+        File of issues.
+
+    Returns
+    -------
+    list of dict
+        One for each issue: its number, title and date, the cause in words, the names of the frozen findings with the same cause,
+        and the reason if there is none.
+
+    Raises
+    ------
+    InvalidArgument
+        If an issue lacks a key, occurs twice, names an unknown finding, or has not exactly one of findings and a reason.
+    """
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    known = {row["name"] for row in findings()}
+    numbers = [row.get("issue") for row in rows]
+    for row in rows:
+        where = f"{path.name}: issue {row.get('issue')!r}"
+        if missing := [key for key in _ISSUE_KEYS if key not in row]:
+            raise InvalidArgument(f"{where} must have the keys {', '.join(_ISSUE_KEYS)}; it lacks {', '.join(missing)}")
+        if unknown := sorted(set(row["found_by"]) - known):
+            raise InvalidArgument(f"{where}: found_by must name frozen findings, got {', '.join(unknown)}")
+        if bool(row["found_by"]) == bool(row["miss"]):
+            raise InvalidArgument(f"{where} must have either findings in found_by or a reason in miss, not both or none")
+        if numbers.count(row["issue"]) > 1:
+            raise InvalidArgument(f"{where} must occur once, it occurs {numbers.count(row['issue'])} times")
+    return rows
+
+
+def unnamed(tracker: Sequence[Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """Return the frozen findings that no issue of the tracker names.
+
+    Parameters
+    ----------
+    tracker : sequence of dict, optional
+        Issues. Default: those of `issues`.
+
+    Returns
+    -------
+    list of dict
+        Findings in the order of their file.
+    """
+    named = {name for row in (issues() if tracker is None else tracker) for name in row["found_by"]}
+    return [row for row in findings() if row["name"] not in named]
+
+
+def tracker_rows() -> tuple[Row, ...]:
+    """Return the rows that compare the frozen findings with the tracker; they need neither the library nor a search."""
+    tracker = issues()
+    undirected = {row["name"] for row in findings() if row["search"] == "scan"}
+    total, hits = len(tracker), sum(bool(row["found_by"]) for row in tracker)
+    by_scan = sum(not undirected.isdisjoint(row["found_by"]) for row in tracker)
+    return (
+        Row("opendp 0.16.0: issues of the tracker with a frozen finding", SHARE, hits / total, "share", counts=(hits, total)),
+        Row("opendp 0.16.0: of these, found without a directed query", 0, by_scan / total, "share", counts=(by_scan, total)),
+        Row("opendp 0.16.0: findings that no issue names", 1, len(unnamed(tracker)), "findings"),
+    )
 
 
 def interpreter() -> str | None:
@@ -138,7 +209,7 @@ def _run(python: str, script: str, *arguments: str) -> list[dict[str, Any]]:
 
 
 def rows(python: str | None = None, seconds: float = 600.0) -> Sequence[Row]:
-    """Return the rows of the scan: causes with a witness that holds, and findings in sound chains.
+    """Return the rows of the scan: causes with a witness that holds, findings in sound chains, and issues of the tracker.
 
     Parameters
     ----------
@@ -168,4 +239,5 @@ def rows(python: str | None = None, seconds: float = 600.0) -> Sequence[Row]:
         Row("opendp 0.16.0: frozen witnesses that no longer hold", 0, len(replayed) - holding, "witnesses", at_most=True),
         Row("opendp 0.16.0: sound chains searched", SOUND, chains, "chains"),
         Row("opendp 0.16.0: findings in sound chains", 0, false, "findings", at_most=True, counts=(false, chains)),
+        *tracker_rows(),
     )

@@ -227,6 +227,46 @@ def findings(texts: Mapping[str, str]) -> SectionCharts | None:
     return SectionCharts([chart], keys, caption, (str(len(rows)), "bugs in other libraries that no public issue named"))
 
 
+def scan(texts: Mapping[str, str]) -> SectionCharts | None:
+    """Return the chart of the shares of mechanisms that are found and that get a right target, one column for each package."""
+    read = [row for table in tables(texts["scan"]) if table.has("package", "listed", "found", "right") for row in table.rows]
+    listed = [(text(row["package"]), value(row["listed"]), value(row["found"]), value(row["right"])) for row in read]
+    shares = sorted((right / most, found / most, name) for name, most, found, right in listed if most > 0)
+    if not shares:
+        return None
+    height, marks, bars = 200, list[Mark](), list[tuple[float, float, float]]()
+    for i, (right, found, name) in enumerate(shares):
+        x, low, high = across(i, len(shares)), down(right, 1.0, height), down(found, 1.0, height)
+        bars.append((x, high, low))
+        marks += [Mark(x, high, "small", f"{name}: {found:.0%} found"), Mark(x, low, "large", f"{name}: {right:.0%} right")]
+    levels = tuple((down(level, 1.0, height), f"{level:g}") for level in (0.0, 0.5, 1.0))
+    plot = Plot("Share of the listed mechanisms, one column for each package", height, tuple(marks), levels, bars=tuple(bars))
+    keys = [("small", "found"), ("large", "found, with a right target")]
+    caption = f"{len(shares)} packages with mechanisms, of {len(read)}."
+    total = sum(most for _, most, _, _ in listed)
+    tile = (f"{100 * sum(right for *_, right in listed) / total:.0f} %", f"of {total:g} mechanisms in other packages get a right target")
+    return SectionCharts([plot], keys, caption, tile, broad=False)
+
+
+def library_scans(texts: Mapping[str, str]) -> SectionCharts | None:
+    """Return the charts of library scans: one square for each issue of a tracker, and one for each finding that no issue names."""
+    issues, new = list[Cell](), list[Cell]()
+    for table in tables(texts["library-scans"]):
+        place = f"library-scans.html#{heading_id(table.part)}"
+        for row in table.rows if table.has("issue", "title", "result") else ():
+            name = "holds" if text(row["result"]).strip("*") == "hit" else "not-refuted"
+            issues.append(Cell(place, name, SIGNS[name][0], f"{row['issue']}: {text(row['title'])}"))
+        for row in table.rows if table.has("finding", "cause", "witness") else ():
+            new.append(Cell(place, "fails", SIGNS["fails"][0], f"{text(row['finding'])}: {text(row['cause'])}"))
+    if not issues:
+        return None
+    hits = sum(cell.name == "holds" for cell in issues)
+    figures = [Cells(f"{len(issues)} issues of trackers", tuple(issues)), Cells(f"{len(new)} findings that no issue names", tuple(new))]
+    keys = [("holds", f"found: {hits}"), ("not-refuted", f"missed: {len(issues) - hits}"), ("fails", f"found, in no issue: {len(new)}")]
+    caption = "One square for each privacy bug. Each opens the table with its title or cause."
+    return SectionCharts(figures, keys, caption, (f"{hits} of {len(issues)}", "privacy bugs of a library's tracker, found by a scan"))
+
+
 def trust(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of measured error rates with exact intervals, and the stated error rates."""
     found = [(t, row) for t in tables(texts["trust"]) if t.has("counted", "rate", "95 % interval", "stated") for row in t.rows]
@@ -273,6 +313,8 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, str]], SectionCharts | None]] = {
     "papers": papers,
     "third-party": libraries,
     "findings": findings,
+    "scan": scan,
+    "library-scans": library_scans,
     "reproductions": figures,
     "power": power,
     "canaries": canaries,

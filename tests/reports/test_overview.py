@@ -75,6 +75,19 @@ def test_the_other_charts_show_every_row(sections):
     assert shapes(sections["canaries"]) == {"truth": 8, "large": 8, "small": 8}
 
 
+def test_every_issue_of_a_tracker_and_every_new_finding_is_one_square(sections):
+    """The squares of the published page agree with the files of findings and issues."""
+    folder = Path(dpw.__file__).resolve().parent.parent / "benchmarks" / "scan"
+    frozen = json.loads((folder / "opendp_findings.json").read_text(encoding="utf-8"))["findings"]
+    issues = json.loads((folder / "opendp_tracker.json").read_text(encoding="utf-8"))
+    named = {name for row in issues for name in row["found_by"]}
+    found = re.findall(r'class="cell ([\w-]+)" href="library-scans.html#[\w-]+" title="([^:]+): ', sections["library-scans"])
+    expected = {str(row["issue"]): "holds" if row["found_by"] else "not-refuted" for row in issues}
+    expected |= {row["name"]: "fails" for row in frozen if row["name"] not in named}
+    assert {name: shape for shape, name in found} == expected and len(found) == len(expected)
+    assert f"{sum(bool(row['found_by']) for row in issues)} of {len(issues)}" in (PUBLISHED / "library-scans.md").read_text()
+
+
 def test_every_page_has_its_section_and_pictures(sections):
     assert set(sections) == {name for name, _, _ in PAGES} - {"papers-checks"} == set(SECTIONS)
     for name, text in sections.items():
