@@ -67,7 +67,8 @@ def test_every_adapter_has_an_environment():
     assert {file for environment in environments().values() for file in environment.targets} == files
     pinned = [line for environment in environments().values() for line in (*environment.requirements, *environment.no_deps)]
     assert all("==" in line for line in pinned)
-    assert {row.environment for row in ROWS} == set(environments())
+    accountants = {"autodp", "dp-accounting", "dp-accounting-044", "jax-privacy"}  # audited by their figures, without rows
+    assert {row.environment for row in ROWS} == set(environments()) - accountants
 
 
 def test_later_reports_replace_rows(tmp_path, found):

@@ -1,5 +1,7 @@
 """Accountants of Google's dp-accounting: Rényi divergences, privacy-loss distributions, and closed forms."""
 
+import math
+
 import dp_accounting
 from dp_accounting import pld, rdp
 from dp_accounting.pld import accountant, common, privacy_loss_distribution, privacy_loss_mechanism
@@ -74,6 +76,20 @@ TARGETS = {
         "returns": "epsilon",
         "ranges": {"steps": [1, 100], "delta": [1e-6, 0.3], "delta0": [1e-12, 1e-8]},
     },
+    "repeated_response_pld_epsilon": {
+        "kind": "accountant",
+        "mechanism": "composition",
+        "parameters": {"epsilon0": "epsilon0", "steps": "steps", "delta": "delta"},
+        "returns": "epsilon",
+        "ranges": {"epsilon0": [0.1, 3], "steps": [1, 100], "delta": [1e-9, 0.1]},
+    },
+    "sampled_sum_rdp_epsilon": {
+        "kind": "accountant",
+        "mechanism": "subsampled-gaussian",
+        "parameters": {"sigma": "sigma", "q": "q", "delta": "delta"},
+        "returns": "epsilon",
+        "ranges": {"sigma": [0.1, 5], "q": [0.001, 0.5], "delta": [1e-9, 0.1]},
+    },
     "discrete_gaussian_pld_delta": {
         "kind": "accountant",
         "mechanism": "discrete-gaussian",
@@ -138,6 +154,20 @@ def laplace_rdp(scale, order):
 def renyi_epsilon(order0, rdp, delta):
     """Epsilon from one Rényi divergence."""
     return rdp_privacy_accountant.compute_epsilon([order0], [rdp], delta)[0]
+
+
+def repeated_response_pld_epsilon(epsilon0, steps, delta):
+    """Epsilon of several binary randomized responses, composed by their number."""
+    found = pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
+    found.compose(dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(epsilon0)), 2), steps)
+    return found.get_epsilon(delta)
+
+
+def sampled_sum_rdp_epsilon(sigma, q, delta):
+    """Epsilon of a sample's sum of 100 Gaussian events with a whole noise multiplier, at most ten times sigma: together at most sigma."""
+    noise = max(1, math.floor(10 * sigma))
+    composed = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(noise), 100)
+    return rdp.RdpAccountant().compose(dp_accounting.PoissonSampledDpEvent(q, composed)).get_epsilon(delta)
 
 
 def discrete_gaussian_pld_delta(sigma, epsilon):
