@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +10,8 @@ from typing import Any
 from dpwitness.auditors.accounting.audit import audit_accountant, compare_at
 from dpwitness.auditors.accounting.result import AccountantResult
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
-from dpwitness.mechanisms.foreign.declared import Calls, declarations
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.declared import Calls, declarations, require_declaration
 from dpwitness.mechanisms.foreign.target import Target
 
 KIND = "accountant"
@@ -29,17 +28,7 @@ class DeclaredAccountant:
     _calls: Calls = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found, where = self.declaration, f"{self.target.file}:{self.target.name}"
-        if found.get("kind") != KIND:
-            raise InvalidArgument(f"{where}: kind must be {KIND!r}, got {shown(found.get('kind'))}")
-        for key in _NEEDED:
-            if key not in found:
-                raise InvalidArgument(f"{where}: an accountant needs the key {key!r}; its keys are {', '.join(_KEYS)}")
-        for key in found:
-            if key not in _KEYS and (near := difflib.get_close_matches(str(key), _KEYS, 1, 0.85)):
-                raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
-        if not isinstance(found.get("function", ""), str):
-            raise InvalidArgument(f"{where}: function must name a function of the file, got {shown(found['function'])}")
+        require_declaration(self.target, self.declaration, KIND, _NEEDED, _KEYS, ("function",))
         object.__setattr__(self, "_calls", Calls(self.target))
 
     @property

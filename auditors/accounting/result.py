@@ -81,7 +81,7 @@ class AccountantResult(Result):
         """Return what to do next, if no figure is too low."""
         if self.verdict is Verdict.ERROR:
             return "fix the problem in the first line, then run again"
-        return "no change is needed on this evidence, which is no proof; more --seconds search further"
+        return "no change is needed on this evidence, which is not a proof; more --seconds search further"
 
     def headline(self) -> str:
         """Return the verdict, both figures and the parameters in one line."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +11,8 @@ from dpwitness.auditors.stability.audit import audit_stability
 from dpwitness.auditors.stability.inputs.spaces import InputSpace, space_of
 from dpwitness.auditors.stability.result import StabilityResult
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
-from dpwitness.mechanisms.foreign.declared import Calls, declarations, library_note
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.declared import Calls, declarations, library_note, require_declaration
 from dpwitness.mechanisms.foreign.target import Target
 
 KIND = "transformation"
@@ -34,18 +33,7 @@ class DeclaredTransformation:
     _calls: Calls = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found, where = self.declaration, f"{Path(self.target.file).name}:{self.target.name}"
-        if found.get("kind") != KIND:
-            raise InvalidArgument(f'{where}: kind must be "{KIND}", got {shown(found.get("kind"))}')
-        for key in _NEEDED:
-            if key not in found:
-                raise InvalidArgument(f"{where}: a transformation needs the key {key!r}; its keys are {', '.join(_KEYS)}")
-        for key in found:
-            if key not in _KEYS and (near := difflib.get_close_matches(str(key), _KEYS, 1, 0.85)):
-                raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
-        for key in ("apply", "map"):
-            if not isinstance(found.get(key, ""), str):
-                raise InvalidArgument(f"{where}: {key} must name a function of the file, got {shown(found[key])}")
+        require_declaration(self.target, self.declaration, KIND, _NEEDED, _KEYS, ("apply", "map"))
         object.__setattr__(self, "_calls", Calls(self.target))
 
     def __call__(self, dataset: Any) -> Any:

@@ -137,7 +137,7 @@ class StabilityResult(Result):
             return "round the map up, or compute in exact arithmetic; other excesses were not found"
         if self.verdict is Verdict.ERROR:
             return "fix the problem in the first line, then run again"
-        return "no change is needed on this evidence, which is no proof; more --seconds search further"
+        return "no change is needed on this evidence, which is not a proof; more --seconds search further"
 
     @property
     def where(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import tempfile
 import time
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.foreign.inside import codec
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import CONFINED, TargetError, loaded
@@ -47,6 +49,24 @@ def declarations(file: str, python: str | None = None, time_limit: float = 300.0
         raise TargetError(f"{os.path.basename(file)}: {reply['error']}", reply["traceback"])
     found: dict[str, Json] = codec.unpack(reply["declared"], blobs)
     return found
+
+
+def require_declaration(
+    target: Target, found: Json, kind: str, needed: Sequence[str], keys: Sequence[str], functions: Sequence[str]
+) -> None:
+    """Raise InvalidArgument unless the declaration is of this kind and has the needed keys; those in `functions` name functions."""
+    where = f"{os.path.basename(target.file)}:{target.name}"
+    if found.get("kind") != kind:
+        raise InvalidArgument(f'{where}: kind must be "{kind}", got {shown(found.get("kind"))}')
+    for key in needed:
+        if key not in found:
+            raise InvalidArgument(f"{where}: the kind {kind!r} needs the key {key!r}; its keys are {', '.join(keys)}")
+    for key in found:
+        if key not in keys and (near := difflib.get_close_matches(str(key), keys, 1, 0.85)):
+            raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
+    for key in functions:
+        if not isinstance(found.get(key, ""), str):
+            raise InvalidArgument(f"{where}: {key} must name a function of the file, got {shown(found[key])}")
 
 
 def library_note(target: Target) -> str:

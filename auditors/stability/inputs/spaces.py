@@ -126,8 +126,33 @@ class InputSpace(ABC):
         return [distinct[i] if i < len(distinct) else rng.choice(distinct) for i in range(count)]
 
 
+class _OneAtomSpace(InputSpace):
+    """Datasets whose rows are values of one element type."""
+
+    atom: Atom
+
+    @cached_property
+    def _values(self) -> list[Any]:
+        return self.atom.values()
+
+    def _atoms(self) -> Mapping[str, Atom]:
+        return {"": self.atom}
+
+    def values(self) -> list[Any]:
+        return list(self._values)
+
+    def random_row(self, rng: random.Random) -> Any:
+        return self.atom.draw(rng, self._values)
+
+    def row_strategy(self) -> SearchStrategy[Any]:
+        return self.atom.strategy()
+
+    def simpler_rows(self, row: Any) -> Iterator[Any]:
+        return self.atom.simpler(row)
+
+
 @dataclass(frozen=True)
-class VectorOf(InputSpace):
+class VectorOf(_OneAtomSpace):
     """Lists of values of one element type.
 
     Parameters
@@ -150,18 +175,11 @@ class VectorOf(InputSpace):
         require_type("atom", self.atom, Atom, "be an Atom", "VectorOf")
         _check_size(self.size, "VectorOf")
 
-    @cached_property
-    def _values(self) -> list[Any]:
-        return self.atom.values()
-
     def contains(self, dataset: Any) -> bool:
         return isinstance(dataset, list) and self.allows(len(dataset)) and all(map(self.atom.contains, dataset))
 
     def to_json(self) -> Json:
         return {"type": "vector", **self.atom.to_json(), "size": self.size}
-
-    def _atoms(self) -> Mapping[str, Atom]:
-        return {"": self.atom}
 
     def _with_atoms(self, atoms: Mapping[str, Atom]) -> InputSpace:
         return VectorOf(atoms[""], self.size)
@@ -172,21 +190,9 @@ class VectorOf(InputSpace):
     def build(self, rows: list[Any]) -> Any:
         return list(rows)
 
-    def values(self) -> list[Any]:
-        return list(self._values)
-
-    def random_row(self, rng: random.Random) -> Any:
-        return self.atom.draw(rng, self._values)
-
-    def row_strategy(self) -> SearchStrategy[Any]:
-        return self.atom.strategy()
-
-    def simpler_rows(self, row: Any) -> Iterator[Any]:
-        return self.atom.simpler(row)
-
 
 @dataclass(frozen=True)
-class ScalarOf(InputSpace):
+class ScalarOf(_OneAtomSpace):
     """Single values of an element type, as the only row of a dataset.
 
     Parameters
@@ -206,18 +212,11 @@ class ScalarOf(InputSpace):
     def __post_init__(self) -> None:
         require_type("atom", self.atom, Atom, "be an Atom", "ScalarOf")
 
-    @cached_property
-    def _values(self) -> list[Any]:
-        return self.atom.values()
-
     def contains(self, dataset: Any) -> bool:
         return self.atom.contains(dataset)
 
     def to_json(self) -> Json:
         return {"type": "scalar", **self.atom.to_json()}
-
-    def _atoms(self) -> Mapping[str, Atom]:
-        return {"": self.atom}
 
     def _with_atoms(self, atoms: Mapping[str, Atom]) -> InputSpace:
         return ScalarOf(atoms[""])
@@ -227,18 +226,6 @@ class ScalarOf(InputSpace):
 
     def build(self, rows: list[Any]) -> Any:
         return rows[0]
-
-    def values(self) -> list[Any]:
-        return list(self._values)
-
-    def random_row(self, rng: random.Random) -> Any:
-        return self.atom.draw(rng, self._values)
-
-    def row_strategy(self) -> SearchStrategy[Any]:
-        return self.atom.strategy()
-
-    def simpler_rows(self, row: Any) -> Iterator[Any]:
-        return self.atom.simpler(row)
 
 
 @dataclass(frozen=True)
