@@ -30,7 +30,7 @@ from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.running.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
-from dpwitness.auditors.running.generator_locks import task_lock
+from dpwitness.auditors.running.generator_locks import task_lock, turns
 from dpwitness.auditors.running.rounds import is_own_mechanism
 from dpwitness.auditors.running.statefulness import Unfit, check_structure, digest, same_outputs
 from dpwitness.mechanisms.data.pairs import Pair
@@ -160,6 +160,12 @@ def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
     """
     if is_own_mechanism(stage.run):
         return _run_probe(stage, seeded)
+    with turns().seeding():
+        return _run_foreign_probe(stage, seeded)
+
+
+def _run_foreign_probe(stage: Stage, seeded: bool) -> ProbeResult:
+    """Probe a mechanism that may draw from global generators and may warn. Their states are restored afterwards."""
     generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
     try:
         with warnings.catch_warnings(record=True) as caught_warnings:

@@ -23,13 +23,13 @@ class GlobalGeneratorLock:
     def __init__(self) -> None:
         self.free = threading.Condition()
         self.watched = self.wanted = 0
-        self.held = False
+        self.holder: int | None = None  # the thread that seeds the generators
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Hold the lock for a chunk that is not known to draw from the global generators; chunks waiting to seed them go first."""
         with self.free:
-            self.free.wait_for(lambda: not (self.held or self.wanted))
+            self.free.wait_for(lambda: self.holder is None and not self.wanted)
             self.watched += 1
         try:
             yield
@@ -40,17 +40,20 @@ class GlobalGeneratorLock:
 
     @contextmanager
     def seeding(self) -> Iterator[None]:
-        """Hold the lock exclusively, for a chunk that draws from the global generators."""
+        """Hold the lock exclusively, for work that draws from the global generators; a thread may hold it several times."""
+        if self.holder == threading.get_ident():
+            yield
+            return
         with self.free:
             self.wanted += 1
-            self.free.wait_for(lambda: not (self.held or self.watched))
+            self.free.wait_for(lambda: self.holder is None and not self.watched)
             self.wanted -= 1
-            self.held = True
+            self.holder = threading.get_ident()
         try:
             yield
         finally:
             with self.free:
-                self.held = False
+                self.holder = None
                 self.free.notify_all()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Target, Verdict, audit
+from dpwitness.auditors.black_box.probe import _CALL_RUNS, _run_probe_stage
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.engine import Inline, Phase, Stage, outputs, stream
 from dpwitness.auditors.running.repeated_outputs import RepeatDetector, mark
@@ -142,6 +143,31 @@ def test_a_chunk_not_seen_to_draw_from_a_global_generator_leaves_anothers_stream
         unseen.result()
         alone = second.submit(replace(stage, shared=True).sample, 1).result()
     assert all(np.array_equal(a.values, b.values) for a, b in zip(together, alone, strict=True))
+
+
+def test_two_probes_at_a_time_restore_the_callers_generators():
+    """A late probe is run twice. Without the lock, the second would begin amid the first's seeded draws, end last, and restore those."""
+    amid, first_ended = threading.Event(), threading.Event()
+
+    def mechanism(dataset, size, rng):
+        found = np.random.random(size)  # noqa: NPY002
+        amid.set()
+        if threading.current_thread().name.startswith("first"):
+            first_ended.wait(0.1)  # for the second to begin
+        elif size == _CALL_RUNS:  # runs between chunks
+            first_ended.wait(30)
+        return found
+
+    stage = Stage(mechanism, PAIR, 1, (1, 0, Phase.PROBE), 100, 100, 60.0)
+    np.random.seed(7)  # noqa: NPY002
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002
+    with ThreadPoolExecutor(1, "first") as first, ThreadPoolExecutor(1, "second") as second:
+        probes = [first.submit(_run_probe_stage, stage, True)]
+        probes[0].add_done_callback(lambda _: first_ended.set())
+        amid.wait()
+        probes.append(second.submit(_run_probe_stage, stage, True))
+        assert all(probe.result().shared for probe in probes)
+    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
 
 
 @pytest.fixture
