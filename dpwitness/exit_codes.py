@@ -168,14 +168,20 @@ def _signal_name(error: KeyboardInterrupt) -> str:
 def try_to_write(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
     """Call `write` and return its path and whether it failed.
 
-    A failure is printed and not raised, so that the verdict is still reported.
+    A failure is printed and not raised, so that the verdict is still reported. A report whose JSON
+    document and witnesses are complete has not failed; the path is that of the document.
     """
     try:
         return write(), False
     except KeyboardInterrupt as error:
         _print_error("", f"{what} was not written: interrupted{_signal_name(error)}")
     except Exception as error:
+        from dpwitness.reports.audit.report import IncompleteReport
+
         _print_traceback(error)
+        if isinstance(error, IncompleteReport):
+            _print_error("", str(error))
+            return error.path, False
         _print_error("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else said(error)}")
     return None, True
 

@@ -266,7 +266,7 @@ def report_results(
         for result, result_data, slug in zip(results, data, slugs(result.name for result in results), strict=True):
             file = report.parent / f"witness-{slug}.json" if report and result_data["witness"] else None
             advice = _next(args, result, code_after_acceptance(exit_code(result, bits=bits), result_data, bits=bits), file)
-            report_path = str(report.with_suffix(".html")) if report else ""
+            report_path = str(report.with_suffix(".html") if report.suffix == ".md" else report) if report else ""
             descriptions.append(describe(result, result_data, bits=bits, next_step=advice, report=report_path, every=args.verbose))
         show("\n".join(text.partition("\n")[0] for text in descriptions) if args.quiet else "\n\n".join(descriptions))
     codes = {

@@ -52,7 +52,7 @@ def _report(args: argparse.Namespace) -> int:
     """Write or show a report again."""
     from dpwitness.reports.audit.document import entries_of, read_document
     from dpwitness.reports.audit.formats import format_names
-    from dpwitness.reports.audit.report import check_writable, write_document
+    from dpwitness.reports.audit.report import IncompleteReport, check_writable, write_document
 
     if args.show and args.report is not None:
         raise InvalidArgument("--show writes nothing: leave out --report")
@@ -68,7 +68,8 @@ def _report(args: argparse.Namespace) -> int:
         files = write_document(document, folder, formats, stem=stem, plots=not args.no_plots)
     except InvalidArgument:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # inconsistent numbers or curves in the file
+    except (IncompleteReport, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Numbers or curves in the file are inconsistent.
         raise InvalidArgument(f"{printable(Path(args.file).name)} cannot be shown: {said(error)}") from error
     for file in files:
         print(file)

@@ -22,6 +22,24 @@ from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_named
 from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.reports.plots.album import Album
 
+
+class IncompleteReport(Exception):
+    """Formats that could not be written; JSON and witnesses were.
+
+    Parameters
+    ----------
+    path : Path
+        The JSON document.
+    failures : dict of str to Exception
+        The error of each missing file.
+    """
+
+    def __init__(self, path: Path, failures: Mapping[str, Exception]) -> None:
+        self.path = path
+        causes = "; ".join(f"{file} ({type(error).__name__}: {error})" for file, error in failures.items())
+        super().__init__(f"{path} and all witnesses are complete; not written: {causes}")
+
+
 _MAIN = re.compile(r"(audit|checks|compare)\.[a-z.]+")  # files that commands write into a report folder
 
 
@@ -99,6 +117,8 @@ def write_report(
     ------
     InvalidArgument
         If the folder is not writable, or `stem` contains characters other than letters, digits, dots and dashes.
+    IncompleteReport
+        If a format could not be written; the JSON document and the witnesses are complete.
     """
     path = check_writable(folder)
     if slugs([stem]) != [stem.lower()]:
@@ -110,23 +130,33 @@ def write_report(
 def write_document(
     document: Json, folder: Path, formats: Sequence[str] = DEFAULT_FORMATS, *, stem: str = "audit", plots: bool = True
 ) -> list[Path]:
-    """Write a document's JSON, formats and witnesses into an existing folder; return the paths of the formats' files."""
+    """Write a document's JSON, witnesses and formats into an existing folder; return the paths of the formats' files.
+
+    A format that fails does not cost the evidence: the other files are written, an older file of the
+    failed format is deleted, and IncompleteReport is raised.
+    """
     entries = entries_of(document)
     current_files = {entry.witness_file for entry in entries}
     album = Album(empty=not plots)
-    stale, files = _stale_witnesses(folder, stem, current_files), []
+    stale, files = _stale_witnesses(folder, stem, current_files), [f"{stem}{format_named(name).SUFFIX}" for name in formats]
+    failures = {}
     with atomic_folder(folder) as draft:
         found = document | {"results": [sealed(result) for result in document["results"]]}
         write_json(draft / f"{stem}.json", write_frame_files(found, draft))
         for entry in entries:
             if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
                 write_json(draft / entry.witness_file, _with_frame_files(entry.result["witness"], draft))
-        for name in formats:
-            form = format_named(name)
-            files.append(f"{stem}{form.SUFFIX}")
-            form.write(document, entries, draft / files[-1], album)
-    for file in stale:
-        file.unlink(missing_ok=True)
+        for name, file in zip(formats, files, strict=True):
+            try:
+                format_named(name).write(document, entries, draft / file, album)
+            except Exception as error:
+                failures[file] = error
+                (draft / file).unlink(missing_ok=True)
+                stale.append(folder / file)
+    for path in stale:
+        path.unlink(missing_ok=True)
+    if failures:
+        raise IncompleteReport(folder / f"{stem}.json", failures)
     return [folder / file for file in files]
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.plots.bars import draw_overview, overview_height, relative
 from dpwitness.reports.plots.drawing import blank, common_style, written
 from dpwitness.reports.plots.registry import PLOTS, available_plots, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PLOTS_AS_FILES = 2  # plots per audit that markdown shows as files; the HTML page shows the others too
 
@@ -28,10 +33,7 @@ class Album:
         """Return the SVG text of an entry's plot of one kind, drawn on the first call."""
         key = entry.slug, kind
         if key not in self._drawn:
-            with common_style():
-                axes = new_axes(kind, entry.result)
-                PLOTS[kind].draw(axes, entry.result)
-                self._drawn[key] = written(axes)
+            self._drawn[key] = _drawn(lambda: new_axes(kind, entry.result), lambda axes: PLOTS[kind].draw(axes, entry.result))
         return self._drawn[key]
 
     def overview(self, results: Sequence[Json]) -> str | None:
@@ -40,11 +42,21 @@ class Album:
             return None
         key = "", "summary"
         if key not in self._drawn:
-            with common_style():
-                axes = blank(6.4, overview_height(results), (1.95, 0.85, 0.15, 0.15))
-                draw_overview(axes, results)
-                self._drawn[key] = written(axes)
+            frame = 6.4, overview_height(results), (1.95, 0.85, 0.15, 0.15)
+            self._drawn[key] = _drawn(lambda: blank(*frame), lambda axes: draw_overview(axes, results))
         return self._drawn[key]
+
+
+def _drawn(new: Callable[[], Axes], draw: Callable[[Axes], None]) -> str:
+    """Return the SVG text of a plot. A plot that fails becomes its error as a text, so that it costs no report."""
+    with common_style():
+        try:
+            axes = new()
+            draw(axes)
+            return written(axes)
+        except Exception as error:
+            text = html.escape(f"this plot could not be drawn: {type(error).__name__}: {error}"[:120])
+            return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 40"><text x="4" y="24" font-size="13">{text}</text></svg>'
 
 
 def text_of(kind: str, entry: Entry) -> str:

@@ -12,6 +12,7 @@ from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_text
 from dpwitness.reports import write_report
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.formats.step_summary import append_summary
+from dpwitness.reports.plots.registry import PLOTS, Plot
 
 RESULT = {"kind": "black box", "name": "leaky", "claim": "pure:1", "claim_numbers": [1.0], "verdict": "NOT_REFUTED"}
 RESULT |= {"headline": "NOT REFUTED: no violation of pure:1 found", "confidence": 0.99, "seed": 1, "trials": 1000, "notes": []}
@@ -84,19 +85,45 @@ def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "audit.html")
 
 
+AUDIT = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--d0", "[0]", "--d1", "[1]", "--trials", "20000"]
+
+
 def test_a_full_disk_keeps_the_verdict_and_the_old_report(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "out"
     written(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    monkeypatch.setattr("dpwitness.reports.formats.html_format.write_text", full)
-    audit = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--d0", "[0]", "--d1", "[1]", "--trials", "1000"]
-    assert main([*audit, "--report", str(folder)]) == 2
+    monkeypatch.setattr("dpwitness.reports.audit.report.write_json", full)
+    assert main([*AUDIT, "--report", str(folder)]) == 2
     out, err = capsys.readouterr()
     assert out.startswith("NOT REFUTED") and err.count("dpwitness: ") == 1 and "No space left on device" in err
     assert main(["report", str(folder / "audit.json"), "--no-plots"]) == 2
     out, err = capsys.readouterr()
     assert err.count("\n") == 1 and "No space left on device" in err
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("error", [full, lambda *_: 1 / 0])
+def test_a_format_that_fails_costs_no_evidence(tmp_path, monkeypatch, capsys, error):
+    folder = tmp_path / "out"
+    written(folder)
+    monkeypatch.setattr("dpwitness.reports.formats.html_format.write_text", error)
+    assert main([*AUDIT, "--claim", "pure:0.1", "--report", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert f"replay {folder / 'witness-laplace.json'}" in out and f"report     {folder / 'audit.json'}" in out
+    assert err.count("dpwitness: ") == 1 and "not written: audit.html (" in err
+    assert "Laplace" in (folder / "audit.md").read_text() and (folder / "audit.sarif").exists()
+    assert not (folder / "audit.html").exists()  # the page of the old report
+    assert main(["report", str(folder / "audit.json"), "--format", "html"]) == 2
+    assert "audit.html" in capsys.readouterr().err
+
+
+def test_a_plot_that_fails_is_replaced_by_its_error(tmp_path, monkeypatch):
+    def fails(axes, result):
+        raise ValueError("zero-size array to reduction operation maximum")
+
+    monkeypatch.setitem(PLOTS, "event", Plot("Event", lambda result: True, fails))
+    write_report([RESULT], tmp_path, title="t")
+    assert "could not be drawn: ValueError: zero-size array" in next(tmp_path.glob("event-*.svg")).read_text()
 
 
 def test_a_full_disk_leaves_no_half_of_a_summary(tmp_path, monkeypatch):
