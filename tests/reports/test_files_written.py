@@ -121,9 +121,9 @@ def test_a_plot_that_fails_is_replaced_by_its_error(tmp_path, monkeypatch):
     def fails(axes, result):
         raise ValueError("zero-size array to reduction operation maximum")
 
-    monkeypatch.setitem(PLOTS, "event", Plot("Event", lambda result: True, fails))
+    monkeypatch.setitem(PLOTS, "search", Plot("Search", lambda result: True, fails))
     write_report([RESULT], tmp_path, title="t")
-    assert "could not be drawn: ValueError: zero-size array" in next(tmp_path.glob("event-*.svg")).read_text()
+    assert "could not be drawn: ValueError: zero-size array" in next(tmp_path.glob("search-*.svg")).read_text()
 
 
 def test_a_full_disk_leaves_no_half_of_a_summary(tmp_path, monkeypatch):
