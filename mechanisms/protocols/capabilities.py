@@ -36,7 +36,7 @@ def one_law(mechanism: T) -> T:
 
 
 def log_density_at(mechanism: Any, rows: Any, dataset: Any) -> FloatArray:
-    """Return a mechanism's log-density at each row, of shape (n,): a column (n, 1) is the same values."""
+    """Return a mechanism's log-density at each row, as an array of shape (n,). A result of shape (n, 1) is flattened."""
     value = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
     return value[:, 0] if value.shape == (len(rows), 1) else value
 

@@ -122,7 +122,7 @@ BINARY = [
 
 
 def binaries(text):
-    """Yield sources of operators between an expression and literals or columns, in both orders."""
+    """Yield source texts that combine an expression with literals or columns by an operator, in both orders."""
     for form in BINARY:
         for other in ("pl.lit(1)", "0.0", "pl.col('y')", "pl.lit(5)", "1"):
             yield form.format(a=text, b=other)

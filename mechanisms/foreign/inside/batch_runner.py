@@ -34,7 +34,7 @@ def warning_line(found: Any) -> str:
 
 @contextlib.contextmanager
 def heard(told: list[str]) -> Iterator[None]:
-    """Append the warnings of the block to `told`, each kind and text once. Warnings that the target ignores or raises stay so."""
+    """Append the warnings of the block to `told`, each kind and text once. Filters of the target that ignore warnings or raise them as errors keep their effect."""
     with warnings.catch_warnings(record=True) as found:
         warnings.filterwarnings("always", append=True)
         try:

@@ -123,7 +123,7 @@ def opened(value: Any, under_way: list[int]) -> Iterator[str]:
 
 
 def _pack_object(value: Any, blobs: Blobs) -> Message:
-    """An object that is no number, text or container: its name, the array that it is, its parts, or what its text says."""
+    """An object that is not a number, text or container: its name, its array, its parts, or its text."""
     name, kind = object_tree.name_of(value), type(value).__name__
     if name is not None:
         return {_TAG: "named", "text": name}
@@ -142,7 +142,7 @@ def _pack_object(value: Any, blobs: Blobs) -> Message:
 
 
 def pack_dataset(value: Any, blobs: Blobs) -> Any:
-    """`pack`, but frames and graphs, also inside lists, tuples and dicts, travel as what they are. Raises `libraries.UnsupportedData`."""
+    """Pack like `pack`, but keep frames and graphs, also inside lists, tuples and dicts. Raises `libraries.UnsupportedData`."""
     if dataframe_backends.library_name(value):
         return {_TAG: "held", "parts": pack(dataframe_backends.apart(value), blobs)}
     if type(value) in (list, tuple) and any(map(_contains_library_data, value)):

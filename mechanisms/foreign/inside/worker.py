@@ -366,7 +366,7 @@ def main() -> None:
     """Serve requests on standard input until it ends."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # what the library prints must not get between the messages
+    os.dup2(2, 1)  # output that the library prints must not mix with the messages
     _tie_to_supervisor(int(os.environ.pop("DPWITNESS_KEEPER")))
     inbox: queue.SimpleQueue[tuple[codec.Message, codec.Blobs]] = queue.SimpleQueue()
 
