@@ -108,7 +108,7 @@ class Graph(Domain):
         return self.pair(self._graph(edges | chosen), self._graph((edges - chosen) | {*free}), why) if len(free) == len(chosen) else None
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: a star, path, ring, clique, two halves, or graph without edges, changed at its most and least connected nodes."""
+        """Yield fixed pairs: star, path, ring, clique, two halves, no edges; each changed at its most and least connected nodes."""
         n = self.nodes
         ring = [(i, i + 1) for i in range(n - 1)]
         shapes: dict[str, list[tuple[int, int]]] = {

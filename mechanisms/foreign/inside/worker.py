@@ -186,7 +186,7 @@ class Worker(plain_calls.PlainCalls):
         started, at = time.process_time(), batch_runner.random_words_drawn(rng)
         warned: list[str] = []
         try:
-            with batch_runner.heard(warned) if self.hears else contextlib.nullcontext():
+            with batch_runner.collect_warnings(warned) if self.hears else contextlib.nullcontext():
                 if header.get("each"):
                     value, draws = batch_runner.one_by_one(run, dataset, size, rng, kwargs)
                 else:

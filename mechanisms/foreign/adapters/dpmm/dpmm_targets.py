@@ -1,4 +1,4 @@
-"""dpmm 0.1.9: synthetic tables with PrivBayes. Its noise comes from OpenDP, which takes no seed. Inference runs for few iterations; it adds no noise."""
+"""dpmm 0.1.9: synthetic tables with PrivBayes. The noise of OpenDP takes no seed. Inference has few iterations and adds no noise."""
 
 import copy
 import logging
