@@ -68,32 +68,6 @@ def has_capability(mechanism: Any, power: Any) -> bool:
     return all(hasattr(mechanism, name) for name in vars(power) if not name.startswith("_"))
 
 
-class HasDraws(Protocol):
-    """Mechanism with a compiled sampling kernel, a `dpwitness.wrap.Draws`, so that audits count outputs without storing them."""
-
-    def draws(self, dataset: Any, /) -> Any: ...
-
-
-class HasDomain(Protocol):
-    """Mechanism with the domain of its claim, whose pairs are tried if no pair is given."""
-
-    @property
-    def domain(self) -> Any: ...
-
-
-class HasTruth(Protocol):
-    """Mechanism whose true privacy is known: a `Truth`, or None."""
-
-    @property
-    def truth(self) -> Any: ...
-
-
-class HasWorstPair(Protocol):
-    """Mechanism with a pair on which its privacy loss is largest."""
-
-    def worst_pair(self) -> Any: ...
-
-
 class HasSupport(Protocol):
     """Discrete mechanism whose output rows can be listed, (m, k), up to 1e-15 of the mass, so that laws can be enumerated."""
 

@@ -132,12 +132,3 @@ def binaries(text):
 def evaluate(text):
     """Return the expression that a source describes."""
     return eval(text, {"pl": pl, "dp": dp, "float": float})
-
-
-def expression_or_none(text):
-    """Return the expression of a source; None if Polars refuses to build it."""
-    try:
-        found = evaluate(text)
-    except Exception:
-        return None
-    return found if isinstance(found, pl.Expr) else None
