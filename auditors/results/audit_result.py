@@ -262,7 +262,6 @@ def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float,
 
 
 def _tally_json(tally: Tally | None) -> dict[str, int] | None:
-    """Return a tally as JSON."""
     if tally is None:
         return None
     return {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}

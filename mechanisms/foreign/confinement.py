@@ -107,7 +107,6 @@ def _cut_network() -> None:
 
 
 def _limit_file_size() -> None:
-    """Limit the size of files."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))

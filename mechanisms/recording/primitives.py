@@ -132,7 +132,6 @@ class Primitive:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether a text is a number."""
     try:
         float(text)
     except ValueError:
