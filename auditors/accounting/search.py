@@ -107,7 +107,7 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
 
 
 def _is_suspect(answer: Any) -> bool:
-    """Return whether a figure is a number that no mechanism with a privacy loss has."""
+    """Return whether a figure is impossible for a mechanism with a privacy loss."""
     figure, failure = _as_number(answer)
     return not failure and figure <= 0
 

@@ -98,7 +98,7 @@ class Score:
 
     @property
     def turned(self) -> float:
-        """Return the detected share of the mutants that no rule leaves out."""
+        """Return the share of detected mutants, among those that no rule excludes."""
         return (self.verdict + self.number) / max(1, self.counted)
 
 
