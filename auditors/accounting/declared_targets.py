@@ -52,7 +52,7 @@ def declared_accountant(target: Target) -> DeclaredAccountant:
     """Return the accountant that a target names in TARGETS of its file. Raise InvalidArgument if there is none."""
     found = declarations(target.file, target.python, target.time_limit, target.memory_limit)
     if target.name not in found:
-        raise InvalidArgument(f"{target.file}: TARGETS must declare {target.name!r}, but declares {', '.join(found) or 'nothing'}")
+        raise InvalidArgument(f"{target.file}: TARGETS must declare {target.name!r}, it has {', '.join(found) or 'nothing'}")
     return DeclaredAccountant(target, found[target.name])
 
 
