@@ -126,7 +126,7 @@ def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measure
 def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int = 100) -> tuple[float, ...]:
     """Return the median, 10 % quantile and worst certified / limit of an oracle, which tests the best event of the known law.
 
-    The oracle has as many seeds as the audits, and each value is the median over the repeats. The best event may be so rare that
+    The oracle has the same number of seeds as the audits, and each value is the median over the repeats. The best event may be so rare that
     chance alone moves its bound by a third.
     Claims that are certified by cells are skipped.
     """

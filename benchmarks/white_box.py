@@ -140,7 +140,7 @@ class Measurement:
     at_most: bool = False
 
     def measured(self) -> Row:
-        """Measure and return the row."""
+        """Run the certification and return its row."""
         return Row(self.name, self.required, self.find(), self.unit, self.at_most)
 
 

@@ -70,7 +70,7 @@ def audit_accountant(
         Figure that the accountant returns: epsilon at `delta`, delta at `epsilon`, Rényi divergence at `order`, rho of zero-concentrated
         privacy, mu of Gaussian privacy, or the noise (sigma, scale) at `epsilon` and `delta`. For a lower bound on epsilon, the figure is
         the claimed error probability, and the exact figure is the probability that the bound exceeds the true epsilon. For a filter,
-        the figure is the delta of the budget, and the exact figure is the delta of what an adaptive adversary is admitted.
+        the figure is the delta of the budget, and the exact figure is that of the mechanisms that an adaptive adversary gets.
     parameters : dict, optional
         Parameter of the mechanism or of the figure that each argument of the function is. Default: the function's own argument names.
         Parameters that the function does not take have their defaults: one step, sensitivity 1, delta 0.

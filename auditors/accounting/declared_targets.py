@@ -21,7 +21,7 @@ _KEYS = ("kind", "function", *_NEEDED, "ranges", "notes")
 
 @dataclass(frozen=True, eq=False)
 class DeclaredAccountant:
-    """Accountant of TARGETS in a target file, with its mechanism and the parameters that its arguments are."""
+    """Accountant declared in TARGETS of a target file, with its mechanism and the mechanism's parameter for each argument."""
 
     target: Target
     declaration: Json

@@ -1,4 +1,4 @@
-"""Privacy filters: the mechanisms that a filter admits under a budget, against the exact composition of what was admitted.
+"""Privacy filters: the exact composition of the mechanisms that a filter admits, compared with the budget.
 
 The adversary is adaptive. It releases randomized response, and continues with one of two sequences of mechanisms, depending on the output
 (Rogers, Roth, Ullman and Vadhan 2016). Each sequence is cut where the filter stops. The composed privacy is an exact finite sum.

@@ -68,7 +68,7 @@ def _subsampled(at: Point) -> Profile:
 
 def _with_replacement(at: Point) -> Profile:
     if at["draws"] > 5 * at["records"]:
-        raise Unavailable("a record is drawn too often on average")
+        raise Unavailable("there are more than 5 draws per record")
     return Steps((at["sigma"], at["draws"], at["records"]), int(at["steps"]))
 
 

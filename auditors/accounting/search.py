@@ -22,7 +22,7 @@ _BATCH = 16  # number of figures that are compared before the search chooses aga
 _QUICK, _WIDE = (
     ("rdp", "zcdp"),
     4,
-)  # figures that take libraries little time: of so many times as many calls, suspect ones are compared first
+)  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first
 _EXACT = 1e-4  # relative deviation below which the lowest figure is exact, so that points near it are no better than others
 _LIST, _DIFFERENT = 48, 6  # length of the longest list of parameters, and number of its different entries
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
@@ -97,7 +97,7 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
         if not batch:
             break
         answers = list(zip(batch, question.call(batch), strict=True))
-        answers.sort(key=lambda pair: not _is_suspect(pair[1]))  # a stable sort: suspect figures first, and as many in all as usual
+        answers.sort(key=lambda pair: not _is_suspect(pair[1]))  # a stable sort: suspect figures first; the total is the usual number
         for at, answer in answers[:_BATCH]:
             found = compared(found, question, at, answer)
             if time.monotonic() > end:
@@ -107,7 +107,7 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
 
 
 def _is_suspect(answer: Any) -> bool:
-    """Return whether a figure is a number that no mechanism with a privacy loss has."""
+    """Return whether a figure is impossible for a mechanism with a privacy loss."""
     figure, failure = _as_number(answer)
     return not failure and figure <= 0
 

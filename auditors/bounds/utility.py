@@ -67,7 +67,7 @@ class UtilityResult(Result):
 
     @property
     def witness(self) -> Json | None:
-        """Return error function and claim, which `dpwitness.replay` measures again; None unless the claim is violated."""
+        """Return the witness, from which `dpwitness.replay` repeats the measurement; None unless the claim is violated."""
         recorded = self.claim.for_witness()
         if recorded is None or self.verdict is not Verdict.VIOLATED or self.function is None:
             return None

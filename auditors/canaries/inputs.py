@@ -125,7 +125,7 @@ def _require_fair(included: int, size: int, which: str) -> None:
 
 
 def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which: str) -> None:
-    """Raise InvalidArgument unless both sides have as many ids as scores, and each id occurs once."""
+    """Raise InvalidArgument unless both sides have one id per score, and each id occurs once."""
     if ids_in is None and ids_out is None:
         return
     if ids_in is None or ids_out is None:

@@ -213,7 +213,6 @@ def _values_outside(domain: Domain | None) -> Iterator[tuple[str, float]]:
 
 
 def _longer_dataset(pair: Pair) -> Any:
-    """Return the longer dataset of the pair."""
     return max(pair.d0, pair.d1, key=len)
 
 

@@ -76,7 +76,7 @@ def learn_float_bits(
                 (LowBits(column, float(below), 1 if below_counts[0] > below_counts[1] else -1), max(below_counts), min(below_counts))
             )
         for event, correct, wrong in events:
-            one_more_wrong = min(wrong + weight.max(), rounds - correct)  # one more wrong guess, but at most as many guesses as rounds
+            one_more_wrong = min(wrong + weight.max(), rounds - correct)  # one more wrong guess, but no more guesses than rounds
             value = float(certified(claim, correct, max(wrong, one_more_wrong), rounds, alpha, event.directions))
             if best is None or value > best[0]:
                 best = (value, event)

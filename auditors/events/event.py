@@ -75,15 +75,15 @@ class Event(ABC):
 
     def position(self, outputs: Outputs) -> FloatArray:
         """Return each output's value of the scalar on which the event sets thresholds."""
-        raise NotImplementedError(f"{type(self).__name__} has no line")
+        raise NotImplementedError(f"{type(self).__name__} sets no thresholds on a scalar")
 
     def cuts(self) -> FloatArray:
         """Return the thresholds on the scalar at which the guess changes."""
-        raise NotImplementedError(f"{type(self).__name__} has no line")
+        raise NotImplementedError(f"{type(self).__name__} sets no thresholds on a scalar")
 
     def guess_at(self, places: FloatArray) -> Guesses:
         """Return the guess at given values of the scalar on which the event sets thresholds."""
-        raise NotImplementedError(f"{type(self).__name__} has no line")
+        raise NotImplementedError(f"{type(self).__name__} sets no thresholds on a scalar")
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Return the names of the cells of an event without a scalar, and the guess in each cell."""

@@ -28,7 +28,7 @@ def read_event(data: Any, path: str = "event") -> Event:
     if not isinstance(event, Event):
         refuse(f"{path}.rule", "be a guess rule", fields["rule"])
     if fields.get("kind", event.kind) != event.kind:
-        refuse(f"{path}.kind", f"be {event.kind!r}, as its rule is", fields["kind"])
+        refuse(f"{path}.kind", f"be {event.kind!r}, the kind of its rule", fields["kind"])
     check_event(event, f"{path}.rule.fields")
     return event
 

@@ -127,8 +127,8 @@ def laws_compared(runs: PairSession, evidence: Evidence, recordings: Sequence[Js
     if evidence.calls.moved:
         evidence = replace(evidence, calls=replace(law.calls, moved={}))
     if not law.same_noise(other):
-        told = _describe_scales(law.deviations(), other.deviations())
-        return replace(evidence, laws="different").with_finding("SCALE", told), False
+        scales = _describe_scales(law.deviations(), other.deviations())
+        return replace(evidence, laws="different").with_finding("SCALE", scales), False
     evidence = replace(evidence.without(evidence.coupled()), laws="same")
     found = law.alignment(other)
     if found is None:

@@ -83,7 +83,7 @@ class _Bet:
     log_ratio: Callable[[Side], FloatArray]
     w: float | None
     which: tuple[int, ...] = (0, 1)
-    masses: str = "kept"  # mass of atoms in g: kept as in p, none, or told (given) by the ratio itself
+    masses: str = "kept"  # mass of atoms in g: that of p, none, or given by the ratio itself
 
     def factors(self, side: Side, known: dict[bytes, float], ratio: FloatArray | None = None) -> FloatArray:
         """Return the logarithms of the factors. `ratio` may be passed if it was computed before, for another w."""

@@ -12,7 +12,7 @@ from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
 
-_ROUNDING = 1e-15  # relative to a log-density, which has few terms of its own size
+_ROUNDING = 1e-15  # relative to a log-density, which has few terms of its magnitude
 _LOG_SUBNORMAL = -707.0  # below, a density that was computed before its logarithm is subnormal and has lost digits
 _LOG_SMALLEST = -745.2  # logarithm of the smallest positive number
 

@@ -173,30 +173,30 @@ class Replay:
         if self.raw.get("kind") == "canaries":
             with _naming_file(self.file):
                 counted = recompute_witness(self.raw, confidence)
-            told = "replay of a canary witness: its bound, recomputed from the counts in the file; nothing was run"
-            return replace(counted, notes=(told, *self._confidence_notes(counted.confidence, None), *notes, *counted.notes))
+            text = "replay of a canary witness: its bound, recomputed from the counts in the file; nothing was run"
+            return replace(counted, notes=(text, *self._confidence_notes(counted.confidence, None), *notes, *counted.notes))
         used_confidence = max(self.raw.get("confidence", LEAST), LEAST) if confidence is None else confidence
         if self.raw.get("kind") in KINDS:
             with _naming_file(self.file):
                 measured = read_measurement_witness(self.raw, self.trust)
             result = judged(measured, mechanism, used_confidence, seed, self._mechanism_name(mechanism))
-            told = f"replay of a {self.raw['kind']} witness"
+            text = f"replay of a {self.raw['kind']} witness"
         elif self.raw.get("kind") in RERUN:
             with _naming_file(self.file):
-                result, told = rerun(self.raw, mechanism, self.trust, seed, self._mechanism_name(mechanism))
+                result, text = rerun(self.raw, mechanism, self.trust, seed, self._mechanism_name(mechanism))
         elif self.raw.get("kind") == "trace":
             with _naming_file(self.file):
                 result = self._trace_again(mechanism, used_confidence, seed)
-            told = "replay of a trace with the recorded findings " + "; ".join(f["kind"] for f in self.raw["findings"])
+            text = "replay of a trace with the recorded findings " + "; ".join(f["kind"] for f in self.raw["findings"])
         else:
             with _naming_file(self.file):
                 found = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
                 claims = _claim_notes(found, mechanism)
             result = self._test_again(found, mechanism, trials, used_confidence, seed, executor, progress)
-            told = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
+            text = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
             notes = (*claims, *notes)
         more = (
-            told,
+            text,
             self._run_note(result),
             *self._confidence_notes(used_confidence, seed if drawn else None),
             *([self.source_changed] if self.source_changed else []),
@@ -272,9 +272,9 @@ class Replay:
 
     def _run_note(self, result: AnyResult) -> str:
         """Return a note on what ran, and on the recorded name if the two names differ."""
-        told = f"ran {self.told()}"
+        text = f"ran {self.told()}"
         recorded = self.raw["name"]
-        return told if recorded == result.name else f"{told}; the witness calls it {shown(recorded)}"
+        return text if recorded == result.name else f"{text}; the witness calls it {shown(recorded)}"
 
     def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
         """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
@@ -303,8 +303,8 @@ def _naming_file(file: str) -> Iterator[None]:
     try:
         yield
     except InvalidArgument as error:
-        told = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
-        raise InvalidArgument(f"replay: {file}: {told}") from None
+        text = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
+        raise InvalidArgument(f"replay: {file}: {text}") from None
 
 
 def _target_kwargs(plan: PlannedTarget) -> Json:

@@ -190,7 +190,7 @@ class AuditResult(Result):
         if len(parts) > 1 or parts[-1].lost:
             stage_fields["lost"] = parts[-1].lost
         if sum(part.tally.rounds for part in parts) < tested:
-            stage_fields["tested"] = tested  # a replay makes as many rounds as the audit
+            stage_fields["tested"] = tested  # a replay makes the same number of rounds as the audit
         alpha_field = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
         more = {
             "event": event.to_json(),
@@ -262,7 +262,6 @@ def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float,
 
 
 def _tally_json(tally: Tally | None) -> dict[str, int] | None:
-    """Return a tally as JSON."""
     if tally is None:
         return None
     return {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}

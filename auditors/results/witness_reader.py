@@ -174,8 +174,8 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
 
 def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
     """Return an InvalidArgument that names the file."""
-    told = str(error).removeprefix("replay: ")
-    return InvalidArgument(f"replay: {name}: {told}{'; the witness is incomplete' if told.endswith('is missing') else ''}")
+    message = str(error).removeprefix("replay: ")
+    return InvalidArgument(f"replay: {name}: {message}{'; the witness is incomplete' if message.endswith('is missing') else ''}")
 
 
 def _certifying_rounds(counts: Json) -> int:
@@ -212,13 +212,13 @@ def _check_bound(found: Witness) -> None:
         tally = _read_tally(raw["counts"])
         if tally.directions < found.event.directions:  # type: ignore[union-attr]
             refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
-        told = claim if level == "value" else claim.at_delta
+        bounded_claim = claim if level == "value" else claim.at_delta
         alpha = raw["counts"].get("alpha")
         parts = [*_earlier_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
-        best = combined_bound(told, parts, alpha or 1 - found.confidence)
+        best = combined_bound(bounded_claim, parts, alpha or 1 - found.confidence)
         fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
         if not fits and len(parts) > 1 and alpha:  # witnesses of earlier versions
-            fits = math.isclose(found.bound, inverse_normal_bound(told, parts, alpha), rel_tol=1e-6)
+            fits = math.isclose(found.bound, inverse_normal_bound(bounded_claim, parts, alpha), rel_tol=1e-6)
         if not fits:
             refuse("bound", f"be what the counts certify, {'' if alpha else 'at most '}{best:.9g}", raw["bound"])
     if (level != "bit" or claim.bounds_epsilon) and found.bound <= claim.parameter:

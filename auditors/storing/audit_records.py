@@ -75,10 +75,10 @@ class AuditLedger:
         rows = self.store.rows("facts", "audit = ?", self.entry.id)
         return {key: json.loads(value) for _, key, value in rows if key.startswith(prefix)}
 
-    def end(self, number: int, told: Any) -> None:
+    def end(self, number: int, outcome: Any) -> None:
         """Store the end of the plan, or of an extension, and delete the stored outputs: only counts are needed afterwards."""
         self.flush()
-        self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(told)))
+        self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(outcome)))
         spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
         self._put(spans, (self.entry.id, ARCHIVE))
         self.flush()
@@ -100,8 +100,8 @@ class AuditLedger:
         try:
             return unpack(first, rows[0][4])
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            told = f"the chunks from {first} on of phase {stage.key[2]} cannot be read ({error})"
-            raise InvalidArgument(f"store must be whole, got {self.store.path}: {told}") from None
+            text = f"the chunks from {first} on of phase {stage.key[2]} cannot be read ({error})"
+            raise InvalidArgument(f"store must be whole, got {self.store.path}: {text}") from None
 
     def write(self, stage: Stage, span: Span) -> None:
         """Add a span; the next transaction writes it."""
@@ -129,8 +129,8 @@ class AuditLedger:
         if unexercised or result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
             mechanism, target = getattr(result, "mechanism", None), result.to_json().get("target")
             content = result.to_json() | {"witness": getattr(result, "witness", None), "source": place_of(mechanism, target)}
-            told = json.dumps(strict(content), allow_nan=False)
-            values = (time.time(), result.verdict.value, told, self.entry.id)
+            text = json.dumps(strict(content), allow_nan=False)
+            values = (time.time(), result.verdict.value, text, self.entry.id)
             self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
         self.flush()
 

@@ -95,7 +95,6 @@ def _place_of_name(text: str) -> tuple[Path | None, int | None, str]:
 
 
 def _display_path(file: Path, module: str, here: Path) -> str:
-    """Return the path to display."""
     path = file.resolve()
     installed = next((i for i, part in enumerate(path.parts) if part in _INSTALLED), None)
     if installed is not None:

@@ -241,8 +241,8 @@ class Trust:
         if home.partition(".")[0] == "dpwitness" and _OWN_MODULE.fullmatch(home):
             return
         if not all(self._in_user_folder(file) for file in module_files(home, self.folder)):
-            told = f"{plan.what} {shown(plan.target)} is defined in the module {home}, outside the current folder"
-            raise NeedsPermission(told, f"{plan.place}:{plan.name}")
+            reason = f"{plan.what} {shown(plan.target)} is defined in the module {home}, outside the current folder"
+            raise NeedsPermission(reason, f"{plan.place}:{plan.name}")
 
     def resolve_class(self, name: str, path: str) -> type:
         """Import a dataset class that is not this project's, under the rules for targets."""
@@ -259,8 +259,8 @@ class Trust:
     def _plan_query(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a database query, which may read files: the user must name its database and its text."""
         query_fields = _QUERY_RULE(plan.kwargs, f"{plan.what}.kwargs")
-        told = [query_fields["dsn"], query_fields["query"], *filter(None, [query_fields.get("setup")])]
-        if (word := " ".join(told)) not in self.allow:
+        parts = [query_fields["dsn"], query_fields["query"], *filter(None, [query_fields.get("setup")])]
+        if (word := " ".join(parts)) not in self.allow:
             raise NeedsPermission(f"{plan.what} is a database query, which runs only if it is named", word)
         return plan
 

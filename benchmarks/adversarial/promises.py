@@ -24,7 +24,7 @@ _HALVES = Pair(np.repeat([0.0, 1.0], 5), np.repeat([1.0, 0.0], 5), "linf")
 
 
 def planned_response(rng: Generator) -> str:
-    """Run an attack with a violation by randomized response, audited with the number of runs in a plan from the claim alone."""
+    """Run an attack on plans: audit randomized response that violates its claim, with the number of runs from `plan`."""
     claim, true = PureDP(float(rng.choice([0.5, 0.7, 1.0, 1.4]))), float(rng.choice([1.2, 1.25, 1.3, 1.4]))
     true *= claim.epsilon
     needed = _runs_from_claim(claim, true)

@@ -98,14 +98,14 @@ class Score:
 
     @property
     def turned(self) -> float:
-        """Return the detected share of the mutants that no rule leaves out."""
+        """Return the share of detected mutants, among those that no rule excludes."""
         return (self.verdict + self.number) / max(1, self.counted)
 
 
-def campaign(claims: Iterable[str] | None = None, *, told: Callable[[str], Any] | None = None) -> list[Outcome]:
+def campaign(claims: Iterable[str] | None = None, *, report_line: Callable[[str], Any] | None = None) -> list[Outcome]:
     """Run every mutant of the proofs, or of the given `claims`, and return the outcomes.
 
-    The callback `told` receives a line of text after each claim.
+    The callback `report_line` receives a line of text after each claim.
     """
     chosen = None if claims is None else set(claims)
     found: list[Outcome] = []
@@ -113,8 +113,8 @@ def campaign(claims: Iterable[str] | None = None, *, told: Callable[[str], Any] 
         if chosen is None or declared.id in chosen:
             outcomes = run(declared)
             found += outcomes
-            if told is not None:
-                told(f"{declared.id}: {dict(Counter(o.kind for o in outcomes))}")
+            if report_line is not None:
+                report_line(f"{declared.id}: {dict(Counter(o.kind for o in outcomes))}")
     return found
 
 

@@ -103,7 +103,7 @@ def _finding(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _shown(row: Mapping[str, Any]) -> str:
-    """Return what a witness shows, in a few words."""
+    """Return the finding of a witness in a few words."""
     if row["kind"] in ("error", "abort"):
         return f"{row['kind']} on one of two neighbors only"
     if row["kind"] == "bound":

@@ -81,7 +81,7 @@ def measured(found: Listed) -> Json:
 
 
 def judged(found: Listed, proposals: Sequence[Proposal], file: Path, python: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, outcome) of each listed mechanism: ``listed``, and ``found``, ``right`` or ``wrong``."""
+    """Yield (name, outcome) pairs of each listed mechanism: always ``listed``, then ``found`` and ``right`` or ``wrong`` if they apply."""
     by_name: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         by_name.setdefault(proposal.reading.name.name, []).append(proposal)

@@ -56,14 +56,14 @@ def builds() -> tuple[str, str]:
     return version("dpwitness"), ".".join(version("numpy").split(".")[:2])
 
 
-def call(told: tuple[str, str], sent: bytes, *parts: bytes) -> Any:
+def call(client_builds: tuple[str, str], sent: bytes, *parts: bytes) -> Any:
     """Run the task that `parts` hold in pickled form, the function first.
 
     Raise InvalidArgument if this worker has another version of dpwitness or NumPy, or lacks a module or file of the mechanism, and
     MechanismFailed if the mechanism tries to exit the worker process.
     """
-    if told != builds():
-        here, there = (f"dpwitness {found[0]} with NumPy {found[1]}" for found in (builds(), told))
+    if client_builds != builds():
+        here, there = (f"dpwitness {found[0]} with NumPy {found[1]}" for found in (builds(), client_builds))
         raise InvalidArgument(f"workers must run the same versions as this process ({there}), one worker runs {here}")
     files = write_sent_files(sent)
     token = SENT.set(files)

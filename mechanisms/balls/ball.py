@@ -133,12 +133,6 @@ def _between(low: float, high: float, center: Ball, tail) -> Ball:  # type: igno
     return 1 - left - right
 
 
-def whole_numbers(low: float, high: float) -> tuple[float, float] | None:
-    """Return the first and last integer in (low, high], or None if there is none; infinite ends stay infinite."""
-    first, last = math.floor(low) + 1.0 if math.isfinite(low) else low, math.floor(high) * 1.0 if math.isfinite(high) else high
-    return (first, last) if first <= last else None
-
-
 def geometric_mass(first: float, last: float, rate: Ball) -> Ball:
     """Return P(first <= G1 - G2 <= last) for two-sided geometric noise; `first` and `last` are integers or infinite.
 

@@ -167,7 +167,6 @@ class PlaneLoss:
 
 
 def _squared_wedge(x: tuple[float, ...], y: tuple[float, ...]) -> Ball:
-    """Return (x1 y2 - x2 y1)^2."""
     cross = abs(arb(x[0]) * y[1] - arb(x[1]) * y[0])
     return cross * cross
 

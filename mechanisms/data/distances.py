@@ -108,7 +108,6 @@ def _type_differs(a: Any, b: Any) -> bool:
 
 
 def _negative_zero(number: Number) -> bool:
-    """Return whether a number is -0.0."""
     return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
 
 

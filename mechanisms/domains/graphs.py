@@ -86,7 +86,7 @@ class Graph(Domain):
     def changed(self, edges: Edges, node: int, other: int, why: str) -> Pair | None:
         """Return the pair that changes a node, or the edge between `node` and `other`, as the relation allows.
 
-        With ``k=`` as many nodes or edges change, those at `node` first. None if too few edges are
+        With ``k=``, k nodes or edges change, those at `node` first. None if too few edges are
         free.
         """
         parsed = parse_relation(self.relation)
@@ -98,7 +98,9 @@ class Graph(Domain):
             connected = isolated | {edge for edge in self.places if nodes & {*edge}}
             return self.pair(self._graph(isolated), self._graph(edges if isolated != edges else connected), why)
         between = (min(node, other), max(node, other))
-        k = min(parsed.k, len(self.places) // 2) if parsed.name == "replace-edge" else parsed.k  # as many other edges must be free
+        k = (
+            min(parsed.k, len(self.places) // 2) if parsed.name == "replace-edge" else parsed.k
+        )  # the same number of other edges must be free
         chosen = frozenset(heapq.nsmallest(k, self.places, key=lambda place: (place != between, node not in place)))
         if parsed.name == "edge":
             return self.pair(self._graph(edges - chosen), self._graph(edges | chosen), why)
@@ -106,7 +108,7 @@ class Graph(Domain):
         return self.pair(self._graph(edges | chosen), self._graph((edges - chosen) | {*free}), why) if len(free) == len(chosen) else None
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: a star, a path, a ring, a clique, halves or no edges, changed at the best and the least connected nodes."""
+        """Yield fixed pairs: star, path, ring, clique, two halves, no edges; each changed at its most and least connected nodes."""
         n = self.nodes
         ring = [(i, i + 1) for i in range(n - 1)]
         shapes: dict[str, list[tuple[int, int]]] = {

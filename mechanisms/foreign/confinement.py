@@ -51,12 +51,12 @@ def described() -> str:
     """Return one sentence on the limits that hold, and on those that this system does not offer."""
     has = offered()
     missing = [name for name in LIMITS if name not in has]
-    told = {
+    effects = {
         "files": "no file is written outside of the working folder",
         "network": "the network is cut off",
         "size of files": "a file has at most 2 GiB",
     }
-    sentence = "; ".join(told[name] for name in has) or "imports and calls run without limits on files and network"
+    sentence = "; ".join(effects[name] for name in has) or "imports and calls run without limits on files and network"
     return sentence + (f" (this system does not limit: {', '.join(missing)})" if missing and has else "")
 
 
@@ -107,7 +107,6 @@ def _cut_network() -> None:
 
 
 def _limit_file_size() -> None:
-    """Limit the size of files."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))

@@ -163,7 +163,7 @@ class Program(Process):
             raise ProtocolViolation(f"{error}{self.last_output()}") from None
 
     def _due_text(self) -> str:
-        """Return what the process had to send, in parentheses, for error messages."""
+        """Return a description of the expected answer, in parentheses, for error messages."""
         return f" ({self._expected})" if self._expected else ""
 
     def run(self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], time_limit: float) -> list[Any]:

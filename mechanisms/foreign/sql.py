@@ -277,7 +277,6 @@ class _DuckDB(_Base):
             self.held.execute(statements)
 
     def _statement_types(self, statements: str) -> set[str]:
-        """Return the types of the statements."""
         return {statement.type.name for statement in self.held.extract_statements(statements)}
 
     def lock(self) -> None:

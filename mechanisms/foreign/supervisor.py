@@ -170,7 +170,11 @@ def main() -> None:
                 os.write(2, f"the target has started {count} processes that still run, at most {MOST} are allowed\n".encode())
                 os._exit(TOO_MANY)
     kill_all(worker)
-    status = _exit_status.get("worker", signal.SIGKILL)
+    _exit_as(_exit_status.get("worker", signal.SIGKILL))
+
+
+def _exit_as(status: int) -> None:
+    """End this process in the same manner as a process with this exit status: by the signal, or with the exit code."""
     if os.WIFSIGNALED(status):
         signal_number = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):

@@ -21,11 +21,11 @@ from typing import Any, Protocol, TypeVar, cast
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _KEEPER = str(Path(__file__).resolve().with_name("supervisor.py"))
-_MAX_OUTPUT = 600  # characters of what a process last printed that a message holds
+_MAX_OUTPUT = 600  # largest number of characters of the process's last output in a message
 _KILL_SECONDS = 10.0  # seconds in which a worker and all that it has started must have ended
 _MAX_IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_PIPE_BYTES = 2**20  # bytes that a pipe may hold, where that can be said (Linux): large blocks cost fewer turns
+_PIPE_BYTES = 2**20  # capacity of a pipe in bytes, where it can be set (Linux): large blocks need fewer system calls
 
 
 class WorkerDied(RuntimeError):

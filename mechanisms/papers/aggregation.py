@@ -241,7 +241,6 @@ def _weights(rows: FloatArray, organisations: int, x: FloatArray, y: FloatArray,
 
 @jit
 def _add_softmax(errors: FloatArray, temperature: float, share: FloatArray, total: FloatArray) -> None:
-    """Add the softmax of -errors / temperature to `total`."""
     smallest, mass = errors.min(), 0.0
     for m in range(errors.size):
         share[m] = np.exp((smallest - errors[m]) / temperature)

@@ -1,6 +1,6 @@
 """Shared parts of the mechanisms of regularized risk minimization.
 
-These are the validation of data, both ways of adding noise, and known privacy losses. Output
+These are the validation of data, both kinds of perturbation, and known privacy losses. Output
 perturbation releases w* + b; objective perturbation releases argmin F(w) + <b, w>. Both densities
 are exact. The density of output perturbation is a shift of the noise density. The density of
 objective perturbation is the change of variables b -> w, whose Jacobian is the Hessian of F.

@@ -10,14 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.papers.interactive_kernels import interval_log_probability
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.textbook.categorical import draw_index
-
-IntArray = NDArray[np.int64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
 

@@ -157,7 +157,7 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
         Printed form: with respect to volume, from b = 2 (Q beta - M) and its Jacobian det(2 Q).
         Repaired form: the same inside Theta, and minus infinity outside. On the sphere |beta| = B
         the density is with respect to area (for p = 1, the mass of an endpoint). It is an integral
-        over the multiplier of the constraint. With a grid the method does not exist.
+        over the multiplier of the constraint. A mechanism with a grid has no such method.
         """
         rows = output_rows(outputs, self.dimension, "PrivateRidge")
         values, basis, target = self._spectrum(dataset)

@@ -106,7 +106,9 @@ class SimplexSampling:
             try:
                 self._formula()
             except ArithmeticError:
-                raise InvalidArgument(f"SimplexSampling: bound must keep squares of the loss within floats, got {self.bound!r}") from None
+                raise InvalidArgument(
+                    f"SimplexSampling: bound must be small enough that the squared loss is a finite float, got {self.bound!r}"
+                ) from None
             if not self._formula() >= 1:
                 text = f"draws={self.draws!r} must give at least one draw, got m = {self._formula():.6g}"
                 if self.draws == "approximate_repaired":

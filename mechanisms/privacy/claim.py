@@ -40,7 +40,7 @@ class Divergences(Protocol):
 class Claim(ABC):
     """Privacy claim: a family of trade-off curves with a free `parameter` (epsilon, rho or mu) and, for some, a fixed second number.
 
-    A subclass with a `form` of its own is registered in `NOTIONS`.
+    A subclass that defines `form` is registered in `NOTIONS`.
     """
 
     kind: ClassVar[str]  # first word of `form`

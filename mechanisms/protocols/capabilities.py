@@ -36,7 +36,7 @@ def one_law(mechanism: T) -> T:
 
 
 def log_density_at(mechanism: Any, rows: Any, dataset: Any) -> FloatArray:
-    """Return a mechanism's log-density at each row, of shape (n,): a column (n, 1) is the same values."""
+    """Return a mechanism's log-density at each row, as an array of shape (n,). A result of shape (n, 1) is flattened."""
     value = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
     return value[:, 0] if value.shape == (len(rows), 1) else value
 
@@ -66,32 +66,6 @@ def has_capability(mechanism: Any, power: Any) -> bool:
     (True, False)
     """
     return all(hasattr(mechanism, name) for name in vars(power) if not name.startswith("_"))
-
-
-class HasDraws(Protocol):
-    """Mechanism with a compiled sampling kernel, a `dpwitness.wrap.Draws`, so that audits count outputs without storing them."""
-
-    def draws(self, dataset: Any, /) -> Any: ...
-
-
-class HasDomain(Protocol):
-    """Mechanism with the domain of its claim, whose pairs are tried if no pair is given."""
-
-    @property
-    def domain(self) -> Any: ...
-
-
-class HasTruth(Protocol):
-    """Mechanism whose true privacy is known: a `Truth`, or None."""
-
-    @property
-    def truth(self) -> Any: ...
-
-
-class HasWorstPair(Protocol):
-    """Mechanism with a pair on which its privacy loss is largest."""
-
-    def worst_pair(self) -> Any: ...
 
 
 class HasSupport(Protocol):

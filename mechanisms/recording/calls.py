@@ -55,16 +55,16 @@ def compared(then: Call, call: Call) -> list[tuple[str, str]]:
     """Return how two calls of one primitive differ in anything but the value of their input, as (kind, text) pairs."""
     name, found = call.primitive.name, []
     for place, (key, first, second) in enumerate(zip(READ, then.read, call.read)):
-        told = "" if place == INPUT or first is second else _value_difference(first, second)
-        if told:
-            found.append(({"scale": "scale", "size": "shape"}.get(key, "parameter"), f"{name}: {key} {told}"))
+        text = "" if place == INPUT or first is second else _value_difference(first, second)
+        if text:
+            found.append(({"scale": "scale", "size": "shape"}.get(key, "parameter"), f"{name}: {key} {text}"))
     is_opaque = call.primitive.law == "opaque"  # the input of an opaque primitive may be a dataset of any size
-    told = "" if is_opaque else _type_difference(then.read[INPUT], call.read[INPUT])
-    if told:
-        found.append(("shape", f"{name}: input {told}"))
-    told = _argument_difference(then, call)
-    if told:
-        found.append(("parameter", f"{name}: {told}"))
+    text = "" if is_opaque else _type_difference(then.read[INPUT], call.read[INPUT])
+    if text:
+        found.append(("shape", f"{name}: input {text}"))
+    text = _argument_difference(then, call)
+    if text:
+        found.append(("parameter", f"{name}: {text}"))
     return found
 
 
@@ -80,17 +80,17 @@ def _argument_difference(then: Call, call: Call) -> str:
             continue
         if i >= len(then.args) or i >= len(call.args):
             return f"{name} is given on one side only"
-        told = difference(then.args[i], call.args[i], name, objects=False)
-        if told:
-            return told
+        text = difference(then.args[i], call.args[i], name, objects=False)
+        if text:
+            return text
     for name in {**then.kwargs, **call.kwargs}:
         if name in covered or name in ("out", "generator"):
             continue
         if (name in then.kwargs) != (name in call.kwargs):
             return f"{name} is given on one side only"
-        told = difference(then.kwargs[name], call.kwargs[name], name, objects=False)
-        if told:
-            return told
+        text = difference(then.kwargs[name], call.kwargs[name], name, objects=False)
+        if text:
+            return text
     return ""
 
 

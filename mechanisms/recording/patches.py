@@ -76,7 +76,7 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
     if not callable(found):
         raise WrongPrimitive(f"primitives must be callable, {name!r} is of type {type(found).__name__}")
     if inspect.isclass(found):
-        raise WrongPrimitive(f"primitives must be functions or methods, {name!r} is a class: name the method that draws")
+        raise WrongPrimitive(f"primitives must be functions or methods, but {name!r} is a class: name the method that draws")
     return holder, last, found
 
 

@@ -110,8 +110,8 @@ class Primitive:
         """Raise WrongPrimitive if an expression uses a name that is not a parameter of the callable."""
         unknown_names = sorted(self.used - set(parameters) - set(_FUNCTIONS))
         if parameters and unknown_names:
-            told = ", ".join(parameters)
-            raise WrongPrimitive(f"{self.name}: expressions may use only its arguments ({told}), got {unknown_names[0]!r}")
+            names = ", ".join(parameters)
+            raise WrongPrimitive(f"{self.name}: expressions may use only its arguments ({names}), got {unknown_names[0]!r}")
 
     def reads(self, names: tuple[str, ...], defaults: dict[str, Any], args: Any, kwargs: Any) -> tuple[Any, ...]:
         """Return the values of the expressions in the order of `READ`, None for missing ones and those that cannot be evaluated."""
@@ -132,7 +132,6 @@ class Primitive:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether a text is a number."""
     try:
         float(text)
     except ValueError:
@@ -190,18 +189,18 @@ def _compile_node(node: Any) -> Callable[[dict[str, Any]], Any]:
     raise _SyntaxNotAllowed
 
 
-def parameters_of(function: Callable[..., Any], told: str = "") -> tuple[tuple[str, ...], dict[str, Any]]:
+def parameters_of(function: Callable[..., Any], signature: str = "") -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return the names and the defaults of a callable's parameters; both are empty if it has no signature.
 
-    `told` lists the parameters of a callable without a signature.
+    `signature` lists the parameters of a callable without a signature.
 
     Examples
     --------
     >>> parameters_of(len, "self, loc=0.0, size=None")
     (('self', 'loc', 'size'), {'loc': 0.0, 'size': None})
     """
-    if told:
-        arguments = ast.parse(f"lambda {told}: None", mode="eval").body.args  # type: ignore[attr-defined]
+    if signature:
+        arguments = ast.parse(f"lambda {signature}: None", mode="eval").body.args  # type: ignore[attr-defined]
         names = tuple(each.arg for each in arguments.args)
         return names, dict(zip(names[len(names) - len(arguments.defaults) :], map(ast.literal_eval, arguments.defaults)))
     try:

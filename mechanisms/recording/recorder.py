@@ -153,14 +153,14 @@ class Recorder:
             if shorter is not None:
                 return shorter, True
         found = compared(then, call)
-        for kind, told in found:
-            self._add_difference(kind, stream, index, told)
-        return output, not any(told.startswith(f"{primitive.name}: size ") for kind, told in found if kind == "shape")
+        for kind, text in found:
+            self._add_difference(kind, stream, index, text)
+        return output, not any(text.startswith(f"{primitive.name}: size ") for kind, text in found if kind == "shape")
 
-    def _add_difference(self, kind: str, stream: Stream, index: int, told: str) -> None:
+    def _add_difference(self, kind: str, stream: Stream, index: int, text: str) -> None:
         """Add a difference to the list."""
         with self.lock:
-            self.differences.append((kind, stream, index, told))
+            self.differences.append((kind, stream, index, text))
 
     def finished(self) -> None:
         """Add the recorded calls that this run did not make to the differences."""
@@ -169,10 +169,10 @@ class Recorder:
         for stream, recorded in self.played.streams.items():
             done = len(self.streams.get(stream, ()))
             if stream not in self.lost and done < len(recorded):
-                told = (
+                text = (
                     f"{recorded[done].primitive.name} is not called: only {done} of the {len(recorded)} calls recorded on D1 are repeated"
                 )
-                self._add_difference("fewer calls", stream, done, told)
+                self._add_difference("fewer calls", stream, done, text)
 
     def caller(self) -> Any:
         """Return (file, line) of the calling code."""

@@ -327,7 +327,6 @@ def _is_system_random(generator: Any) -> bool:
 
 
 def _generator_state(generator: Any) -> Any:
-    """Return the state of a generator."""
     if isinstance(generator, random.Random):
         return generator.getstate()
     bits = getattr(generator, "_bit_generator", generator)

@@ -22,7 +22,7 @@ CURVATURE = arb(0.25)  # largest second derivative of the logistic loss
 
 
 def objective_loss(s: Ball, rate: Ball, n_lambda: Ball) -> Ball:
-    """Return the module's bound on the privacy loss at one s, for noise of rate `rate`."""
+    """Return the bound of this module's docstring on the privacy loss at one s, for noise of rate `rate`."""
     return rate * (1 + s) + (s * (1 - s) / n_lambda).log1p()
 
 

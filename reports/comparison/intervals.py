@@ -69,7 +69,7 @@ class Guesses:
         return low, high
 
     def upper_limit_for(self, bound: float) -> float:
-        """Return the upper limit of a run with as many guesses whose lower limit is `bound`; infinite if no such run exists."""
+        """Return the upper limit of a run with the same number of guesses whose lower limit is `bound`; infinite if no such run exists."""
         guesses_made = self.correct + self.wrong
 
         def excess(correct: float) -> float:

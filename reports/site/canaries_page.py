@@ -50,11 +50,11 @@ def page(found: Mapping[str, Any], plot_name: str) -> str:
     """Return the markdown of the page from the table of `bench canaries`."""
     lines = ["# Canaries: what one run of a training certifies", "", _INTRODUCTION, "", f"![Certified against the truth]({plot_name})", ""]
     remaining = list(found["rows"])
-    for case_part, heading, told in _SECTIONS:
+    for case_part, heading, text in _SECTIONS:
         rows = [row for row in remaining if case_part in row["case"]]
         remaining = [row for row in remaining if case_part not in row["case"]]
         if rows:
-            lines += [f"## {heading}", "", told, "", *_rows_table(rows, found["details"])]
+            lines += [f"## {heading}", "", text, "", *_rows_table(rows, found["details"])]
     return "\n".join([*lines, *sentences([note for note in found["notes"] if "jax-privacy" in note])]) + "\n"
 
 
@@ -77,19 +77,19 @@ def plot(details: Sequence[Mapping[str, Any]], path: Path) -> None:
             points = [at for at in details if (at["theorem"], at["canaries"]) == (theorem, canaries)]
             x = [at["epsilon"] for at in points]
             axes.plot(x, [at["most"] for at in points], ":", color="gray", linewidth=1)
-            told = f"{theorem}, {canaries:,} canaries"
+            text = f"{theorem}, {canaries:,} canaries"
             axes.plot(
-                x, [at["found"] for at in points], mark + "-", color="black", markerfacecolor=face, linewidth=1, markersize=5, label=told
+                x, [at["found"] for at in points], mark + "-", color="black", markerfacecolor=face, linewidth=1, markersize=5, label=text
             )
         axes.set_xlabel("true epsilon")
         axes.set_ylabel("certified epsilon (dotted: ceiling)")
         axes.legend(loc="upper left", fontsize=8)
 
 
-def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
+def main(arguments: Sequence[str], echo: Callable[[str], Any] = print) -> int:
     """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 2:
-        told("usage: python -m dpwitness.reports.site.canaries_page FOLDER CANARIES.json")
+        echo("usage: python -m dpwitness.reports.site.canaries_page FOLDER CANARIES.json")
         return 2
     folder, file = map(Path, arguments)
     found = read_table(file, "canaries")

@@ -76,14 +76,14 @@ def _quantile(budget: Budget, share: float) -> float:
 def _quantile_table(budgets: Sequence[Budget], required: Sequence[Mapping[str, Any]]) -> list[str]:
     required_values = {row["case"]: float(row["required"]) for row in required}
 
-    def told(budget: Budget, what: str, share: float) -> str:
+    def format_share(budget: Budget, what: str, share: float) -> str:
         value = _quantile(budget, share)
         least = required_values.get(f"certified / limit at {budget['trials']:,} trials: {what}")
         return figure(value, 3) + ("" if least is None else f" ({'met' if value >= least else '**missed**'}: {least:g} required)")
 
     head = ["trials", "cases", "seeds", *(what for what, _ in _QUANTILES)]
     return table(
-        head, [[count(b["trials"]), count(len(b["cases"])), count(b["seeds"]), *(told(b, *q) for q in _QUANTILES)] for b in budgets]
+        head, [[count(b["trials"]), count(len(b["cases"])), count(b["seeds"]), *(format_share(b, *q) for q in _QUANTILES)] for b in budgets]
     )
 
 
@@ -125,10 +125,10 @@ def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
         axes.legend(loc="lower right", fontsize=8, ncols=2)
 
 
-def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
+def main(arguments: Sequence[str], echo: Callable[[str], Any] = print) -> int:
     """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 3:
-        told("usage: python -m dpwitness.reports.site.power_page FOLDER BEFORE.json AFTER.json")
+        echo("usage: python -m dpwitness.reports.site.power_page FOLDER BEFORE.json AFTER.json")
         return 2
     folder, *files = map(Path, arguments)
     before, after = (read_table(file, "power") for file in files)

@@ -106,8 +106,8 @@ def _summary(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for found in tables:
         missed = [row["case"] for row in found["rows"] if not _is_met(row)]
-        told = f"{len(found['rows']) - len(missed)} of {len(found['rows'])} rows met"
-        lines.append(f"- **{found['name']}**: {told}" + (f"; missed: {'; '.join(missed)}" if missed else ""))
+        rows_met = f"{len(found['rows']) - len(missed)} of {len(found['rows'])} rows met"
+        lines.append(f"- **{found['name']}**: {rows_met}" + (f"; missed: {'; '.join(missed)}" if missed else ""))
     return [*lines, ""]
 
 
@@ -164,8 +164,8 @@ def _interval(row: Row) -> str:
 
 
 def _stated_rate(row: Row) -> str:
-    told = re.search(r"stated ([0-9.e-]+)", str(row["unit"]))
-    return f"{_direction(row)} {told[1].rstrip('.')}" if told else ""
+    stated = re.search(r"stated ([0-9.e-]+)", str(row["unit"]))
+    return f"{_direction(row)} {stated[1].rstrip('.')}" if stated else ""
 
 
 def _other_section(found: Mapping[str, Any]) -> list[str]:
@@ -202,10 +202,10 @@ def read_table(path: Path, name: str) -> Mapping[str, Any]:
     return found[0]
 
 
-def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
+def main(arguments: Sequence[str], echo: Callable[[str], Any] = print) -> int:
     """Write the page from the command-line arguments: the output file, then JSON of benchmarks and sections in markdown."""
     if len(arguments) < 2:
-        told("usage: python -m dpwitness.reports.site.trust_page OUT.md FILE.json|FILE.md ...")
+        echo("usage: python -m dpwitness.reports.site.trust_page OUT.md FILE.json|FILE.md ...")
         return 2
     out, *files = map(Path, arguments)
     tables = [entry for path in files if path.suffix != ".md" for entry in read_tables(path)]

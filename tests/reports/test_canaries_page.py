@@ -34,4 +34,4 @@ def test_another_table_is_refused(tmp_path):
     (tmp_path / "c.json").write_text(json.dumps([asdict(Table("canaries", ROWS))]))
     with pytest.raises(InvalidArgument, match="must hold one table of `dpwitness bench canaries` with its details, got 0"):
         main([str(tmp_path), str(tmp_path / "c.json")])
-    assert main([str(tmp_path)], told=lambda text: None) == 2
+    assert main([str(tmp_path)], echo=lambda text: None) == 2

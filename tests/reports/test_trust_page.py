@@ -49,7 +49,7 @@ def test_written_from_files(tmp_path):
     (tmp_path / "mutation.md").write_text("## Mutants\n")
     assert main([str(tmp_path / "trust.md"), str(tmp_path / "calibration.json"), str(tmp_path / "mutation.md")]) == 0
     assert (tmp_path / "trust.md").read_text() == page(TABLES, ["## Mutants\n"])
-    assert main([str(tmp_path / "trust.md")], told=lambda text: None) == 2
+    assert main([str(tmp_path / "trust.md")], echo=lambda text: None) == 2
     (tmp_path / "wrong.json").write_text('[{"rows": 3}]')
     with pytest.raises(InvalidArgument, match="must hold tables with name and rows"):
         main([str(tmp_path / "trust.md"), str(tmp_path / "wrong.json")])

@@ -203,7 +203,7 @@ class Atom:
         )
 
     def _drawn_float(self, rng: random.Random) -> float:
-        """Return a random float: of the bounds, a small multiple of a quarter, or of a random exponent."""
+        """Return a random float: a bound, a small multiple of 1/4, or a number with a random exponent."""
         way = rng.random()
         if way < 0.4 and self.bounds is not None and math.isfinite(self.bounds[1] - self.bounds[0]):
             return rng.uniform(*self.bounds)

@@ -47,7 +47,7 @@ class ColumnEdits(RowEdits):
 
 
 class UserEdits(RowEdits):
-    """Neighbors by the rows of up to d_in users."""
+    """Neighbors that differ in all rows of at most d_in users."""
 
     def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
         column = metric.partition(":")[2]

@@ -21,7 +21,7 @@ _FAR = 64  # largest number of edits between two datasets of a group
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Datasets, and the pairs of them to compare: positions of both and the distance `d_in` that they do not exceed."""
+    """Datasets, and the pairs to compare: the positions of two datasets, and an upper limit `d_in` of their distance."""
 
     datasets: list[Any]
     pairs: list[tuple[int, int, Distance]]

@@ -13,7 +13,7 @@ import opendp.extras.numpy
 import opendp.extras.sklearn
 import opendp.prelude as dp
 
-SLACK = 1 + 1e-6  # the extras assume idealized numbers: rounding is no finding
+SLACK = 1 + 1e-6  # the extras assume idealized numbers, so rounding is not a finding
 ROWS = [[0.0, 0.0], [1.0, 1.0], [0.7, 0.7], [-0.5, 0.5], [2.0, 5.0], [10.0, 10.0], [10.7, 10.7], [10.0, 9.0]]
 DOMAINS = [
     "dp.numpy.array2_domain(num_columns=2, T=float)",

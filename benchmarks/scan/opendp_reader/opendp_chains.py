@@ -91,7 +91,7 @@ def extensions(source, transformation, rng, most=6):
 def candidates(seconds, seed=0, spoiled=()):
     """Yield entries with their transformations until the time is over: single constructors, and random chains of them.
 
-    Chains that start with a member of `spoiled`, to which the caller adds while it reads, are not continued.
+    Chains that start with a member of `spoiled` are not continued; the caller may add members during the iteration.
     """
     rng, deadline, level = random.Random(seed), time.monotonic() + seconds, []
     starts = rng.sample(found := list(start_spaces()), len(found))
@@ -117,7 +117,7 @@ def _chains(level, rng, spoiled):
 
 
 def _alternate(*sources):
-    """Yield the items of several iterators in turn, until all but the endless last one are used up for long."""
+    """Yield the items of several iterators in turn, until only the endless last one has yielded items for a long time."""
     active = list(sources)
     while active:
         for source in list(active):
@@ -201,7 +201,7 @@ def _within(entry, transformation, first, second, d_in):
 
 
 def _holds(entry, transformation, pair, outcomes, d_in):
-    """Return whether a finding stands: members of the domain, within the distance, and the same outcomes each time."""
+    """Return whether a finding is confirmed: its inputs lie in the domain, within the distance, and have the same outcomes each time."""
     return _within(entry, transformation, *pair, d_in) and _repeats(transformation, pair, outcomes)
 
 
@@ -227,7 +227,7 @@ def far_outcome(row, transformation, allowed, times=200):
 
 
 def _repeats(transformation, pair, outcomes, times=4):
-    """Return whether the transformation has the same outcomes each time: a random one is no subject of an exact comparison."""
+    """Return whether the transformation has the same outcomes each time, because an exact comparison needs a deterministic one."""
     return all(repr(outcome(transformation, v)) == repr(o) for _ in range(times) for v, o in zip(pair, outcomes, strict=False))
 
 

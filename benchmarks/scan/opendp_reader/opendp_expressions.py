@@ -122,7 +122,7 @@ BINARY = [
 
 
 def binaries(text):
-    """Yield sources of operators between an expression and literals or columns, in both orders."""
+    """Yield source texts that combine an expression with literals or columns by an operator, in both orders."""
     for form in BINARY:
         for other in ("pl.lit(1)", "0.0", "pl.col('y')", "pl.lit(5)", "1"):
             yield form.format(a=text, b=other)
@@ -132,12 +132,3 @@ def binaries(text):
 def evaluate(text):
     """Return the expression that a source describes."""
     return eval(text, {"pl": pl, "dp": dp, "float": float})
-
-
-def expression_or_none(text):
-    """Return the expression of a source; None if Polars refuses to build it."""
-    try:
-        found = evaluate(text)
-    except Exception:
-        return None
-    return found if isinstance(found, pl.Expr) else None

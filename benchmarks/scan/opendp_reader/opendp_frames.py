@@ -166,7 +166,7 @@ def result(measurement, description, rows):
 
 
 def key_columns(description):
-    """Return the names of the columns that tell the rows of a result apart; none for a result of one row."""
+    """Return the names of the columns that identify the rows of a result; none for a result of one row."""
     default = ("g",) if "group_by" in description["plan"] else ()
     return tuple(description.get("keys") or default)
 
@@ -192,7 +192,7 @@ def _row_gap(a, b, keys):
 
 
 def allowed_pair(description, first, second):
-    """Return whether a pair keeps what the margins declare public or bounded."""
+    """Return whether both datasets of a pair satisfy the margins: equal public keys, and sizes within the bounds."""
     public, limits = description["public"], description["limits"]
     groups = [_lengths(rows, description["key"]) for rows in (first, second)]
     if max(len(first), len(second)) > 10 or (limits and any(len(g) > limits[1] or max(g.values(), default=0) > limits[0] for g in groups)):

@@ -21,7 +21,7 @@ SPACES = {  # where each constructor is tried: a domain, a metric, and neighbors
 
 
 def made(source):
-    """Return what a source builds; None if the library refuses."""
+    """Return the object that a source text builds; None if the library refuses."""
     try:
         return eval(source, NAMESPACE)
     except Exception:
@@ -115,7 +115,7 @@ def noise():
 
 
 def compositions():
-    """Spend what an adaptive compositor accepts, and compare the sum with its map."""
+    """Query an adaptive compositor until it refuses, and compare the sum of the accepted privacy losses with its map."""
     space = "dp.atom_domain(T=int), dp.absolute_distance(T=int), dp.max_divergence()"
     for budgets in ([1.0], [0.5, 0.5], [1.0, -1.0], [1.0, -0.5], [2.0, 0.0], [1.0, float("nan")]):
         source = f"dp.c.make_adaptive_composition({space}, 1, {budgets!r})".replace("nan", "float('nan')")

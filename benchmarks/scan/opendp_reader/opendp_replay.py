@@ -24,7 +24,7 @@ import opendp_truncations as truncations  # noqa: E402
 
 
 def chain(row):
-    """Return what the outputs of a chain on both inputs show, with the numbers."""
+    """Return the finding of a chain's outputs on both inputs, with the numbers."""
     made = chains.build(row["build"])
     allowed = made.map(row["distance_in"])
     members = all(made.input_domain.member(v) for v in row["inputs"])
@@ -40,7 +40,7 @@ def chain(row):
 
 
 def frame(row):
-    """Return what the exact results of a query on both inputs show, with the numbers."""
+    """Return the finding of a query's exact results on both inputs, with the numbers."""
     allowed = frames.claim(frames.query(row, frames.SCALE), row["distance_in"])
     fits = frames.allowed_pair(row, *row["inputs"]) and inputs.row_distance(row["input_metric"], *row["inputs"]) <= row["distance_in"]
     exact = frames.query(row, 0.0)
@@ -52,7 +52,7 @@ def frame(row):
 
 
 def truncation(row):
-    """Return what a frame-to-frame query shows on both inputs."""
+    """Return the finding of a frame-to-frame query on both inputs."""
     made, bounds = truncations.build(row)
     one, other = (truncations.outcome(made, row, rows) for rows in row["inputs"])
     if one[0] != other[0]:
@@ -62,7 +62,7 @@ def truncation(row):
 
 
 def array(row):
-    """Return what a transformation of arrays shows on both inputs."""
+    """Return the finding of a transformation of arrays on both inputs."""
     space = arrays.names()
     np, made = space["np"], arrays.built(row["build"], space)
     one, other = (arrays.outcome(made, np.array(v, dtype=float).reshape(-1, 2)) for v in row["inputs"])
@@ -73,7 +73,7 @@ def array(row):
 
 
 def measurement(row):
-    """Return what the comparison of a privacy map with the exact figure shows."""
+    """Return the finding of comparing a privacy map with the exact figure."""
     for check in measurements.CHECKS:
         for found in check() if check.__name__ == row["check"] else ():
             if (
@@ -90,7 +90,7 @@ def _tuple(value):
 
 
 def abort(row):
-    """Return whether the library aborts the process on one input only, each in a process of its own."""
+    """Return whether the library aborts the process on one input only; each input gets a separate process."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "opendp_scan.py")
     command = [sys.executable, script, "--worker", row["part"], "--probe", json.dumps(row), "--rows"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -102,7 +102,7 @@ PARTS = {"chains": chain, "frames": frame, "truncations": truncation, "arrays": 
 
 
 def replay(row):
-    """Return the name of a row, what its witness shows now, and the numbers."""
+    """Return the name of a row, the finding of its witness when run again, and the numbers."""
     try:
         shown, allowed, found = abort(row) if row["kind"] == "abort" else PARTS[row["part"]](row)
     except Exception as error:

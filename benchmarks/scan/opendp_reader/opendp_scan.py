@@ -1,6 +1,6 @@
 """Scan of OpenDP from its signatures: `python opendp_scan.py --seconds 600 --out findings.jsonl`.
 
-Runs inside the interpreter of the library, with nothing but the library. Workers search; a worker that the library aborts is started again,
+Runs inside the interpreter of the library and imports nothing else. Workers search; a worker that the library aborts is started again,
 and the query that it had announced last is tried input by input.
 """
 
@@ -214,7 +214,7 @@ def supervise(arguments):
 
 
 def probe(entry, part, most=8):
-    """Return a finding if the library aborts the process on one of two neighbors and not on the other, each in a process of its own."""
+    """Return a finding if the library aborts the process on one of two neighbors and not on the other; each runs in a separate process."""
     rng, outcomes = random.Random(0), {}
 
     def aborts(rows):

@@ -19,11 +19,6 @@ def constructors(module):
             yield name, function, tuple(inspect.signature(function).parameters.values())
 
 
-def carrier(domain):
-    """Return OpenDP's text of a domain's carrier type."""
-    return str(domain.carrier_type)
-
-
 TYPES = {"f64": "f64", "f32": "f32", "String": "str", "bool": "bool"} | {name: name for name in INTEGERS}
 
 

@@ -75,7 +75,7 @@ def entry(metric, d_in, plan):
 
 
 def datasets(description, most, rng):
-    """Yield pairs of datasets: with and without the rows of one identifier, or those of the bounds in `d_in`."""
+    """Yield pairs of datasets that differ in the rows of one identifier, or in rows within the bounds of `d_in`."""
     rows = inputs.rows_of(description["input"])
     if description["metric"].startswith("dp.frame_distance"):
         few = [row for row in rows if row["id"] == 1]

@@ -33,14 +33,14 @@ def warning_line(found: Any) -> str:
 
 
 @contextlib.contextmanager
-def heard(told: list[str]) -> Iterator[None]:
-    """Append the warnings of the block to `told`, each kind and text once. Warnings that the target ignores or raises stay so."""
+def collect_warnings(messages: list[str]) -> Iterator[None]:
+    """Append the warnings of the block to `messages`, each kind and text once. The target's own warning filters keep their effect."""
     with warnings.catch_warnings(record=True) as found:
         warnings.filterwarnings("always", append=True)
         try:
             yield
         finally:
-            told.extend(dict.fromkeys(warning_line(each) for each in found or ()))
+            messages.extend(dict.fromkeys(warning_line(each) for each in found or ()))
 
 
 def is_failure(error: Exception) -> bool:

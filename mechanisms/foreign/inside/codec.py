@@ -123,7 +123,7 @@ def opened(value: Any, under_way: list[int]) -> Iterator[str]:
 
 
 def _pack_object(value: Any, blobs: Blobs) -> Message:
-    """An object that is no number, text or container: its name, the array that it is, its parts, or what its text says."""
+    """An object that is not a number, text or container: its name, its array, its parts, or its text."""
     name, kind = object_tree.name_of(value), type(value).__name__
     if name is not None:
         return {_TAG: "named", "text": name}
@@ -142,7 +142,7 @@ def _pack_object(value: Any, blobs: Blobs) -> Message:
 
 
 def pack_dataset(value: Any, blobs: Blobs) -> Any:
-    """`pack`, but frames and graphs, also inside lists, tuples and dicts, travel as what they are. Raises `libraries.UnsupportedData`."""
+    """Pack like `pack`, but keep frames and graphs, also inside lists, tuples and dicts. Raises `libraries.UnsupportedData`."""
     if dataframe_backends.library_name(value):
         return {_TAG: "held", "parts": pack(dataframe_backends.apart(value), blobs)}
     if type(value) in (list, tuple) and any(map(_contains_library_data, value)):
@@ -247,11 +247,7 @@ def bare(value: Any) -> bool:
 
 
 def unpack(value: Any, blobs: Blobs) -> Any:
-    """Return the value of its packed form, as the inverse of `pack`.
-
-    Objects of non-built-in types become stand-ins with the same class name; nothing is imported or
-    run.
-    """
+    """Return the value of its packed form. Other objects become stand-ins named after their class; nothing is imported or run."""
     if isinstance(value, list):
         return [unpack(v, blobs) for v in value]
     if not isinstance(value, dict):
@@ -288,6 +284,11 @@ def unpack(value: Any, blobs: Blobs) -> Any:
     if tag == "own":  # of a fixed table; only where both sides are this interpreter
         known = importlib.import_module("dpwitness.mechanisms.core.class_registry").known_class
         return known(value["class"])(**{key: unpack(v, blobs) for key, v in value["fields"].items()})
+    return _unpack_object(tag, value, blobs)
+
+
+def _unpack_object(tag: str, value: Message, blobs: Blobs) -> Any:
+    """Return an exception, a number, an array of a richer type, or a stand-in. Raise ValueError for an unknown tag."""
     if tag == "exception":
         error = stand_in(value["class"], Exception)(value["text"])
         vars(error).update((name, unpack(v, blobs)) for name, v in value.get("items", ()))

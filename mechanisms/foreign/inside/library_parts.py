@@ -185,7 +185,6 @@ def _parts_of_sparse(value: Any) -> Parts:
 
 
 def _parts_of_defaultdict(value: Any) -> Parts:
-    """Return the parts of a defaultdict."""
     make = value.default_factory
     return [("default", Named("a function") if isinstance(make, types.FunctionType) else make), ("entries", dict(value))]
 

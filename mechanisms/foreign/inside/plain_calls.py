@@ -1,4 +1,4 @@
-"""Requests for functions that are no mechanisms: the declarations in TARGETS of a target file, and calls of its functions in batches.
+"""Requests for functions other than mechanisms: the declarations in TARGETS of a target file, and calls of its functions in batches.
 
 `worker` loads this module too, so the module uses only the standard library and NumPy (Python 3.8 or later).
 """
@@ -62,7 +62,7 @@ class PlainCalls:
             return {"value": codec.pack_dataset(value, out)}
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # native code may raise what is no Exception
+        except BaseException as error:  # native code may raise a BaseException
             del out[kept:]
             with contextlib.suppress(Exception):
                 return {"raised": codec.pack(error.with_traceback(None), out)}

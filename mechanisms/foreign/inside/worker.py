@@ -186,7 +186,7 @@ class Worker(plain_calls.PlainCalls):
         started, at = time.process_time(), batch_runner.random_words_drawn(rng)
         warned: list[str] = []
         try:
-            with batch_runner.heard(warned) if self.hears else contextlib.nullcontext():
+            with batch_runner.collect_warnings(warned) if self.hears else contextlib.nullcontext():
                 if header.get("each"):
                     value, draws = batch_runner.one_by_one(run, dataset, size, rng, kwargs)
                 else:
@@ -366,7 +366,7 @@ def main() -> None:
     """Serve requests on standard input until it ends."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # what the library prints must not get between the messages
+    os.dup2(2, 1)  # output that the library prints must not mix with the messages
     _tie_to_supervisor(int(os.environ.pop("DPWITNESS_KEEPER")))
     inbox: queue.SimpleQueue[tuple[codec.Message, codec.Blobs]] = queue.SimpleQueue()
 

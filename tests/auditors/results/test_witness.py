@@ -203,7 +203,7 @@ def edited(witness, **change):
             "claim must be pure:1, the mechanism's own claim as recorded in the witness",
         ),
         (lambda w: {"counts": w["counts"] | {"rounds": "x"}}, 'counts.rounds must be a whole number, between 1 and 1000000000000, got "x"'),
-        (lambda w: {"event": w["event"] | {"kind": "atoms"}}, "event.kind must be 'intervals', as its rule is, got \"atoms\""),
+        (lambda w: {"event": w["event"] | {"kind": "atoms"}}, "event.kind must be 'intervals', the kind of its rule, got \"atoms\""),
         (lambda w: {"pair": w["pair"] | {"relation": "near"}}, "pair.relation must be one of"),
         (lambda w: {"schema_version": [1]}, "schema_version must be a whole number, at least 1, got list"),
         (lambda w: {"extra": 1}, "extra is not a known field"),

@@ -1,4 +1,4 @@
-"""diffprivlib as people have it: estimators, and tools that share a budget. `dpwitness` is what its worker brings: no more is needed."""
+"""diffprivlib in its usual form: estimators, and tools that share a budget. The worker provides the module `dpwitness`."""
 
 import functools
 import warnings

@@ -124,7 +124,7 @@ def subsampled_pld_epsilon(sigma, q, steps, delta):
 
 
 def without_replacement_rdp(sigma, q, order):
-    """Rényi divergence of one order, of sampling without replacement of this fraction of the records."""
+    """Rényi divergence of one order for sampling a fraction of the records without replacement."""
     return rdp_privacy_accountant._compute_rdp_sample_wor_gaussian(q, sigma, [order])[0]
 
 

@@ -1,4 +1,4 @@
-"""dpmm 0.1.9: synthetic tables with PrivBayes. Noise is OpenDP's: no seed. Few iterations of inference, which is no noise."""
+"""dpmm 0.1.9: synthetic tables with PrivBayes. The noise of OpenDP takes no seed. Inference has few iterations and adds no noise."""
 
 import copy
 import logging

@@ -1,4 +1,4 @@
-"""multi-freq-ldpy: local frequency oracles, once and over time. Compiled functions have a generator of their own, seeded once a call."""
+"""multi-freq-ldpy: local frequency oracles, once and over time. Compiled functions have a separate generator, seeded once per call."""
 
 import numpy as np
 from multi_freq_ldpy.long_freq_est.dBitFlipPM import dBitFlipPM_Client

@@ -1,4 +1,4 @@
-"""Textbook noise from NumPy alone: what a mechanism of three lines does."""
+"""Textbook noise from NumPy alone, as in a mechanism of three lines."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
-"""Opacus: steps of its optimizer and whole training runs of a one-parameter model. Every claim is what its own accountant says.
+"""Opacus: steps of its optimizer and whole training runs of a one-parameter model. Every claim is the epsilon of its accountant.
 
-A record is a gradient. PyTorch's generator is seeded once a call; the optimizer draws its noise from it, the data loader its order.
+A record is a gradient. PyTorch's generator, which gives the optimizer's noise and the data loader's order, is seeded once per call.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""OpenDP: every claim is what the measurement's own privacy map says. The library takes no seed."""
+"""OpenDP: every claim is the value of the measurement's privacy map. The library takes no seed."""
 
 import functools
 

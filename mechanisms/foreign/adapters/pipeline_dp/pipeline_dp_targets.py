@@ -1,4 +1,4 @@
-"""pipeline-dp 0.3.1 on its local backend. Noise is drawn in Google's C++ library by way of python-dp; it cannot be seeded."""
+"""pipeline-dp 0.3.1 on its local backend. Noise is drawn in Google's C++ library through python-dp, and cannot be seeded."""
 
 import pipeline_dp
 from pipeline_dp import Metrics

@@ -1,4 +1,4 @@
-"""pure-ldp: clients of local frequency oracles. Their randomness is `random` and `numpy.random`, both seeded once a call."""
+"""pure-ldp: clients of local frequency oracles. Their randomness is `random` and `numpy.random`, both seeded once per call."""
 
 import random
 

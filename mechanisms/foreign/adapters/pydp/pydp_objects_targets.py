@@ -1,4 +1,4 @@
-"""PyDP's algorithms as the objects that they are: made anew for each run, or asked for parts of their budget."""
+"""PyDP's algorithms as objects: a new one for each run, or one that spends its budget in parts."""
 
 import pydp.algorithms.laplacian as dp
 

@@ -1,4 +1,4 @@
-"""Tumult Core: noise mechanisms, each with the claim of its own privacy function. The library takes no seed."""
+"""Tumult Core: noise mechanisms, each with the claim of its privacy function. The library takes no seed."""
 
 import functools
 
