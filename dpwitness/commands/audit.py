@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
             result = audit_declared_target(args, *declared)
         return common.report_results(args, [result], title=f"Audit of {declared[0].name}", known=known)
     with started_early(args):
-        import dpwitness.auditors.black_box.audit  # noqa: F401 - takes as long to load as the worker process to start
+        importlib.import_module("dpwitness.auditors.black_box.audit")  # takes as long to load as the worker process to start
     mechanism, name, target = load_mechanism(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, score_functions, domain = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores), domain_of(args.domain)
     _check_combination(args, mechanism, name, pair)
