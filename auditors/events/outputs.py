@@ -24,7 +24,9 @@ ONE_RUN_ADVICE = "dpwitness.one_run makes a mechanism of a function of one run, 
 
 UNAUDITED_PREFIX = "not audited: "  # prefix of notes that rule out the verdict NOT REFUTED
 
-_SCALAR_NAMES = {kind: kind.__name__ for kind in (float, np.float64, np.float32, np.float16, int, np.int64, np.int32, bool)}
+_SCALAR_NAMES: dict[type, str] = {
+    kind: kind.__name__ for kind in (float, np.float64, np.float32, np.float16, int, np.int64, np.int32, bool)
+}
 _SCALAR_NAMES[np.bool_] = "numpy bool"
 _MAX_NAMES = 4096  # maximum number of structures and texts stored for printing
 _MAX_COMPARED = 4096  # maximum number of outputs of a side whose texts are compared

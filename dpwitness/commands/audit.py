@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
     from dpwitness.option_values.datasets import domain_of, pair_of
     from dpwitness.option_values.declared import audit_declared_target, declared_target
-    from dpwitness.option_values.targets import load_mechanism, started_early, workers
+    from dpwitness.option_values.targets import load_mechanism, workers
     from dpwitness.option_values.user_code import scores
 
     known = common.prepare(args)
@@ -95,8 +94,6 @@ def run(args: argparse.Namespace) -> int:
         with redirected_stdout():
             result = audit_declared_target(args, *declared)
         return common.report_results(args, [result], title=f"Audit of {declared[0].name}", known=known)
-    with started_early(args):
-        importlib.import_module("dpwitness.auditors.black_box.audit")  # takes as long to load as the worker process to start
     mechanism, name, target = load_mechanism(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, score_functions, domain = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores), domain_of(args.domain)
     _check_combination(args, mechanism, name, pair)

@@ -313,7 +313,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             step = "the bound follows from the counts of the file; nothing was run: audit the canaries again to confirm the counts"
         elif code == VIOLATED:
             step = "the violation is confirmed: repair the mechanism or withdraw its claim"
-        elif kind == "TraceResult" and getattr(result, "findings", ()):
+        elif kind == "TraceResult" and getattr(result, "findings", None):
             step = "the trace shows the findings again: look at the lines of code that they name"
         elif kind == "CanaryResult":
             step = "the counts do not refute this claim"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import shlex
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -20,7 +18,6 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import adapter_file
 from dpwitness.mechanisms.foreign.target import Isolated, Target
-from dpwitness.mechanisms.foreign.worker_pool import start_worker
 from dpwitness.mechanisms.objects.recognition import recognize, split_form
 from dpwitness.option_values.datasets import dataset, keywords, shortened
 from dpwitness.option_values.user_code import check_signature, load_object, printed_traceback
@@ -192,26 +189,6 @@ def _load_target(place: str, name: str, kwargs: Json, python: str | None, time_l
     with printed_traceback():
         found.describe()
     return found, _display_name(name), describe_target(found) or {}
-
-
-@contextmanager
-def started_early(args: argparse.Namespace) -> Iterator[None]:
-    """Start the worker process of the target file in a thread, for the duration of the block, which may load modules.
-
-    Targets of other kinds start their workers when they are called. `load` reports an error of the file.
-    """
-    place, _, name = (args.target or "").rpartition(":")
-    own = args.in_process or not place.endswith(".py") or not name or args.program is not None or args.dsn is not None
-    if own or adapter_file(place) is not None or not os.path.isfile(os.path.expanduser(place)):
-        yield
-        return
-    target = (Isolated if args.python is None else Target)(place, name, args.python, {}, args.time_limit, args.memory)
-    thread = threading.Thread(target=start_worker, args=(target.file, target.python, args.memory, args.time_limit), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.foreign import environments
 from dpwitness.mechanisms.foreign.pipeline import CurrentPipeline
 from dpwitness.mechanisms.foreign.python_worker import Interpreter, Worker
-from dpwitness.mechanisms.foreign.worker_process import WorkerDied, borrowed_worker
+from dpwitness.mechanisms.foreign.worker_process import borrowed_worker
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +106,6 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
                 f"target {slot.place} needs {missing!r}, which {worker.python} does not have; {_remedy(slot, reply)}", reply["traceback"]
             )
         yield worker
-
-
-def start_worker(file: str, python: str | None, memory_limit: float, time_limit: float) -> None:
-    """Start a worker ahead of the first call, which reports the error if this fails."""
-    with suppress(InvalidArgument, WorkerDied), loaded(interpreter_slot(file, python, memory_limit), time_limit):
-        pass
 
 
 _DISTRIBUTIONS = {  # distributions whose module has another name
