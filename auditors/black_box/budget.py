@@ -11,9 +11,11 @@ TRAIN_VALUES = 2**23  # maximum number of values stored for training
 MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 EARLY_ALPHA = 0.05  # share of alpha for all looks but the last together: early looks detect gross violations only
-# share of alpha for each look before the last, and for the look at the end of the first event's test
+# share of alpha for each look before the last, and for one look before the test: at the end of the first event's test if two
+# events are tested, otherwise during the training (`train.EarlyLook`)
 LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
 LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
+EARLY_LOOK_ROUNDS = (2**12, 2**13)  # rounds that train the event of the look during the training, and rounds that test it
 _MIN_PROBE_ROUNDS = 16  # minimum number of rounds in a probe's chunk
 _PROBE_SHARE = 0.05  # maximum share of the runs for probes; above it their chunks are smaller
 _BIT_SHARE = 0.1

@@ -108,6 +108,15 @@ class RoundRunner:
         """Report an interim look to the store and to the progress callback."""
         if self.ledger is not None:
             self.ledger.look(self.done, bound)
+        self.show_bound(symbol, bound)
+
+    @property
+    def shows_bounds(self) -> bool:
+        """Whether the progress callback shows bounds."""
+        return callable(getattr(self.progress, "looked", None))
+
+    def show_bound(self, symbol: str, bound: float) -> None:
+        """Report a bound to the progress callback."""
         looked = getattr(self.progress, "looked", None)
         if looked is not None:
             looked(symbol, bound)

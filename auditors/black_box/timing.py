@@ -92,7 +92,8 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
             break
         size = min(4 * size, max_size)
     ranking = learning = 0.0
-    if run_seconds < _CHEAP_RUN:
+    one_number = sides[0].values.shape[1] == 1
+    if run_seconds < _CHEAP_RUN and (seconds is not None or not one_number):  # for an estimate, events of one number cost nothing
         if seconds is None:  # an estimate is enough
             sides = [side.take(np.arange(min(len(side), _ESTIMATE_ROWS))) for side in sides]
         learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6)  # loads libraries

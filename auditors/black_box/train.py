@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpwitness.auditors.black_box.budget import EARLY_ALPHA, PROBE, chunk_size, training_rounds
+import numpy as np
+
+from dpwitness.auditors.black_box.budget import EARLY_ALPHA, EARLY_LOOK_ROUNDS, LOOK_ALPHA_SHARE, PROBE, chunk_size, training_rounds
 from dpwitness.auditors.black_box.environment_errors import check_imports
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
-from dpwitness.auditors.events.learning import Learned, learn
+from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.learning import Learned, learn, learn_simple
 from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, unrepeated_text_notes
 from dpwitness.auditors.running.engine import Phase, Segment
 from dpwitness.auditors.running.statefulness import check_training
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.combination import Part, combined_bound
 
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 
@@ -49,24 +54,71 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     """
     budget = runner.left
     wanted = training_rounds(budget, options.width)
+    staged = budget <= _MAX_STAGED_BUDGET and wanted >= _MIN_FIRST_TEST_ROUNDS and not options.claim.bounds_renyi
     missing = wanted - sum(len(side) for sides in known for side in sides)
     if missing > PROBE or not known:
-        known = [*known, training_outputs(runner, options, probed, Phase.TRAIN, missing)]
+        early = EarlyLook(runner, options) if runner.shows_bounds and not staged else None
+        known = [*known, training_outputs(runner, options, probed, Phase.TRAIN, missing, early)]
     rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
     sides = both_sides(known)
     runner.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
     learned = learn(*sides, options.claim, alpha=error, rounds=rounds, near=options.near)
-    staged = budget <= _MAX_STAGED_BUDGET and wanted >= _MIN_FIRST_TEST_ROUNDS and not options.claim.bounds_renyi
     return Training(learned, tuple(known), rounds, wanted if staged else 0)
 
 
-def training_outputs(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, phase: int, rounds: int) -> BothSides:
+class EarlyLook:
+    """Look at the training rounds, which shows a bound before the event of the audit is learned.
+
+    The first rounds train a simple event, the rounds after them test it. The look spends its own
+    share of alpha. The result of the audit does not use the bound.
+    """
+
+    def __init__(self, runner: RoundRunner, options: AuditOptions) -> None:
+        self._runner, self._claim = runner, options.claim
+        self._alpha = options.alpha * LOOK_ALPHA_SHARE * (0.5 if options.claim.bounds_renyi else 1.0)
+        self._parts: list[BothSides] = []
+        self._event: Event | None = None
+        self._tally = Tally(0, 0, 0)
+        self._done = False
+
+    def add(self, found: Segment, single: bool) -> None:
+        """Add the next segment of a stage whose rounds are run one at a time if `single`."""
+        if self._done:
+            return
+        if found.single and not single:  # rounds were run again, after a batch raised: their outputs do not certify
+            self._done = True
+        elif self._event is None:
+            self._parts += complete_sides(found)
+            self._train()
+        else:
+            for sides in complete_sides(found):
+                tables = [self._event.tabulate(side) for side in sides]
+                self._tally += Segment([np.array(tables)]).tally(self._event.directions)
+            if self._tally.rounds >= EARLY_LOOK_ROUNDS[1]:
+                self._done = True
+                self._runner.show_bound(self._claim.symbol, combined_bound(self._claim, [Part(self._tally)], self._alpha))
+
+    def _train(self) -> None:
+        """Learn the event if there are enough outputs; there is no look if outputs have no simple event."""
+        if sum(len(side) for sides in self._parts for side in sides) >= EARLY_LOOK_ROUNDS[0]:
+            sides = both_sides(self._parts)
+            self._event = learn_simple(*sides, self._claim, alpha=self._alpha, rounds=EARLY_LOOK_ROUNDS[1])
+            self._done = self._event is None
+            if self._event is not None:
+                self._tally = Tally(0, 0, 0, self._event.directions)
+
+
+def training_outputs(
+    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, phase: int, rounds: int, early: EarlyLook | None = None
+) -> BothSides:
     """Run a training stage on a pair, check its randomness, and return its outputs."""
     chunk = min(chunk_size(rounds, options.width), max(rounds // 4, 16))
     stage = runner.stage(probed.pair, phase, probed.index, rounds, chunk)
     chunks: list[BothSides] = []
     for found in runner.outputs(stage):
         chunks += complete_sides(found)  # no chunk is dropped, because `engine.outputs` loses no rounds
+        if early is not None:
+            early.add(found, stage.single)
         runner.record(stage, found)
     check_training(chunks)
     sides = both_sides(chunks)

@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 Extras = list[tuple[int, Floats | None]]  # blocks of extra columns: width and values; None if all values are NaN
 
 _MAX_CATEGORIES = 32  # most distinct values of a table's column for which the set of values is hashed
-_EXACT_LIMIT = 2.0**53  # integers up to this one are exact floats
+EXACT_LIMIT = 2.0**53  # integers up to this one are exact floats
 
 
 def text_hash(text: str) -> float:
@@ -85,7 +85,7 @@ def floats(flat: NDArray[Any]) -> tuple[Floats, Extras]:
     with np.errstate(over="ignore"):
         high = np.ascontiguousarray(flat, dtype=np.float64)
     if kind in "iu":
-        if np.abs(high).max(initial=0.0) < _EXACT_LIMIT:
+        if np.abs(high).max(initial=0.0) < EXACT_LIMIT:
             return high, [(width, None)]
         residual = (flat - np.vectorize(int, otypes=[object])(high)).astype(np.float64)
         return high, [(width, np.where(residual == 0, np.nan, residual))]

@@ -6,6 +6,11 @@ does not need LightGBM.
 
 from __future__ import annotations
 
+import importlib
+import sys
+import threading
+from functools import cache
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 import numpy as np
@@ -21,6 +26,7 @@ _PATIENCE = 8
 _FOLDS = 4
 _MIN_GAIN = 4.0  # minimum gain in the total log-likelihood of held-out outputs
 _MAX_MAGNITUDE = 1e300  # replaces NaN and infinities
+_OPTIONAL_LIBRARIES = ("sklearn", "pandas", "pyarrow", "matplotlib", "graphviz", "dask")
 _PARAMETERS: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.15,
@@ -68,8 +74,7 @@ def _grow(
     If rows `off` are given, they determine `best_iteration` by early stopping; it is 0 if no
     iteration improves their loss.
     """
-    import lightgbm
-
+    lightgbm = _load_lightgbm()
     rows = np.flatnonzero(training)[:: -(-int(training.sum()) * x.shape[1] // _MAX_VALUES)]
     data = lightgbm.Dataset(x[rows], label[rows], init_score=score[rows])
     if validation is None:
@@ -85,6 +90,36 @@ def _grow(
     if losses["valid_0"]["binary_logloss"][booster.best_iteration - 1] >= _log_loss(score[validation], label[validation]).mean():
         booster.best_iteration = 0
     return booster
+
+
+class _OptionalLibraries(MetaPathFinder):
+    """Import hook that hides the libraries LightGBM can do without from the thread that loads LightGBM."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        """Raise ModuleNotFoundError for such a library."""
+        if fullname in _OPTIONAL_LIBRARIES and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+
+
+@cache
+def _load_lightgbm() -> Any:
+    """Return LightGBM, loaded without its optional libraries unless it is loaded already: they take a second and are not used here.
+
+    The copy is private, because a mechanism that imports LightGBM may need these libraries.
+    """
+    if "lightgbm" in sys.modules:
+        return sys.modules["lightgbm"]
+    hook = _OptionalLibraries()
+    sys.meta_path.insert(0, hook)
+    try:
+        return importlib.import_module("lightgbm")
+    finally:
+        sys.meta_path.remove(hook)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]:
+            del sys.modules[name]
 
 
 def _log_loss(score: FloatArray, label: NDArray[np.bool_]) -> FloatArray:

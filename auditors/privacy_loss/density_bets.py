@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from scipy.special import gammaln, logsumexp
 
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -243,6 +242,8 @@ def _crowd_bets(side: Side, i: int) -> list[_Bet]:
     scale = np.subtract(*np.percentile(rows, [75, 25], axis=0))
     if k > 8 or not np.all(scale > 0):
         return []
+    from scipy.spatial import cKDTree  # takes longer to load than a short audit
+
     points = rows / scale
     tree = cKDTree(points)
     some = np.arange(0, len(rows), max(1, len(rows) // _PLACES))

@@ -92,6 +92,12 @@ def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, firs
     With `again` the chunk that loses rounds is left out, because it will be run again. The outputs
     of chunks that begin before round `keep` are stored.
     """
+    with stage.ahead(first, last):
+        return _run_chunks(stage, events, keep, again, first, last)
+
+
+def _run_chunks(stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int) -> Span:
+    """Run the chunks of `run_span`."""
     started = perf_counter()
     counters = _counting_kernels(stage, events)
     parts: dict[int, Segment] = {}

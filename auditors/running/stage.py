@@ -10,7 +10,7 @@ between segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from dpwitness.auditors.running.rounds import batch, is_own_mechanism, singles
 from dpwitness.auditors.running.streams import streams
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
+from dpwitness.mechanisms.foreign.target import Target
 
 Sides = tuple[Outputs | None, Outputs | None]
 T = TypeVar("T")
@@ -150,6 +151,17 @@ class Stage:
         size = self.size(index)
         ones = int(coins.binomial(size, 0.5))
         return (ones, size - ones), (0, 1) if coins.random() < 0.5 else (1, 0), rngs, coins
+
+    def ahead(self, first: int, last: int) -> AbstractContextManager[None]:
+        """Let a worker process receive the batches of chunks first, ..., last - 1 before `sample` needs their outputs."""
+        target = getattr(self.run, "__self__", None)
+        if self.single or last - first < 2 or not isinstance(target, Target):
+            return nullcontext()
+        datasets = (self.pair.d1, self.pair.d0)
+        plans = (self.sides(index) for index in range(first, last))
+        return target.pipelined(
+            ((datasets[side], sizes[side], rngs[side]) for sizes, order, rngs, _ in plans for side in order if sizes[side]), self.chunk
+        )
 
     def flip(self, index: int) -> tuple[Sides, list[Generator]]:
         """Run a chunk and return its outputs (see `sample`), and the generators of its rounds in their final state."""

@@ -247,7 +247,6 @@ def report_results(
 ) -> int:
     """Write the report, print the results, and return the exit code of the worst result that is not `known` and accepted."""
     from dpwitness.reports.audit.document import result_json
-    from dpwitness.reports.audit.report import write_report
     from dpwitness.reports.comparison.accepted import judge
     from dpwitness.reports.phrasing.wording import slugs
 
@@ -256,6 +255,8 @@ def report_results(
     announce_stale_baseline(judgement.stale)
     report, write_failed = None, False
     if args.report is not None:
+        from dpwitness.reports.audit.report import write_report
+
         report, write_failed = try_to_write("report", lambda: write_report(data, args.report, title=title, command=command_line()))
     write_failed |= append_step_summary(args, data, title)
     write_failed |= any(getattr(result, "unstored", "") for result in results)  # a note of the result reports the failure
@@ -300,37 +301,33 @@ def command_line() -> str:
 
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
-    from dpwitness.auditors.accounting.result import AccountantResult
-    from dpwitness.auditors.results.canary_result import CanaryResult
-    from dpwitness.auditors.results.certify_result import CertifyResult
-    from dpwitness.auditors.results.trace_result import TraceResult
-    from dpwitness.auditors.stability.result import StabilityResult
     from dpwitness.auditors.targets.trust import permissions_for
 
+    kind = type(result).__name__  # the modules of the other kinds take a tenth of a second to load
     level = getattr(result, "bit_level", None)
     leaky = level is not None and level.verdict is Verdict.VIOLATED
     if result.verdict is Verdict.SUSPECT:
         step = "read what is guessed; if the claim is right, delete the line `guessed` of the target and run again"
     elif args.command == "replay":
-        if code == VIOLATED and isinstance(result, CanaryResult):
+        if code == VIOLATED and kind == "CanaryResult":
             step = "the bound follows from the counts of the file; nothing was run: audit the canaries again to confirm the counts"
         elif code == VIOLATED:
             step = "the violation is confirmed: repair the mechanism or withdraw its claim"
-        elif isinstance(result, TraceResult) and result.findings:
+        elif kind == "TraceResult" and getattr(result, "findings", None):
             step = "the trace shows the findings again: look at the lines of code that they name"
-        elif isinstance(result, CanaryResult):
+        elif kind == "CanaryResult":
             step = "the counts do not refute this claim"
-        elif isinstance(result, StabilityResult) and result.finding:
-            step = f"the witness is confirmed: {result.advice}"
+        elif kind == "StabilityResult" and getattr(result, "finding", None):
+            step = f"the witness is confirmed: {_advice(result)}"
         elif getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
             step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
-    elif isinstance(result, StabilityResult | AccountantResult) and result.verdict is not Verdict.VIOLATED:
-        step = result.advice
+    elif kind in ("StabilityResult", "AccountantResult") and result.verdict is not Verdict.VIOLATED:
+        step = _advice(result)
     elif getattr(result, "exercised", None) is False:
         step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
-    elif result.verdict is Verdict.INCONCLUSIVE and not isinstance(result, CertifyResult | TraceResult):
+    elif result.verdict is Verdict.INCONCLUSIVE and kind not in ("CertifyResult", "TraceResult"):
         step = f"resume with: {command_line()}" if getattr(args, "store", None) else "run the command again"
         step += "; with --store FILE, it could resume" if getattr(args, "store", "") is None else ""
     elif result.verdict is Verdict.VIOLATED and code == OK:
@@ -340,9 +337,9 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         words = [part for word in permissions_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
         again = f"confirm the violation with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
         step = again if witness else "to save the witness, run again with --report DIR"
-    elif isinstance(result, TraceResult) and result.verdict is not Verdict.ERROR:
-        step = result.advice
-    elif isinstance(result, CanaryResult):
+    elif kind == "TraceResult" and result.verdict is not Verdict.ERROR:
+        step = _advice(result)
+    elif kind == "CanaryResult":
         step = "no change is needed on this evidence; more canaries or runs find smaller violations: dpwitness plan --canaries M --runs R"
     elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
         step = "no change is needed for this pair" + ("" if args.search else "; --search looks for a worse one")
@@ -355,6 +352,11 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     else:
         step = "no change is needed on this evidence; more --trials find smaller violations"
     return step
+
+
+def _advice(result: Result) -> str:
+    """Return the result's own advice on the next step."""
+    return str(getattr(result, "advice", ""))
 
 
 def print_json(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import json
@@ -47,6 +48,13 @@ class Sent:
             return [line_of(head | {"encoding": "float64", "shape": list(array.shape)}), array.tobytes()]
         value = self.value if self.array is None else dataset_json(self.array.tolist())
         return [line_of(head | {"encoding": "json", "value": value})]
+
+
+def plain_fields(dataset: Any) -> Any:
+    """Return dataset classes as dicts of their fields, because the worker may not have dpwitness."""
+    if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
+        return {field.name: plain_fields(getattr(dataset, field.name)) for field in dataclasses.fields(dataset)}
+    return dataset
 
 
 def sent_as(dataset: Any) -> Sent:

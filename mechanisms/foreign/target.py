@@ -33,9 +33,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -44,9 +45,10 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.foreign.inside import codec, global_generators
 from dpwitness.mechanisms.foreign.manifest import DescribedTarget
+from dpwitness.mechanisms.foreign.pipeline import pipelined
 from dpwitness.mechanisms.foreign.program import Command, command_script, command_slot
-from dpwitness.mechanisms.foreign.program_messages import ProtocolViolation, joined, sent_as
-from dpwitness.mechanisms.foreign.python_worker import Interpreter
+from dpwitness.mechanisms.foreign.program_messages import ProtocolViolation, joined, plain_fields, sent_as
+from dpwitness.mechanisms.foreign.python_worker import BatchRequest, Interpreter
 from dpwitness.mechanisms.foreign.python_worker import sent_as as packed_as
 from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, TargetState, interpreter_slot, loaded
 from dpwitness.mechanisms.foreign.worker_process import P, Slot, WorkerDied, WorkerTimeout, borrowed_worker, close_all
@@ -295,7 +297,7 @@ class Target(DescribedTarget):
 
     def _sent(self, dataset: Any) -> Any:
         """Return a dataset as the function receives it: plain types, because a target file does not import dpwitness."""
-        return _plain(dataset)
+        return plain_fields(dataset)
 
     def _request(self, op: str, blobs: codec.Blobs) -> Json:
         """Return a request for the worker, with the keyword arguments as plain values."""
@@ -324,25 +326,19 @@ class Target(DescribedTarget):
     def _run(self, dataset: Any, sizes: list[int], rng: np.random.Generator) -> list[Any]:
         """Return the answers of a program to batches of these sizes: arrays, lists and exceptions."""
         seeds = rng.integers(2**32, size=(len(sizes), 4), dtype=np.uint32).tolist()
-        sent = sent_as(_plain(dataset))
+        sent = sent_as(plain_fields(dataset))
         return self._ask_worker(sum(sizes), self.slot_of_program, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
 
     def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, codec.Blobs]:
-        # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
-        seed = global_generators.words_of(rng)
-        sent = packed_as(self._sent(dataset))
-        request = self._request("sample", []) | {"size": size, "seed": seed, "each": each}
-        if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
-            request["rng"] = codec.words(rng.bit_generator.state)
+        request = self._batch_request(dataset, size, rng, each)
 
         def ask(worker: Any, limit: float) -> tuple[Json, codec.Blobs]:
             if "error" in worker.loaded:
                 raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
-            part, blobs = worker.dataset(sent)
-            found: tuple[Json, codec.Blobs] = worker.ask(request | part, blobs, limit)
-            return found
+            worker.send_batch(request, limit)
+            return cast(tuple[Json, codec.Blobs], worker.take(limit))
 
-        reply, found = self._ask_worker(size, self._slot, ask)
+        reply, found = self._ask_worker(size, self._slot, ask, request)
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
         self._state.add(reply["cpu"])
@@ -351,16 +347,31 @@ class Target(DescribedTarget):
             rng.bit_generator.state = codec.state_from_json(reply["rng"])
         return reply, found
 
-    def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:
+    def _batch_request(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> BatchRequest:
+        # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
+        fields = self._request("sample", []) | {"size": size, "seed": global_generators.words_of(rng), "each": each}
+        if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
+            fields["rng"] = codec.words(rng.bit_generator.state)
+        return BatchRequest(fields, packed_as(self._sent(dataset)))
+
+    def pipelined(self, batches: Iterable[tuple[Any, int, np.random.Generator]], largest: int) -> AbstractContextManager[None]:
+        """Send batches (dataset, size, generator) of at most `largest` runs to a worker ahead of the calls of `sample` in the block."""
+        requests = (self._batch_request(*batch) for batch in batches)
+        return nullcontext() if self.command else pipelined(self._state, self._slot, self.time_limit, requests, largest)
+
+    def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer], sent: BatchRequest | None = None) -> Answer:
         """Return the answer of a worker. If the worker dies, run the batch once more in a new worker, with the same seed."""
         crash, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
         for attempt in range(2):
             try:
-                with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
-                    started = time.perf_counter()
-                    found = ask(worker, limit)
-                    self._state.took(time.perf_counter() - started, size)
-                    return found
+                started = time.perf_counter()
+                found: Any = None if sent is None or attempt else self._state.current.answer(sent, limit)
+                if found is None:
+                    with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
+                        started = time.perf_counter()
+                        found = ask(worker, limit)
+                self._state.took(time.perf_counter() - started, size)
+                return cast(Answer, found)
             except WorkerTimeout as error:
                 raise MechanismFailed(f"a batch of {size} runs {error}") from None
             except ProtocolViolation as error:
@@ -389,10 +400,3 @@ class Isolated(Target):
 
     def _sent(self, dataset: Any) -> Any:
         return dataset
-
-
-def _plain(dataset: Any) -> Any:
-    """Return dataset classes as dicts of their fields, because the worker may not have dpwitness."""
-    if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
-        return {field.name: _plain(getattr(dataset, field.name)) for field in dataclasses.fields(dataset)}
-    return dataset

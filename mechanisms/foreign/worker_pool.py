@@ -17,6 +17,7 @@ from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 from dpwitness.mechanisms.foreign import environments
+from dpwitness.mechanisms.foreign.pipeline import CurrentPipeline
 from dpwitness.mechanisms.foreign.python_worker import Interpreter, Worker
 from dpwitness.mechanisms.foreign.worker_process import borrowed_worker
 
@@ -156,6 +157,12 @@ class TargetState:
     runs: int = 0
     closed: int = 0  # number of calls of `close`
     warned: dict[str, None] = field(default_factory=dict)
+    current: CurrentPipeline = field(default_factory=CurrentPipeline)
+
+    def expected(self, size: int) -> float | None:
+        """Return the expected wall time of a batch, from previous runs; None without any."""
+        with self.lock:
+            return self.seconds * size / self.runs if self.runs else None
 
     def limit(self, least: float, size: int) -> float:
         """Return the time limit of a batch: `least`, or ten times the mean time of previous runs, whichever is longer."""

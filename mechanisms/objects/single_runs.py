@@ -28,6 +28,8 @@ DECLARABLE_ATTRIBUTES = (
     *("expected_failures", "expected_findings", "features", "primitives", "cause"),
 )
 
+_FINISHED = frozenset([float, int, bool, str, type(None), np.ndarray, np.float64, np.int64])  # types of outputs that need no conversion
+
 Once = Callable[[Any, Any], Any]  # (dataset, rng) -> output
 
 
@@ -74,14 +76,18 @@ class PerRun:
         with _EventLoop(self._name, self._limit) as loop:
             for _ in range(size):
                 value = self._once(dataset, rng)
+                if type(value) in _FINISHED:
+                    found.append(value)
+                    continue
                 if inspect.isasyncgen(value):
                     value = _async_generator_values(self._name, value)
                 elif inspect.isgenerator(value):
                     value = _generator_values(self._name, value)
                 found.append(_tensor_to_array(loop.result(value) if inspect.isawaitable(value) else value))
+        if not found or type(found[0]) is not np.ndarray or not found[0].ndim:
+            return found
         kinds = {(v.dtype, v.shape) if type(v) is np.ndarray else None for v in found}
-        stacked = len(kinds) == 1 and None not in kinds and found[0].ndim
-        return np.stack(found) if stacked else found
+        return np.stack(found) if len(kinds) == 1 else found
 
 
 def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **arguments: Any) -> PerRun:

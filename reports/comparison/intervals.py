@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Tally, clopper_pearson_lower, frequency_error, parameter_from_rates
@@ -70,6 +69,8 @@ class Guesses:
 
     def upper_limit_for(self, bound: float) -> float:
         """Return the upper limit of a run with the same number of guesses whose lower limit is `bound`; infinite if no such run exists."""
+        from scipy.optimize import brentq  # takes a tenth of a second to load, and only comparisons use it
+
         guesses_made = self.correct + self.wrong
 
         def excess(correct: float) -> float:

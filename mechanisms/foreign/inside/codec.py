@@ -396,6 +396,5 @@ def receive(read: Callable[[int], Any]) -> tuple[Message, Blobs] | None:
     length = struct.unpack("<I", head)[0]
     if length > MOST:
         raise ValueError(f"a header has {length} bytes")
-    text = read(length)
-    header = json.loads(bytes(text).decode())
+    header = json.loads(bytes(read(length)).decode())
     return header, [read(size) for size in header.pop("blobs")]

@@ -17,7 +17,6 @@ library and NumPy (Python 3.8 or later).
 from __future__ import annotations
 
 import contextlib
-import copy
 import ctypes
 import os
 import random
@@ -58,8 +57,13 @@ if getattr(os.urandom, "__module__", "") != __name__:
 
 
 def words_of(rng: Any) -> list[int]:
-    """Return four 32-bit words that follow from a generator's state, which stays as it is."""
-    found: list[int] = copy.deepcopy(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
+    """Return four 32-bit words that follow from a generator's state, which stays as it is.
+
+    The state is restored rather than copied: a copy begins as a generator without a seed, which reads system entropy.
+    """
+    state = rng.bit_generator.state
+    found: list[int] = rng.integers(2**32, size=4, dtype=np.uint32).tolist()
+    rng.bit_generator.state = state
     return found
 
 

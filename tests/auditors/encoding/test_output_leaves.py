@@ -22,7 +22,7 @@ import pytest
 import scipy.sparse as sparse
 
 from dpwitness import Pair, Verdict, audit, audit_outputs
-from dpwitness.auditors.events.outputs import encode, row_keys
+from dpwitness.auditors.events.outputs import _encode_objects, _encode_scalars, encode, row_keys
 from dpwitness.mechanisms.foreign.inside import codec
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -451,3 +451,16 @@ def test_gaps_do_not_hide_numbers():
         return values
 
     assert audited(run, bits=False).verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.float16, int, np.int64, np.int32, bool, np.bool_])
+def test_numbers_of_one_type_are_encoded_at_once(kind):
+    """The columns, codes and names are those of outputs that are read one by one."""
+    numbers = [kind(value) for value in (0, 1, -0.0, 3.7, 0)] + ([kind("nan"), kind("-inf")] if kind(0.5) else [])
+    fast, slow = _encode_scalars(numbers), _encode_objects(numbers)
+    assert np.array_equal(fast.matrix(), slow.matrix(), equal_nan=True) and (fast.names, fast.texts) == (slow.names, slow.texts)
+
+
+@pytest.mark.parametrize("items", [[], [1, 2.0], [2**53, 1], [2**63 + 1, 1], [2**70, 1], ["a"], [None], [1j, 2j], [True, 1]])
+def test_other_outputs_are_read_one_by_one(items):
+    assert _encode_scalars(items) is None
