@@ -15,7 +15,6 @@ from dpwitness.auditors.accounting.mechanisms import MECHANISMS, Parameter, Poin
 from dpwitness.auditors.accounting.result import AccountantResult, loose_note
 from dpwitness.auditors.accounting.search import Call, Comparison, Found, Question, compared, narrowed, search
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness import named
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
@@ -275,7 +274,6 @@ def _result(function: Any, mechanism: str, returns: str, names: Mapping[str, str
         seed=seed,
         notes=_notes(found, returns),
         function=function,
-        target=named(getattr(function, "target", function)),
     )
 
 

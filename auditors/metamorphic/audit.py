@@ -17,7 +17,6 @@ from dpwitness.auditors.metamorphic.relations import Cases, Outcome
 from dpwitness.auditors.metamorphic.result import MetamorphicResult
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness import named
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_probability, require_type
@@ -240,7 +239,6 @@ def check_relation(relation: str, subject: Any, cases: Cases, seed: int, name: s
         notes=(*(causes if not found.notes else ()), *found.notes, *missed),
         seconds=time.perf_counter() - begin,
         function=subject,
-        target=named(getattr(subject, "target", subject)) if callable(subject) else None,
     )
 
 

@@ -20,7 +20,6 @@ from dpwitness.auditors.stability.result import StabilityResult, shown_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.stability.shrink import distance_within, shrunk
 from dpwitness.auditors.stability.stages import run_search
-from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
@@ -127,7 +126,6 @@ def audit_stability(
         "space": space.to_json(),
         "seed": used_seed,
         "audited": tuple(bounds),
-        "target": describe_target(getattr(transformation, "target", transformation)),
         "function": transformation,
         "stability_map": stability_map,
     }

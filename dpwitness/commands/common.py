@@ -300,9 +300,9 @@ def command_line() -> str:
 
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
-    from dpwitness.auditors.accounting.result import AccountantResult
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.auditors.results.function_result import FunctionResult
     from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.stability.result import StabilityResult
     from dpwitness.auditors.targets.trust import permissions_for
@@ -326,7 +326,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
-    elif isinstance(result, StabilityResult | AccountantResult) and result.verdict is not Verdict.VIOLATED:
+    elif isinstance(result, FunctionResult) and result.verdict is not Verdict.VIOLATED:
         step = result.advice
     elif getattr(result, "exercised", None) is False:
         step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
