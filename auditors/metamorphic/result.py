@@ -33,6 +33,8 @@ class MetamorphicResult(FunctionResult):
         Probability of a false VIOLATED; 0 for a comparison without randomness.
     tried : int
         Number of cases that were run.
+    output_metric : str or None
+        Metric in which outputs are compared, if it is not equality.
     name, seed, notes, seconds, function
         As in other results.
     """
@@ -46,6 +48,7 @@ class MetamorphicResult(FunctionResult):
     outputs: tuple[Any, ...]
     error: float
     tried: int
+    output_metric: str | None = None
 
     @property
     def evidence(self) -> str:
@@ -61,7 +64,11 @@ class MetamorphicResult(FunctionResult):
             case = [to_jsonable(item) for item in self.case]
         except InvalidArgument:
             return None
-        return {"relation": self.relation, "case": case, "finding": self.finding, "error": self.error}
+        more = {"output_metric": self.output_metric} if self.output_metric else {}
+        return more | {"relation": self.relation, "case": case, "finding": self.finding, "error": self.error}
+
+    def _advice(self) -> str:
+        return "no change is needed on this evidence, which is not a proof"
 
     def _statement(self) -> str:
         return self.statement
