@@ -205,7 +205,7 @@ def audit_metamorphic(
     given["zero_map"] = stability_map is not None and outcome(stability_map, d_in) == 0
     options = {"seed": seed, "confidence": confidence, "delta": delta, "output_metric": output_metric}
     domain = domain if domain is not None else getattr(mechanism, "domain", None) or getattr(function, "domain", None)
-    inputs = inputs_of(domain, datasets or (), input_metric, d_in, seed, _OWNER)
+    inputs = inputs_of(domain, datasets or (), input_metric, d_in, seed, _OWNER, function)
     found: list[MetamorphicResult | AccountantResult] = []
     for key, relation in RELATIONS.items():
         if given[relation.subject] is None or (relation.needs and not given[relation.needs]) or key not in (only or RELATIONS):

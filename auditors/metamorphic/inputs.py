@@ -11,11 +11,12 @@ from typing import Any
 from dpwitness.auditors.metamorphic.outputs import Raised, outcome, row_count, rows
 from dpwitness.auditors.metamorphic.relations import Cases
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
+from dpwitness.auditors.stability.inputs.constants import constants_of
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 
 _PAIRS = 12  # largest number of pairs that are taken from a domain
-_BASES, _RANDOM = 60, 30  # numbers of adversarial and of random datasets that are taken from an input space
+_TRIED, _OF_ONE_SIZE, _RANDOM = 600, 8, 30  # datasets of an input space: adversarial ones, those kept of one size, and random ones
 _NEAR = 4  # groups of neighbors of one dataset
 
 
@@ -29,12 +30,16 @@ class Inputs:
     parts: Cases
 
 
-def inputs_of(domain: Any, datasets: Sequence[Any], input_metric: str, d_in: Any, seed: int, owner: str) -> Inputs:
+def inputs_of(domain: Any, datasets: Sequence[Any], input_metric: str, d_in: Any, seed: int, owner: str, function: Any) -> Inputs:
     """Return the inputs of all relations, from given datasets and from an input space or a domain of mechanisms."""
     rng = random.Random(seed)
     pairs: list[tuple[Any, ...]] = []
     if isinstance(domain, InputSpace):
-        found = [each for each in islice(domain.bases(), 400) if len(each) > 1 or domain.size == 1][:_BASES]
+        domain = domain.with_hints(constants_of(function))
+        kept: dict[int, list[Any]] = {}
+        for each in islice(domain.bases(), _TRIED):
+            kept.setdefault(len(each), []).append(each)
+        found = [each for bases in kept.values() for each in bases[:_OF_ONE_SIZE]]
         found += [domain.random_rows(rng) for _ in range(_RANDOM)]
         every = (*datasets, *map(domain.build, found))
         pairs = list(_neighbors(domain, found, input_metric, d_in))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -213,14 +214,12 @@ def _first(compare: Compare, cases: Cases, rounding: str = "") -> Outcome:
 def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
     """Return whether two outputs differ. Raise _Rounding if they differ in their last digits only."""
     apart = difference(*outputs)
+    if apart > 0 and metric is not None and not any(isinstance(each, Raised) for each in outputs):
+        with contextlib.suppress(Incomparable):
+            apart = apart if metric_named(metric, "output_metric", "order_is_ignored").measure(*outputs) else 0.0
     if 0 < apart <= _SLACK:
         raise _Rounding
-    if apart == 0 or metric is None or any(isinstance(each, Raised) for each in outputs):
-        return apart != 0
-    try:
-        return bool(metric_named(metric, "output_metric", "order_is_ignored").measure(*outputs) != 0)
-    except Incomparable:
-        return True
+    return apart > 0
 
 
 def _joined(parts: Sequence[Any]) -> Any:
