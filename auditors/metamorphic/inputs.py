@@ -11,9 +11,9 @@ from typing import Any
 from dpwitness.auditors.metamorphic.outputs import Raised, outcome, row_count, rows
 from dpwitness.auditors.metamorphic.relations import Cases
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
-from dpwitness.auditors.stability.inputs.constants import constants_of
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
+from dpwitness.auditors.targets.constants import constants_of
 
 _PAIRS = 12  # largest number of pairs that are taken from a domain
 _TRIED, _OF_ONE_SIZE, _RANDOM = 600, 8, 30  # datasets of an input space: adversarial ones, those kept of one size, and random ones
