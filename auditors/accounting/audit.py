@@ -181,8 +181,8 @@ def question_of(
 
 def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
     """Return a parameter with the constants of the code in its range, and values on both sides of each, as values to try."""
-    step = (lambda x: (x - 1, x, x + 1)) if parameter.kind == "integer" else (lambda x: (x * (1 - 1e-3), x, x * (1 + 1e-3)))
-    near = {y for x in constants for y in step(x) if parameter.low <= y <= parameter.high}
+    near = {x + move * (1 if parameter.kind == "integer" else 1e-3 * x) for x in constants for move in (-1, 0, 1)}
+    near = {x for x in near if parameter.low <= x <= parameter.high}
     return replace(parameter, hints=tuple(sorted(near)) if parameter.kind != "list" else ())
 
 

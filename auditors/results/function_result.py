@@ -61,8 +61,8 @@ class FunctionResult(Result):
     @property
     def witness(self) -> Json | None:
         """Return the function and its inputs, which `dpwitness.replay` runs again; None without a finding, or without an exact form."""
-        more = None if self.function is None else self._witness_fields()
-        if more is None:
+        more = self._witness_fields()
+        if more is None or self.function is None:
             return None
         return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, {"kind": self.kind, **more})
 

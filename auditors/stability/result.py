@@ -111,8 +111,9 @@ class StabilityResult(FunctionResult):
     @property
     def mechanism(self) -> Any:
         """The function that was run, for its place in the source: for a declared transformation, the function that it applies."""
-        declaration = getattr(self.function, "declaration", None)
-        return self.function if declaration is None else replace(self.function.target, name=declaration.get("apply", self.name))
+        function: Any = self.function
+        declaration = getattr(function, "declaration", None)
+        return function if declaration is None else replace(function.target, name=declaration.get("apply", self.name))
 
     def _advice(self) -> str:
         if self.finding in _ERROR_WORDS:
