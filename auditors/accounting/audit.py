@@ -15,7 +15,7 @@ from dpwitness.auditors.accounting.mechanisms import MECHANISMS, Parameter, Poin
 from dpwitness.auditors.accounting.result import AccountantResult, loose_note
 from dpwitness.auditors.accounting.search import Call, Comparison, Found, Question, compared, narrowed, search
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness import named
+from dpwitness.auditors.targets.constants import constants_of
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
@@ -31,6 +31,7 @@ from dpwitness.mechanisms.protocols.mechanism import name_of
 _OWNER = "audit_accountant"
 _GAME_FIGURES = tuple(game.returns for game in GAMES.values())
 _MAX_LIST = 48  # largest length of a list in a witness
+_LARGEST_HINT = 1e15
 _BEYOND = 1e3  # factor by which parameters of a witness may lie outside the default ranges
 
 
@@ -171,10 +172,18 @@ def question_of(
         raise InvalidArgument(
             f"{_OWNER}: parameters must name an argument for {', '.join(missing)} of {mechanism}, got {shown(dict(names))}"
         )
-    searched = tuple(_in_range(known[key], (ranges or {}).get(key)) for key in dict.fromkeys(names.values()))
+    constants = [float(x) for x in constants_of(function) if isinstance(x, int | float) and 0 < abs(x) < _LARGEST_HINT]
+    searched = tuple(_hinted(_in_range(known[key], (ranges or {}).get(key)), constants) for key in dict.fromkeys(names.values()))
     _require_ranges(ranges, names, known)
     fixed = {p.name: int(p.default) if p.kind == "integer" else p.default for p in known.values() if p.default is not None}
     return Question(reference, returns, searched, fixed, _caller(function, names)), names
+
+
+def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
+    """Return a parameter with the constants of the code in its range, and values on both sides of each, as values to try."""
+    near = {x + move * (1 if parameter.kind == "integer" else 1e-3 * x) for x in constants for move in (-1, 0, 1)}
+    near = {x for x in near if parameter.low <= x <= parameter.high}
+    return replace(parameter, hints=tuple(sorted(near)) if parameter.kind != "list" else ())
 
 
 def _known(reference: Reference, returns: str) -> dict[str, Parameter]:
@@ -275,7 +284,6 @@ def _result(function: Any, mechanism: str, returns: str, names: Mapping[str, str
         seed=seed,
         notes=_notes(found, returns),
         function=function,
-        target=named(getattr(function, "target", function)),
     )
 
 

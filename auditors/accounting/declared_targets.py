@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dpwitness.auditors.accounting.audit import audit_accountant, compare_at
 from dpwitness.auditors.accounting.result import AccountantResult
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.declared import Calls, declarations, require_declaration
+from dpwitness.mechanisms.foreign.declared import Declared
 from dpwitness.mechanisms.foreign.target import Target
-
-KIND = "accountant"
-_NEEDED = ("mechanism", "returns", "parameters")
-_KEYS = ("kind", "function", *_NEEDED, "ranges", "notes")
 
 
 @dataclass(frozen=True, eq=False)
-class DeclaredAccountant:
+class DeclaredAccountant(Declared):
     """Accountant declared in TARGETS of a target file, with its mechanism and the mechanism's parameter for each argument."""
 
-    target: Target
-    declaration: Json
-    _calls: Calls = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        require_declaration(self.target, self.declaration, KIND, _NEEDED, _KEYS, ("function",))
-        object.__setattr__(self, "_calls", Calls(self.target))
-
-    @property
-    def __name__(self) -> str:
-        return self.target.name
+    KIND = "accountant"
+    NEEDED = ("mechanism", "returns", "parameters")
+    KEYS = ("function", *NEEDED, "ranges", "notes")
+    FUNCTIONS = ("function",)
 
     def __call__(self, **arguments: Any) -> Any:
         (found,) = self.call_each([arguments])
@@ -45,15 +34,10 @@ class DeclaredAccountant:
         """Return the figures and exceptions of several calls, in order."""
         names = list(arguments[0]) if arguments else []
         values = [tuple(each[name] for name in names) for each in arguments]
-        return self._calls.call(self.declaration.get("function", self.target.name), values, names)
+        return self.calls.call(self.declaration.get("function", self.target.name), values, names)
 
 
-def declared_accountant(target: Target) -> DeclaredAccountant:
-    """Return the accountant that a target names in TARGETS of its file. Raise InvalidArgument if there is none."""
-    found = declarations(target.file, target.python, target.time_limit, target.memory_limit)
-    if target.name not in found:
-        raise InvalidArgument(f"{target.file}: TARGETS must declare {target.name!r}, it has {', '.join(found) or 'nothing'}")
-    return DeclaredAccountant(target, found[target.name])
+declared_accountant = DeclaredAccountant.of
 
 
 def audit_declared(found: DeclaredAccountant, *, seconds: float = 20.0, evaluations: int = 2000, seed: int = 0) -> AccountantResult:

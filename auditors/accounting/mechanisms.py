@@ -20,13 +20,14 @@ Point = Mapping[str, Any]  # a number for each parameter, or a tuple of numbers
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a mechanism or of a figure: its name, range, kind, and default if it may be left out."""
+    """Parameter of a mechanism or of a figure: its name, range, kind, default if it may be left out, and values that a search tries."""
 
     name: str
     low: float
     high: float
     kind: str = "log"  # log, integer, order, or list
     default: float | None = None
+    hints: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from dpwitness.auditors.accounting.figures import FIGURES, LOOSE
 from dpwitness.auditors.accounting.search import Comparison
-from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import function_witness
+from dpwitness.auditors.results.function_result import FunctionResult
+from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.mechanisms.core.json_reader import Json
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AccountantResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class AccountantResult(FunctionResult):
     """Result of an audit of an accountant.
 
     Attributes
@@ -32,14 +32,12 @@ class AccountantResult(Result):
         Parameters, figure and exact figure where the ratio of the two is largest.
     compared, failed : int
         Number of figures that were compared, and of calls that raised or returned no number.
-    notes : tuple of str
-        Remarks for the reader.
-    seconds : float
-        Duration, in seconds.
+    name, notes, seconds, function
+        As in other results.
     """
 
-    name: str
-    verdict: Verdict
+    kind: ClassVar[str] = "accountant"
+
     mechanism: str
     returns: str
     parameters: Mapping[str, str]
@@ -49,82 +47,42 @@ class AccountantResult(Result):
     loosest: Mapping[str, Any] | None
     compared: int
     failed: int
-    seed: int
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    function: Callable[..., Any] | None = field(default=None, repr=False)
-    target: Json | None = field(default=None, repr=False)
 
-    @property
-    def evidence(self) -> str:
-        """Return ``proved`` for a violation, since the exact figure is enclosed; otherwise ``numerical``."""
-        return "proved" if self.verdict is Verdict.VIOLATED else "numerical"
-
-    @property
-    def witness(self) -> Json | None:
-        """Return function, parameters and figures, which `dpwitness.replay` compares again; None unless a figure is too low."""
-        if self.verdict is not Verdict.VIOLATED or self.function is None:
+    def _witness_fields(self) -> Json | None:
+        if self.verdict is not Verdict.VIOLATED:
             return None
-        more = {
-            "kind": "accountant",
-            "mechanism": self.mechanism,
-            "returns": self.returns,
-            "parameters": dict(self.parameters),
-            "at": plain(self.at),
-            "figure": strict(self.figure),
-            "exact": strict(self.exact),
-        }
-        return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, more)
+        figures = {"figure": strict(self.figure), "exact": strict(self.exact)}
+        return {**self._question(), "at": plain(self.at), **figures}
 
-    @property
-    def advice(self) -> str:
-        """Return what to do next, if no figure is too low."""
-        if self.verdict is Verdict.ERROR:
-            return "fix the problem in the first line, then run again"
-        return "no change is needed on this evidence, which is not a proof; more --seconds search further"
+    def _question(self) -> Json:
+        return {"mechanism": self.mechanism, "returns": self.returns, "parameters": dict(self.parameters)}
 
-    def headline(self) -> str:
-        """Return the verdict, both figures and the parameters in one line."""
-        if self.verdict is Verdict.ERROR:
-            return f"ERROR: {self.notes[0]}"
-        where = f"{self.mechanism}: {described(self.at)}"
+    def _statement(self) -> str:
+        return f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism"
+
+    def _summary(self) -> str:
+        """Return both figures and the parameters in one line."""
+        where, violated = f"{self.mechanism}: {described(self.at)}", self.verdict is Verdict.VIOLATED
+        at_worst = "" if violated else "at worst, "
         if self.returns == "lower-epsilon":
             both = f"above the true epsilon with probability at least {self.exact:.9g}, {self.figure:.9g} is claimed"
-            if self.verdict is Verdict.VIOLATED:
-                return f"VIOLATED: the lower bound is {both} ({where})"
-            return f"NOT REFUTED: at worst, the lower bound is {both} ({where})"
+            return f"{at_worst}the lower bound is {both} ({where})"
         if self.returns == "admitted":
             both = f"a budget of delta = {self.figure:.9g}, an adaptive adversary reaches delta of at least {self.exact:.9g}"
-            if self.verdict is Verdict.VIOLATED:
-                return f"VIOLATED: under {both} ({where})"
-            return f"NOT REFUTED: at worst, under {both} ({where})"
+            return f"{at_worst}under {both} ({where})"
         both = f"{FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at least {self.exact:.9g}"
-        if self.verdict is Verdict.VIOLATED:
-            return f"VIOLATED: the accountant returns {both} ({where})"
-        return f"NOT REFUTED: no figure too low among {self.compared}; lowest {both} ({where})"
+        found = "the accountant returns" if violated else f"no figure too low among {self.compared}; lowest"
+        return f"{found} {both} ({where})"
 
-    def to_json(self) -> Json:
+    def _fields(self) -> Json:
         return {
-            "kind": "accountant",
-            "name": self.name,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
-            "claim": f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism",
-            "mechanism": self.mechanism,
-            "returns": self.returns,
-            "parameters": dict(self.parameters),
+            **self._question(),
             "at": strict(self.at),
             "figure": strict(self.figure),
             "exact": strict(self.exact),
             "loosest": strict(self.loosest),
             "compared": self.compared,
             "failed": self.failed,
-            "seed": self.seed,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
         }
 
 

@@ -23,6 +23,7 @@ _QUICK, _WIDE = (
     ("rdp", "zcdp"),
     4,
 )  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first
+_HINTED = 0.2  # probability of a value from the constants of the code
 _EXACT = 1e-4  # relative deviation below which the lowest figure is exact, so that points near it are no better than others
 _LIST, _DIFFERENT = 48, 6  # length of the longest list of parameters, and number of its different entries
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
@@ -234,11 +235,13 @@ def _typed(parameter: Parameter, value: float) -> Any:
 
 
 def _random(parameter: Parameter, rng: np.random.Generator) -> Any:
-    """Return a random value, uniform in its logarithm; half of the orders are whole numbers, and lists end in equal entries."""
+    """Return a random value, uniform in its logarithm, or a hint; half of the orders are whole numbers, and lists end in equal entries."""
     logs = math.log(parameter.low), math.log(parameter.high)
     if parameter.kind == "list":
         different = np.exp(rng.uniform(*logs, size=int(rng.integers(1, _DIFFERENT + 1)))).tolist()
         return tuple(different + different[-1:] * (_LIST - len(different)))
+    if parameter.hints and rng.random() < _HINTED:
+        return _typed(parameter, rng.choice(parameter.hints))
     value = math.exp(rng.uniform(*logs))
     if parameter.kind == "order" and rng.random() < 0.5:
         value = max(round(value), 2)

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpwitness.auditors.pairs.catalogue import require_domain
 from dpwitness.auditors.pairs.exploration import explore
-from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import function_witness, named
+from dpwitness.auditors.results.function_result import FunctionResult
+from dpwitness.auditors.results.verdicts import Verdict, strict
+from dpwitness.auditors.results.witness import named
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, shown
 from dpwitness.mechanisms.data.pairs import Pair
@@ -36,8 +37,8 @@ _EXACT_SLACK = 1e-12  # slack for exact numbers, where only the norm is rounded
 _SLACK = 1e-7  # slack above 1 of the ratio, beyond any rounding of the bound and of the error radii
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SensitivityResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class SensitivityResult(FunctionResult):
     """Result of a sensitivity audit.
 
     Attributes
@@ -63,14 +64,12 @@ class SensitivityResult(Result):
         Arguments of `dpwitness.audit_sensitivity`; `norm` is the name of the norm `norm_used`.
     evaluations : int
         Number of evaluations of the function.
-    notes : tuple of str
-        Remarks for the reader.
-    seconds : float
-        Duration, in seconds.
+    notes, seconds
+        As in other results.
     """
 
-    name: str
-    verdict: Verdict
+    kind: ClassVar[str] = "sensitivity"
+
     bound: float
     norm: str
     ratio: float
@@ -81,47 +80,35 @@ class SensitivityResult(Result):
     trace: tuple[tuple[int, float], ...]
     evaluations: int
     skipped: int
-    seed: int
-    notes: tuple[str, ...] = ()
-    seconds: float = field(default=0.0)
-    function: Callable[[Any], Any] | None = field(default=None, repr=False)
     norm_used: Norm = field(default=2, repr=False)
     precision: str = "1e-9"
 
-    @property
-    def witness(self) -> Json | None:
-        """Return function, pair and bound, which `dpwitness.replay` evaluates again; None unless the bound is violated."""
+    def _witness_fields(self) -> Json | None:
         norm = named(self.norm_used) if callable(self.norm_used) else str(self.norm_used)
-        if self.verdict is not Verdict.VIOLATED or self.function is None or norm is None or self.pair is None:
+        if self.verdict is not Verdict.VIOLATED or norm is None or self.pair is None:
             return None
-        more = {"kind": "sensitivity", "bound": self.bound, "norm": norm, "pair": self.pair.to_json(), "ratio": self.ratio_lower}
-        return function_witness(self.name, self.function, self.seed, more)
+        return {"bound": self.bound, "norm": norm, "pair": self.pair.to_json(), "ratio": self.ratio_lower}
 
     @property
     def evidence(self) -> str:
         """Return ``proved`` if the solver's error radii enclose every value; otherwise ``numerical``, with values assumed exact to 1e-9."""
         return "proved" if self.rigorous else "numerical"
 
-    def headline(self) -> str:
-        """Return the verdict, the ratio and the pair in one line."""
-        if self.verdict is Verdict.ERROR:
-            return f"ERROR: {self.notes[0]}"
+    def _summary(self) -> str:
+        """Return the ratio and the pair in one line."""
         how = "certified by the solver's error radii" if self.rigorous else f"values taken as exact to {self.precision}"
         where = self.pair.why if self.pair else "no pair"
         if self.verdict is Verdict.VIOLATED:
             times = next(text for text in (f"{self.ratio_lower:.6g}", f"{self.ratio_lower:.17g}") if text != "1")
-            return f"VIOLATED: the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
+            return f"the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
         found = f"largest ratio found {self.ratio:.6g} of the claimed {self.bound:.6g} in {self.evaluations} evaluations"
-        return f"NOT REFUTED: {found} ({how}; {where})"
+        return f"{found} ({how}; {where})"
 
-    def to_json(self) -> Json:
+    def _statement(self) -> str:
+        return f"moves by at most {self.bound:.6g}"
+
+    def _fields(self) -> Json:
         return {
-            "kind": "sensitivity",
-            "name": self.name,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
-            "claim": f"moves by at most {self.bound:.6g}",
             "bound": self.bound,
             "norm": self.norm,
             "ratio": strict(self.ratio),
@@ -132,10 +119,6 @@ class SensitivityResult(Result):
             "trace": [[count, strict(value)] for count, value in self.trace],
             "evaluations": self.evaluations,
             "skipped": self.skipped,
-            "seed": self.seed,
-            "notes": list(self.notes),
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
         }
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 from dpwitness.auditors.bounds.utility_claims import Measurement, UtilityClaim, UtilityPoint
-from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import function_witness
+from dpwitness.auditors.results.function_result import FunctionResult
+from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, shown
@@ -23,8 +23,8 @@ from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.protocols.mechanism import name_of
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class UtilityResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class UtilityResult(FunctionResult):
     """Result of a utility audit.
 
     Attributes
@@ -43,38 +43,29 @@ class UtilityResult(Result):
         VIOLATED if the confidence limits contradict the claim, ERROR if the function failed, NOT_REFUTED otherwise.
     name, function, claim, runs, confidence, seed
         Arguments of `dpwitness.audit_utility`.
-    notes : tuple of str
-        Remarks for the reader.
-    seconds : float
-        Duration, in seconds.
+    notes, seconds
+        As in other results.
     """
 
-    name: str
+    kind: ClassVar[str] = "utility"
+
     claim: UtilityClaim
-    verdict: Verdict
     runs: int
     confidence: float
-    seed: int
     estimate: float = math.nan
     lower: float = math.nan
     upper: float = math.nan
     standard_error: float = math.nan
     points: tuple[UtilityPoint, ...] = ()
     constant: float = math.nan
-    notes: tuple[str, ...] = ()
-    seconds: float = field(default=0.0)
-    function: Callable[..., Any] | None = field(default=None, repr=False)
 
-    @property
-    def witness(self) -> Json | None:
-        """Return the witness, from which `dpwitness.replay` repeats the measurement; None unless the claim is violated."""
+    def _witness_fields(self) -> Json | None:
         recorded = self.claim.for_witness()
-        if recorded is None or self.verdict is not Verdict.VIOLATED or self.function is None:
+        if recorded is None or self.verdict is not Verdict.VIOLATED:
             return None
         claim, transform = recorded
         numbers = {"runs": self.runs, "confidence": self.confidence, "estimate": strict(self.estimate)}
-        more = {"kind": "utility", "claim": to_jsonable(claim), "transform": transform, **numbers}
-        return function_witness(self.name, self.function, self.seed, more)
+        return {"claim": to_jsonable(claim), "transform": transform, **numbers}
 
     @property
     def evidence(self) -> str:
@@ -84,33 +75,23 @@ class UtilityResult(Result):
         """
         return self.claim.evidence
 
-    def headline(self) -> str:
-        """Return the verdict, the estimate and its limits in one line."""
-        if self.verdict is Verdict.ERROR:
-            return f"ERROR: {self.notes[0]}"
-        word, claim = self.verdict.value.replace("_", " "), self.claim
+    def _summary(self) -> str:
+        """Return the estimate and its limits in one line."""
+        claim = self.claim
         limits = claim.describe_limits(self.lower, self.upper, self.confidence)
         given = f", {claim.given}" if claim.given else ""
-        return f"{word}: {claim}: {claim.describe(self.estimate, self.runs)} ({limits}{given})"
+        return f"{claim}: {claim.describe(self.estimate, self.runs)} ({limits}{given})"
 
-    def to_json(self) -> Json:
-        numbers = {key: strict(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")}
+    def _statement(self) -> str:
+        return str(self.claim)
+
+    def _fields(self) -> Json:
         return {
-            "kind": "utility",
-            "name": self.name,
-            "claim": str(self.claim),
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
             "runs": self.runs,
             "confidence": self.confidence,
             "claimed": self.claim.limit_to_json(),
-            "seed": self.seed,
-            **numbers,
+            **{key: strict(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")},
             **self.claim.points_to_json(self.points),
-            "notes": list(self.notes),
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
         }
 
 

@@ -7,51 +7,101 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dpwitness.auditors.accounting.audit import audit_accountant
 from dpwitness.auditors.accounting.result import AccountantResult
 from dpwitness.auditors.metamorphic import relations, sampled
-from dpwitness.auditors.metamorphic.outputs import Raised, outcome, row_count, rows
+from dpwitness.auditors.metamorphic.inputs import Inputs, inputs_of
+from dpwitness.auditors.metamorphic.outputs import outcome
 from dpwitness.auditors.metamorphic.relations import Cases, Outcome
 from dpwitness.auditors.metamorphic.result import MetamorphicResult
-from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness import named
+from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_probability, require_type
+from dpwitness.mechanisms.core.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_one_of,
+    require_probability,
+    require_type,
+)
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_metamorphic"
-_DATASETS = 12  # largest number of datasets and of pairs that are taken from a domain
 _LAWS = 3  # pairs on which laws are compared, since each needs many runs
-_EPSILONS = (0.1, 1.0)  # values of epsilon that are doubled
+_EPSILONS = (0.02, 0.1, 0.5, 1.0, 4.0)  # values of epsilon that are doubled
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Relation: its function, its statement in words, and whether it takes a seed."""
+    """Relation: its function, its statement, the argument that it is about, a further argument that it needs, its cases and options."""
 
     check: Callable[..., Outcome]
     statement: str
-    seeded: bool = False
+    subject: str
+    cases: Callable[[Inputs], Cases]
+    needs: str = ""
+    options: tuple[str, ...] = ()
 
 
 RELATIONS = {
-    "order_is_ignored": Relation(relations.order_is_ignored, "the output does not depend on the order of the rows"),
-    "concatenation_is_kept": Relation(relations.concatenation_is_kept, "the output of a concatenation is the concatenation of the outputs"),
-    "zero_map_is_constant": Relation(relations.zero_map_is_constant, "an output whose stability map is 0 does not depend on the input"),
-    "more_epsilon_is_no_more_noise": Relation(relations.more_epsilon_is_no_more_noise, "twice the epsilon needs no more noise"),
-    "parallel_composition_is_the_maximum": Relation(
-        relations.parallel_composition_is_the_maximum, "parallel composition costs at least the largest epsilon"
+    "order_is_ignored": Relation(
+        relations.order_is_ignored,
+        "the output does not depend on the order of the rows",
+        "function",
+        lambda inputs: inputs.orders,
+        "unordered",
+        ("output_metric",),
+    ),
+    "concatenation_is_kept": Relation(
+        relations.concatenation_is_kept,
+        "the output of a concatenation is the concatenation of the outputs",
+        "function",
+        lambda inputs: inputs.parts,
+        "row_wise",
+    ),
+    "zero_map_is_constant": Relation(
+        relations.zero_map_is_constant,
+        "an output whose stability map is 0 does not depend on the input",
+        "function",
+        lambda inputs: inputs.pairs,
+        "zero_map",
+    ),
+    "errors_ignore_one_record": Relation(
+        sampled.errors_ignore_one_record,
+        "an exception does not depend on one record",
+        "mechanism",
+        lambda inputs: inputs.pairs,
+        "",
+        ("seed",),
     ),
     "zero_epsilon_is_constant": Relation(
-        sampled.zero_epsilon_is_constant, "a release with epsilon 0 has the same law on all datasets", True
+        sampled.zero_epsilon_is_constant,
+        "a release with epsilon 0 has the same law on all datasets",
+        "at_epsilon",
+        lambda inputs: inputs.pairs[:_LAWS],
+        "",
+        ("seed", "confidence", "delta"),
     ),
-    "more_epsilon_spreads_no_more": Relation(sampled.more_epsilon_spreads_no_more, "outputs at twice the epsilon spread no more", True),
-    "errors_ignore_one_record": Relation(sampled.errors_ignore_one_record, "an exception does not depend on one record", True),
+    "more_epsilon_spreads_no_more": Relation(
+        sampled.more_epsilon_spreads_no_more,
+        "outputs at twice the epsilon spread no more",
+        "at_epsilon",
+        lambda inputs: [(epsilon, dataset) for epsilon in _EPSILONS for dataset in inputs.datasets[:1]],
+        "",
+        ("seed", "confidence"),
+    ),
+    "more_epsilon_is_no_more_noise": Relation(
+        relations.more_epsilon_is_no_more_noise, "twice the epsilon needs no more noise", "noise", lambda inputs: relations.epsilons()
+    ),
+    "parallel_composition_is_the_maximum": Relation(
+        relations.parallel_composition_is_the_maximum,
+        "parallel composition costs at least the largest epsilon",
+        "parallel",
+        lambda inputs: relations.epsilon_lists(),
+    ),
 }
 
 
@@ -64,11 +114,15 @@ def audit_metamorphic(
     stability_map: Callable[[float], float] | None = None,
     sequential: Callable[..., float] | None = None,
     parallel: Callable[[list[float]], float] | None = None,
-    domain: Domain | None = None,
+    domain: Domain | InputSpace | None = None,
     datasets: Sequence[Any] | None = None,
     unordered: bool = False,
     row_wise: bool = False,
+    output_metric: str | None = None,
+    input_metric: str = "symmetric",
     d_in: float = 1,
+    delta: float = 0.0,
+    only: Sequence[str] | None = None,
     confidence: float = 0.9999,
     seed: int = 0,
     name: str | None = None,
@@ -84,7 +138,7 @@ def audit_metamorphic(
         Object with ``sample(dataset, size, rng)``, or such a function: an exception must not depend on one record.
     at_epsilon : callable, optional
         Mechanism as a function of epsilon: at 0 its law must be the same on all datasets, and its outputs must not spread more at twice the
-        epsilon.
+        epsilon. The second relation is that of additive noise.
     noise : callable, optional
         Noise scale as a function of epsilon: it must not be larger at twice epsilon.
     stability_map : callable, optional
@@ -94,14 +148,21 @@ def audit_metamorphic(
         `dpwitness.accounting.audit_accountant`.
     parallel : callable, optional
         Parallel composition, ``parallel(epsilons)``, which returns epsilon: at least the largest.
-    domain : Domain, optional
-        Domain of the datasets and pairs. Default: the attribute `domain` of the mechanism or function.
+    domain : Domain or InputSpace, optional
+        Domain of the datasets and pairs, or an input space of `audit_stability`. Default: the attribute `domain` of the mechanism or
+        function.
     datasets : sequence, optional
         Datasets for `function`, in addition to those of the domain.
     unordered, row_wise : bool
         Whether these relations apply to `function`.
-    d_in : float
-        Distance of the pairs of the domain, for `stability_map`.
+    output_metric : str, optional
+        With `unordered`: metric of `audit_stability` in which equal outputs have distance 0, such as ``symmetric`` for rows in any order.
+    input_metric, d_in : str, float
+        Distance of the pairs for `stability_map`; the metric is that of an input space.
+    delta : float
+        The delta of `at_epsilon`, by which laws at epsilon 0 may differ.
+    only : sequence of str, optional
+        Names of the relations to check, of those that apply. Default: all.
     confidence : float
         Confidence of the verdict of each relation that rests on random runs.
     seed : int
@@ -135,17 +196,24 @@ def audit_metamorphic(
     for label, value in (("sequential", sequential), ("parallel", parallel)):
         require_callable(label, value, _OWNER, optional=True)
     require_probability("confidence", confidence, _OWNER)
-    seed = require_integer("seed", seed, _OWNER, least=0)
+    require_integer("seed", seed, _OWNER, least=0)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
-    inputs = _inputs(domain, datasets, mechanism, function, seed)
+    for each in only or ():
+        require_one_of("only", each, RELATIONS, _OWNER)
+    given: dict[str, Any] = {"function": function, "mechanism": mechanism, "at_epsilon": at_epsilon, "noise": noise, "parallel": parallel}
+    given |= {"unordered": unordered, "row_wise": row_wise}
+    given["zero_map"] = stability_map is not None and outcome(stability_map, d_in) == 0
+    options = {"seed": seed, "confidence": confidence, "delta": delta, "output_metric": output_metric}
+    domain = domain if domain is not None else getattr(mechanism, "domain", None) or getattr(function, "domain", None)
+    inputs = inputs_of(domain, datasets or (), input_metric, d_in, seed, _OWNER, function)
     found: list[MetamorphicResult | AccountantResult] = []
-    for relation, subject, cases in _plan(
-        function, mechanism, at_epsilon, noise, stability_map, parallel, unordered, row_wise, d_in, inputs
-    ):
+    for key, relation in RELATIONS.items():
+        if given[relation.subject] is None or (relation.needs and not given[relation.needs]) or key not in (only or RELATIONS):
+            continue
+        cases = relation.cases(inputs)
         if not cases:
-            raise InvalidArgument(f"{_OWNER}: {relation} needs datasets: give domain or datasets")
-        options = {"confidence": confidence} if RELATIONS[relation].seeded and "epsilon" in relation else {}
-        found.append(check_relation(relation, subject, cases, seed, name, options))
+            raise InvalidArgument(f"{_OWNER}: {key} needs datasets: give domain or datasets")
+        found.append(check_relation(key, given[relation.subject], cases, options, name))
     if sequential is not None:
         found.append(audit_accountant(sequential, "heterogeneous-composition", "epsilon", evaluations=150, seed=seed, name=name))
     if not found:
@@ -155,74 +223,10 @@ def audit_metamorphic(
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    """Datasets and pairs of a domain, and reorderings and parts of the datasets."""
-
-    datasets: tuple[Any, ...]
-    pairs: Cases
-    orders: Cases
-    parts: Cases
-
-
-def _plan(
-    function: Any,
-    mechanism: Any,
-    at_epsilon: Any,
-    noise: Any,
-    stability_map: Any,
-    parallel: Any,
-    unordered: bool,
-    row_wise: bool,
-    d_in: float,
-    inputs: _Inputs,
-) -> list[tuple[str, Any, Cases]]:
-    """Return the relations that apply, each with its subject and its cases."""
-    plan: list[tuple[str, Any, Cases]] = []
-    if function is not None and unordered:
-        plan.append(("order_is_ignored", function, inputs.orders))
-    if function is not None and row_wise:
-        plan.append(("concatenation_is_kept", function, inputs.parts))
-    if function is not None and stability_map is not None and outcome(stability_map, d_in) == 0:
-        plan.append(("zero_map_is_constant", function, inputs.pairs))
-    if mechanism is not None:
-        plan.append(("errors_ignore_one_record", mechanism, inputs.pairs))
-    if at_epsilon is not None:
-        plan.append(("zero_epsilon_is_constant", at_epsilon, inputs.pairs[:_LAWS]))
-        plan.append(("more_epsilon_spreads_no_more", at_epsilon, [(e, dataset) for e in _EPSILONS for dataset in inputs.datasets[:1]]))
-    if noise is not None:
-        plan.append(("more_epsilon_is_no_more_noise", noise, relations.epsilons()))
-    if parallel is not None:
-        plan.append(("parallel_composition_is_the_maximum", parallel, relations.epsilon_lists()))
-    return plan
-
-
-def _inputs(domain: Any, datasets: Any, mechanism: Any, function: Any, seed: int) -> _Inputs:
-    """Return the inputs of all relations, from a domain and from given datasets."""
-    domain = domain if domain is not None else getattr(mechanism, "domain", None) or getattr(function, "domain", None)
-    pairs: list[tuple[Any, Any]] = []
-    if domain is not None:
-        require_domain(domain, _OWNER)
-        pairs = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:_DATASETS]]
-    every = (*(datasets or ()), *(side for pair in pairs for side in pair))
-    rng, orders, parts = np.random.default_rng(seed), [], []
-    for dataset in every:
-        count = row_count(dataset)
-        for order in (range(count - 1, -1, -1), rng.permutation(count).tolist()):
-            reordered = outcome(rows, dataset, list(order)) if count > 1 else Raised("", "")
-            if not isinstance(reordered, Raised):
-                orders.append((dataset, reordered))
-        cut = int(rng.integers(1, count)) if count > 1 else 0
-        sides = [outcome(rows, dataset, list(part)) for part in (range(cut), range(cut, count))] if cut else []
-        if sides and not any(isinstance(side, Raised) for side in sides):
-            parts.append((sides[0], sides[1]))
-    return _Inputs(every, pairs, orders, parts)
-
-
-def check_relation(relation: str, subject: Any, cases: Cases, seed: int, name: str | None, options: Json) -> MetamorphicResult:
-    """Return the result of one relation on given cases."""
+def check_relation(relation: str, subject: Any, cases: Cases, options: Json, name: str | None) -> MetamorphicResult:
+    """Return the result of one relation on given cases, with those of the options that it has."""
     begin, known = time.perf_counter(), RELATIONS[relation]
-    found = known.check(subject, cases, **(options | {"seed": seed} if known.seeded else {}))
+    found = known.check(subject, cases, **{key: options[key] for key in known.options if key in options})
     verdict = Verdict.VIOLATED if found.finding else Verdict.NOT_REFUTED if found.tried else Verdict.ERROR
     missed = (f"{found.failed} cases could not be run",) if found.failed and verdict is not Verdict.ERROR else ()
     causes = () if verdict is not Verdict.ERROR else (f"no case could be run: all {found.failed} calls failed or were not repeatable",)
@@ -236,19 +240,20 @@ def check_relation(relation: str, subject: Any, cases: Cases, seed: int, name: s
         outputs=found.outputs,
         error=found.error if found.finding else 0.0,
         tried=found.tried,
-        seed=seed,
+        seed=options["seed"],
+        output_metric=options.get("output_metric") if "output_metric" in known.options else None,
         notes=(*(causes if not found.notes else ()), *found.notes, *missed),
         seconds=time.perf_counter() - begin,
         function=subject,
-        target=named(getattr(subject, "target", subject)) if callable(subject) else None,
     )
 
 
 def replay_relation(raw: Json, subject: Any, seed: int, name: str, resolve: Any) -> MetamorphicResult:
     """Run the relation of a witness again, on the recorded case."""
+    require_one_of("relation", raw["relation"], RELATIONS, "replay")
     case = tuple(from_jsonable(item, f"case[{i}]", resolve) for i, item in enumerate(raw["case"]))
     try:
-        return check_relation(raw["relation"], subject, [case], seed, name, {})
+        return check_relation(raw["relation"], subject, [case], {"seed": seed, "output_metric": raw.get("output_metric")}, name)
     except InvalidArgument:
         raise
     except Exception as error:  # the user's function may raise anything on the file's data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +30,11 @@ class Raised:
 
 
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the value of a call on copies of its arguments, or Raised."""
+    """Return the value of a call on copies of its arguments, or Raised; warnings on unusual inputs are not shown."""
     try:
-        return function(*(copy.deepcopy(argument) for argument in arguments))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(*(copy.deepcopy(argument) for argument in arguments))
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:
@@ -43,8 +46,9 @@ def difference(first: Any, second: Any) -> float:
     if isinstance(first, Raised) or isinstance(second, Raised):
         same = isinstance(first, Raised) and isinstance(second, Raised) and first.name == second.name
         return 0.0 if same else math.inf
-    if _frame(first) or _frame(second):
-        return _of_objects(first, second)
+    kinds = {_frame(first), _frame(second)}
+    if kinds & {"pandas", "polars"}:
+        return _of_frames(first, second) if len(kinds) == 1 else math.inf
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         if list(first) != list(second):
             return math.inf
@@ -59,9 +63,25 @@ def difference(first: Any, second: Any) -> float:
 
 
 def _frame(value: Any) -> str:
-    """Return the library of a frame or a column of a frame; empty for other values."""
+    """Return the library of a frame or a column of a frame, ``dict`` for a dict of columns, and an empty text for other values."""
+    if isinstance(value, dict) and value and all(isinstance(each, list) for each in value.values()):
+        return "dict" if len(set(map(len, value.values()))) == 1 else ""
     home = type(value).__module__.partition(".")[0]
     return home if home in ("pandas", "polars") else ""
+
+
+def _of_frames(first: Any, second: Any) -> float:
+    """Return the difference of two frames or columns of one library, by column and without the labels of the rows."""
+    if type(first) is not type(second):
+        return math.inf
+    if len(first.shape) == 1:
+        return difference(_listed(first), _listed(second))
+    return difference(*({name: _listed(each[name]) for name in each.columns} for each in (first, second)))
+
+
+def _listed(column: Any) -> list[Any]:
+    """Return the values of a column, with None for missing values other than NaN."""
+    return [None if type(value).__name__ in ("NAType", "NaTType") else value for value in column.to_list()]
 
 
 def _of_arrays(first: Any, second: Any) -> float:
@@ -96,6 +116,8 @@ def concatenated(parts: Sequence[Any]) -> Any:
         return library(kind).concat(parts, ignore_index=True)
     if kind == "polars":
         return library(kind).concat(parts)
+    if kind == "dict":
+        return {name: concatenated([part[name] for part in parts]) for name in first}
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)
     if isinstance(first, list | tuple):
@@ -110,6 +132,8 @@ def rows(dataset: Any, order: Sequence[int]) -> Any:
         return dataset.iloc[list(order)].reset_index(drop=True)
     if kind == "polars":
         return dataset[list(order)]
+    if kind == "dict":
+        return {name: rows(column, order) for name, column in dataset.items()}
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
         return dataset[list(order)]
     if isinstance(dataset, list | tuple):
@@ -120,6 +144,6 @@ def rows(dataset: Any, order: Sequence[int]) -> Any:
 def row_count(dataset: Any) -> int:
     """Return the number of rows of a dataset; 0 if it has none."""
     try:
-        return len(dataset)
+        return len(next(iter(dataset.values()))) if _frame(dataset) == "dict" else len(dataset)
     except TypeError:
         return 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.metamorphic.outputs import Raised, concatenated, difference, outcome
+from dpwitness.auditors.metamorphic.outputs import Raised, concatenated, difference, outcome, row_count
+from dpwitness.auditors.stability.exact_numbers import Incomparable
+from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.mechanisms.core.validation import shown
 
 _SLACK = 1e-9  # relative difference of two figures that is rounding
@@ -33,7 +36,7 @@ Cases = Sequence[tuple[Any, ...]]
 Compare = Callable[..., tuple[str, tuple[Any, ...]] | None]
 
 
-def order_is_ignored(function: Callable[[Any], Any], cases: Cases) -> Outcome:
+def order_is_ignored(function: Callable[[Any], Any], cases: Cases, *, output_metric: str | None = None) -> Outcome:
     """Return whether the output is the same for a dataset and for the same rows in another order.
 
     A case is a pair of datasets. Floating-point sums depend on the order in their last digits: these differences are a note.
@@ -44,6 +47,9 @@ def order_is_ignored(function: Callable[[Any], Any], cases: Cases) -> Outcome:
         Deterministic function of a dataset, for an unordered metric.
     cases : sequence of (dataset, dataset)
         Datasets with equal rows in different order.
+    output_metric : str, optional
+        Metric of `audit_stability` in which equal outputs have distance 0: with ``symmetric``, the rows of the output may be in another
+        order too. Default: outputs are equal if all their values are.
 
     Returns
     -------
@@ -52,13 +58,20 @@ def order_is_ignored(function: Callable[[Any], Any], cases: Cases) -> Outcome:
     """
 
     def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
-        return _apart(function, first, second, "two orders of the rows")
+        outputs = outcome(function, first), outcome(function, second)
+        if not _differ(outputs, output_metric):
+            return None
+        _require_repeatable(function, (first, second), outputs)
+        return f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two orders of the rows", outputs
 
     return _first(compare, cases, "outputs differ by rounding between two orders of the rows: the low bits depend on the order")
 
 
 def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outcome:
     """Return whether a function that works row by row gives the same rows for parts and for their concatenation.
+
+    Outputs that differ in their last digits only, as those of vectorized functions may, are a note. An exception on an empty part does not
+    count.
 
     Parameters
     ----------
@@ -74,14 +87,18 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
     """
 
     def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
-        whole, parts = outcome(function, concatenated([first, second])), [outcome(function, part) for part in (first, second)]
+        inputs = concatenated([first, second]), first, second
+        whole, *parts = outputs = tuple(outcome(function, each) for each in inputs)
         raised = next((part for part in parts if isinstance(part, Raised)), None)
-        joined = concatenated(parts) if raised is None else raised
-        if difference(whole, joined) == 0:
+        if raised is not None and (isinstance(whole, Raised) or 0 in map(row_count, inputs)):
+            return None  # which of several rows raises first is for the function to choose
+        joined = _joined(parts) if raised is None else raised
+        if not _differ((whole, joined)):
             return None
+        _require_repeatable(function, inputs, outputs)
         return f"the whole gives {_short(whole)}, its two parts together {_short(joined)}", (whole, joined)
 
-    return _first(compare, cases)
+    return _first(compare, cases, "outputs of parts and of their concatenation differ by rounding")
 
 
 def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcome:
@@ -101,7 +118,11 @@ def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcom
     """
 
     def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
-        return _apart(function, first, second, "two inputs, although the map is 0", rounding=False)
+        outputs = outcome(function, first), outcome(function, second)
+        if difference(*outputs) == 0:
+            return None
+        _require_repeatable(function, (first, second), outputs)
+        return f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two inputs, although the map is 0", outputs
 
     return _first(compare, cases)
 
@@ -190,19 +211,29 @@ def _first(compare: Compare, cases: Cases, rounding: str = "") -> Outcome:
     return Outcome(tried=tried, failed=failed, notes=(rounding,) if rounded else ())
 
 
-def _apart(
-    function: Callable[[Any], Any], first: Any, second: Any, between: str, rounding: bool = True
-) -> tuple[str, tuple[Any, ...]] | None:
-    """Return the finding on two inputs whose outputs must be equal; None if they are."""
-    outputs = outcome(function, first), outcome(function, second)
+def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
+    """Return whether two outputs differ. Raise _Rounding if they differ in their last digits only."""
     apart = difference(*outputs)
-    if apart == 0:
-        return None
-    if rounding and not apart > _SLACK:
+    if apart > 0 and metric is not None and not any(isinstance(each, Raised) for each in outputs):
+        with contextlib.suppress(Incomparable):
+            apart = apart if metric_named(metric, "output_metric", "order_is_ignored").measure(*outputs) else 0.0
+    if 0 < apart <= _SLACK:
         raise _Rounding
-    if difference(outputs[0], outcome(function, first)) != 0 or difference(outputs[1], outcome(function, second)) != 0:
-        raise _NotRun  # not deterministic
-    return f"outputs {_short(outputs[0])} and {_short(outputs[1])} for {between}", outputs
+    return apart > 0
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return the concatenation of two outputs. Raise _NotRun if they are not rows."""
+    found = outcome(concatenated, parts)
+    if isinstance(found, Raised):
+        raise _NotRun
+    return found
+
+
+def _require_repeatable(function: Callable[[Any], Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Raise _NotRun unless a second run on each input has the same output."""
+    if any(difference(output, outcome(function, each)) != 0 for each, output in zip(inputs, outputs, strict=True)):
+        raise _NotRun
 
 
 def _short(value: Any) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from dpwitness.auditors.metamorphic.outputs import Raised
-from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import function_witness
+from dpwitness.auditors.results.function_result import FunctionResult
+from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MetamorphicResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class MetamorphicResult(FunctionResult):
     """Result of one relation of a metamorphic audit.
 
     Attributes
@@ -34,12 +33,14 @@ class MetamorphicResult(Result):
         Probability of a false VIOLATED; 0 for a comparison without randomness.
     tried : int
         Number of cases that were run.
-    name, seed, notes, seconds
+    output_metric : str or None
+        Metric in which outputs are compared, if it is not equality.
+    name, seed, notes, seconds, function
         As in other results.
     """
 
-    name: str
-    verdict: Verdict
+    kind: ClassVar[str] = "metamorphic"
+
     relation: str
     statement: str
     finding: str
@@ -47,11 +48,7 @@ class MetamorphicResult(Result):
     outputs: tuple[Any, ...]
     error: float
     tried: int
-    seed: int
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    function: Callable[..., Any] | None = field(default=None, repr=False)
-    target: Json | None = field(default=None, repr=False)
+    output_metric: str | None = None
 
     @property
     def evidence(self) -> str:
@@ -60,46 +57,36 @@ class MetamorphicResult(Result):
             return "numerical"
         return "proved" if self.error == 0 else "statistical"
 
-    @property
-    def witness(self) -> Json | None:
-        """Return function, relation and inputs, which `dpwitness.replay` runs again; None unless the relation is broken."""
-        if self.verdict is not Verdict.VIOLATED or self.function is None or self.case is None:
+    def _witness_fields(self) -> Json | None:
+        if self.verdict is not Verdict.VIOLATED or self.case is None:
             return None
         try:
             case = [to_jsonable(item) for item in self.case]
         except InvalidArgument:
             return None
-        more = {"kind": "metamorphic", "relation": self.relation, "case": case, "finding": self.finding, "error": self.error}
-        return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, more)
+        more = {"output_metric": self.output_metric} if self.output_metric else {}
+        return more | {"relation": self.relation, "case": case, "finding": self.finding, "error": self.error}
 
-    def headline(self) -> str:
-        """Return the verdict, the relation and the finding in one line."""
-        if self.verdict is Verdict.ERROR:
-            return f"ERROR: {self.notes[0]}"
-        if self.verdict is Verdict.VIOLATED:
-            sure = "exact" if self.error == 0 else f"false with probability at most {self.error:.3g}"
-            return f"VIOLATED: {self.statement}: {self.finding} ({sure})"
-        return f"NOT REFUTED: {self.statement}, in {self.tried} cases"
+    def _advice(self) -> str:
+        return "no change is needed on this evidence, which is not a proof"
 
-    def to_json(self) -> Json:
+    def _statement(self) -> str:
+        return self.statement
+
+    def _summary(self) -> str:
+        if self.verdict is not Verdict.VIOLATED:
+            return f"{self.statement}, in {self.tried} cases"
+        sure = "exact" if self.error == 0 else f"false with probability at most {self.error:.3g}"
+        return f"{self.statement}: {self.finding} ({sure})"
+
+    def _fields(self) -> Json:
         return {
-            "kind": "metamorphic",
-            "name": self.name,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
-            "claim": self.statement,
             "metamorphic_relation": self.relation,
             "finding": self.finding,
             "case": None if self.case is None else [_written(item) for item in self.case],
             "outputs": [_written(item) for item in self.outputs],
             "error": self.error,
             "tried": self.tried,
-            "seed": self.seed,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
         }
 
 

@@ -14,15 +14,16 @@ from dpwitness.auditors.metamorphic.relations import Cases, Outcome
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _NOTHING = 1e-9  # epsilon of a law that does not change
-_MOST_RUNS = 10_000  # largest number of runs that confirm an exception
+_RAISING = 4  # runs that confirm an exception
+_MOST_RUNS = 10_000  # largest number of runs that confirm that a dataset raises no exception
 
 
 def zero_epsilon_is_constant(
-    at_epsilon: Callable[[float], Any], cases: Cases, *, runs: int = 20_000, confidence: float = 0.9999, seed: int = 0
+    at_epsilon: Callable[[float], Any], cases: Cases, *, delta: float = 0.0, runs: int = 20_000, confidence: float = 0.9999, seed: int = 0
 ) -> Outcome:
     """Return whether the law of a mechanism with epsilon 0 is the same on both datasets of each case.
 
@@ -32,6 +33,8 @@ def zero_epsilon_is_constant(
         Mechanism as a function of epsilon. One that refuses epsilon 0 with an exception satisfies the relation.
     cases : sequence of (dataset, dataset)
         Pairs of datasets.
+    delta : float
+        The delta of the claims: the laws may differ by this probability.
     runs : int
         Runs for each pair, as in `audit`.
     confidence : float
@@ -52,7 +55,7 @@ def zero_epsilon_is_constant(
         raised = [_raises(getattr(mechanism, "sample", mechanism), dataset, [seed], 1) for dataset in case]
         if all(raised):
             return Outcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
-        found = _law_audit(mechanism, case, runs, 1 - (1 - confidence) / len(cases), seed)
+        found = _law_audit(mechanism, case, delta, runs, 1 - (1 - confidence) / len(cases), seed)
         if found.verdict is Verdict.ERROR:
             failed += 1
             continue
@@ -63,24 +66,28 @@ def zero_epsilon_is_constant(
     return Outcome(tried=tried, failed=failed)
 
 
-def _law_audit(mechanism: Any, case: Sequence[Any], runs: int, confidence: float, seed: int) -> AuditResult:
+def _law_audit(mechanism: Any, case: Sequence[Any], delta: float, runs: int, confidence: float, seed: int) -> AuditResult:
     pair = Pair(case[0], case[1], "stated")
-    return audit(mechanism, claim=PureDP(_NOTHING), pair=pair, trials=runs, confidence=confidence, seed=seed, bits=False)
+    claim = ApproxDP(_NOTHING, delta) if delta else PureDP(_NOTHING)
+    return audit(mechanism, claim=claim, pair=pair, trials=runs, confidence=confidence, seed=seed, bits=False)
 
 
 def more_epsilon_spreads_no_more(
-    at_epsilon: Callable[[float], Any], cases: Cases, *, runs: int = 4000, confidence: float = 0.9999, seed: int = 0
+    at_epsilon: Callable[[float], Any], cases: Cases, *, runs: int = 8000, confidence: float = 0.9999, seed: int = 0
 ) -> Outcome:
     """Return whether outputs at twice the epsilon spread no more than outputs at epsilon.
 
-    Half of the runs fixes a distance t, the median distance of two outputs at epsilon. The other half counts how often two outputs are
-    further apart than t. The relation is broken if the lower limit of this probability at twice the epsilon exceeds the upper limit at
+    The relation is that of additive noise. Mechanisms with thresholds may break it: with more epsilon they release more.
+
+    Half of the runs fixes a distance t at which the two spreads differ most. The other half counts how often two outputs are further apart
+    than t; the distance of vectors is their largest coordinate, and that of outputs that are not numbers is 0 or 1.
+    The relation is broken if the lower limit of this probability at twice the epsilon exceeds the upper limit at
     epsilon (Clopper and Pearson 1934).
 
     Parameters
     ----------
     at_epsilon : callable
-        Mechanism with numbers as outputs, as a function of epsilon.
+        Mechanism as a function of epsilon.
     cases : sequence of (epsilon, dataset)
         Values of epsilon, with a dataset.
     runs : int
@@ -98,14 +105,15 @@ def more_epsilon_spreads_no_more(
     tried = failed = 0
     for case in cases:
         epsilon, dataset = case
-        samples = [_numbers(at_epsilon, factor * epsilon, dataset, runs, seed) for factor in (1, 2)]
+        samples = [_distances(at_epsilon, factor * epsilon, dataset, runs, seed) for factor in (1, 2)]
         if samples[0] is None or samples[1] is None:
             failed += 1
             continue
         tried += 1
-        once, twice = (np.abs(x[0::2] - x[1::2]) for x in samples if x is not None)
+        once, twice = samples[0], samples[1]
         half = len(once) // 2
-        distance = float(np.median(once[:half]))
+        grid = np.quantile(np.concatenate([once[:half], twice[:half]]), np.arange(40) / 40)
+        distance = float(max(grid, key=lambda t: float(np.mean(twice[:half] > t) - np.mean(once[:half] > t))))
         counts = [int(np.sum(x[half:] > distance)) for x in (once, twice)]
         alpha = (1 - confidence) / len(cases) / 2
         upper, lower = _limit(counts[0], half, alpha, True), _limit(counts[1], half, alpha, False)
@@ -118,14 +126,18 @@ def more_epsilon_spreads_no_more(
     return Outcome(tried=tried, failed=failed)
 
 
-def _numbers(at_epsilon: Callable[[float], Any], epsilon: float, dataset: Any, runs: int, seed: int) -> FloatArray | None:
-    """Return the first number of each output; None if a run fails or has no number."""
+def _distances(at_epsilon: Callable[[float], Any], epsilon: float, dataset: Any, runs: int, seed: int) -> FloatArray | None:
+    """Return the distances of the outputs of pairs of runs; None if a run fails or gives a number that is not finite."""
 
     def run() -> FloatArray:
         mechanism = at_epsilon(epsilon)
         sampler = getattr(mechanism, "sample", mechanism)
-        outputs = np.asarray(sampler(dataset, runs, np.random.default_rng([seed, 0xE5])), dtype=float)
-        return outputs.reshape(runs, -1)[:, 0]
+        outputs = sampler(dataset, runs, np.random.default_rng([seed, 0xE5]))
+        try:
+            found = np.asarray(outputs, dtype=float).reshape(runs, -1)
+        except (TypeError, ValueError):
+            return np.array([float(repr(one) != repr(other)) for one, other in zip(outputs[0::2], outputs[1::2], strict=True)])
+        return np.asarray(np.max(np.abs(found[0::2] - found[1::2]), axis=1))
 
     found = outcome(run)
     return None if isinstance(found, Raised) or not np.all(np.isfinite(found)) else found
@@ -143,9 +155,10 @@ def _limit(count: int, total: int, alpha: float, upper: bool) -> float:
 def errors_ignore_one_record(mechanism: Any, cases: Cases, *, epsilon: float = 0.0, error: float = 1e-6, seed: int = 0) -> Outcome:
     """Return whether a mechanism raises on one of two neighboring datasets and not on the other.
 
-    An exception is an output. For a mechanism that is epsilon-private, n exceptions on one dataset and none in n runs on the other have a
-    probability of at most (e^epsilon / (1 + e^epsilon))^(2 n). The number of runs is chosen so that this is at most `error`, over all cases
-    and both orders.
+    An exception is an output. If it has probability p on one dataset, an epsilon-private mechanism raises on the other with probability at
+    least p e^-epsilon. So m exceptions in m runs, and none in n runs on the other dataset, have a probability of at most the maximum over p
+    of p^m (1 - p e^-epsilon)^n. Here m is 4, because an exception may cost a process, and n makes this at most `error`, over all cases and
+    both orders.
 
     Parameters
     ----------
@@ -166,18 +179,25 @@ def errors_ignore_one_record(mechanism: Any, cases: Cases, *, epsilon: float = 0
         The first case in which an exception depends on one record.
     """
     sampler = getattr(mechanism, "sample", mechanism)
-    runs = math.ceil(math.log(2 * max(len(cases), 1) / error) / (2 * math.log1p(math.exp(-epsilon))))
-    if runs > _MOST_RUNS:
+    runs = next((n for n in range(1, _MOST_RUNS) if _log_chance(n, epsilon) <= math.log(error / (2 * max(len(cases), 1)))), None)
+    if runs is None:
         return Outcome(notes=(f"epsilon = {epsilon:g} allows an exception on one dataset and none on the other: not compared",))
     for index, case in enumerate(cases):
         outputs = [_raises(sampler, dataset, [seed, index, side], 1) for side, dataset in enumerate(case)]
         if (outputs[0] is None) is (outputs[1] is None):
             continue
-        again = [_raises(sampler, dataset, [seed, index, side, 1], runs) for side, dataset in enumerate(case)]
+        counts = [runs if quiet is None else _RAISING for quiet in outputs]
+        again = [_raises(sampler, dataset, [seed, index, side, 1], counts[side]) for side, dataset in enumerate(case)]
         raised = next((found for found in again if found is not None), None)
         if raised is not None and raised.text and None in again:
             return Outcome(f"one of two neighboring datasets raises {raised.text}", tuple(case), tuple(again), error, index + 1)
     return Outcome(tried=len(cases))
+
+
+def _log_chance(quiet: int, epsilon: float) -> float:
+    """Return the log of the largest probability of exceptions in all runs on one dataset and in none of `quiet` runs on the other."""
+    p = min(1.0, _RAISING * math.exp(epsilon) / (_RAISING + quiet))
+    return _RAISING * math.log(p) + quiet * math.log1p(-p * math.exp(-epsilon))
 
 
 def _raises(sampler: Callable[..., Any], dataset: Any, seed: list[int], runs: int) -> Raised | None:

@@ -7,6 +7,7 @@ from typing import Any
 from dpwitness.auditors.accounting.declared_targets import replay_figure
 from dpwitness.auditors.accounting.result import AccountantResult
 from dpwitness.auditors.metamorphic.audit import replay_relation
+from dpwitness.auditors.metamorphic.declared_targets import declared_subject
 from dpwitness.auditors.metamorphic.result import MetamorphicResult
 from dpwitness.auditors.stability.replay import replay_pair
 from dpwitness.auditors.stability.result import StabilityResult
@@ -22,6 +23,6 @@ def rerun(raw: Json, mechanism: Any, trust: Trust, seed: int, name: str) -> tupl
     if raw["kind"] == "accountant":
         return replay_figure(raw, mechanism, name), "replay of an accountant witness: the figure was computed again"
     if raw["kind"] == "metamorphic":
-        found = replay_relation(raw, mechanism, seed, name, trust.resolve_class)
+        found = replay_relation(raw, declared_subject(mechanism, raw["relation"]), seed, name, trust.resolve_class)
         return found, "replay of a metamorphic witness: the recorded case was run again"
     return replay_pair(raw, mechanism, trust, name), "replay of a stability witness: both inputs were run again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict
+from dpwitness.auditors.results.verdicts import Result, Verdict, document
 from dpwitness.mechanisms.core.json_reader import Json
 
 
@@ -40,27 +40,24 @@ class GuessedResult(Result):
         """Return what is guessed, and the notes of the finding."""
         return (f"not confirmed: {self.guess}", *self.finding.notes)
 
+    @property
+    def target(self) -> Json | None:
+        """Return the target of the finding."""
+        found: Json | None = self.finding.target
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration of the finding's audit, in seconds."""
+        return float(self.finding.seconds)
+
     def headline(self) -> str:
         """Return the finding in one line, as a suspicion."""
         return f"SUSPECT: {self.finding.headline().removeprefix('VIOLATED: ')}, if {self.guess}"
 
     def to_json(self) -> Json:
         found = self.finding.to_json()
-        return {
-            "schema_version": SCHEMA,
-            "kind": "guessed",
-            "name": self.name,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
-            "claim": found.get("claim"),
-            "guessed": self.guess,
-            "notes": list(self.notes),
-            "finding": found,
-            "target": found.get("target"),
-            "environment": found.get("environment", {}),
-            "seconds": found.get("seconds", 0.0),
-        }
+        return document(self, "guessed", found.get("claim"), {"guessed": self.guess, "finding": found})
 
 
 def with_guess(result: Result, guess: object) -> Result:

@@ -94,16 +94,13 @@ def strict(value: Any) -> Any:
     return value
 
 
-def claim_document(result: Any, kind: str, fields: Json) -> Json:
-    """Return the JSON of a result about a privacy claim: `fields`, between the first and the last fields of all such results."""
-    pair = getattr(result, "pair", None)
+def document(result: Any, kind: str, claim: str, fields: Json) -> Json:
+    """Return the JSON of a result: `fields`, between the first and the last fields of all results."""
     return {
         "schema_version": SCHEMA,
         "kind": kind,
         "name": result.name,
-        "claim": str(result.claim),
-        "claim_numbers": list(result.claim.numbers),
-        "relation": None if pair is None else pair.relation,
+        "claim": claim,
         "verdict": result.verdict.value,
         "headline": result.headline(),
         "evidence": result.evidence,
@@ -113,6 +110,13 @@ def claim_document(result: Any, kind: str, fields: Json) -> Json:
         "environment": environment(),
         "seconds": round(result.seconds, 3),
     }
+
+
+def claim_document(result: Any, kind: str, fields: Json) -> Json:
+    """Return the JSON of a result about a privacy claim."""
+    pair = getattr(result, "pair", None)
+    more = {"claim_numbers": list(result.claim.numbers), "relation": None if pair is None else pair.relation}
+    return document(result, kind, str(result.claim), more | fields)
 
 
 @cache

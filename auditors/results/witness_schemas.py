@@ -123,7 +123,7 @@ SCHEMAS: dict[str, Rule] = {
         exact=_extended,
     ),
     "metamorphic": record(
-        _more,
+        _more | {"output_metric": text(400)},
         kind=one_of("metamorphic"),
         **_NAMED,
         seed=_seed,

@@ -11,7 +11,6 @@ from typing import Any
 from dpwitness.auditors.stability.conclude import concluded
 from dpwitness.auditors.stability.domain_pairs import DomainSpace
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
-from dpwitness.auditors.stability.inputs.constants import constants_of
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
@@ -20,7 +19,7 @@ from dpwitness.auditors.stability.result import StabilityResult, shown_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.stability.shrink import distance_within, shrunk
 from dpwitness.auditors.stability.stages import run_search
-from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.auditors.targets.constants import constants_of
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
@@ -127,7 +126,6 @@ def audit_stability(
         "space": space.to_json(),
         "seed": used_seed,
         "audited": tuple(bounds),
-        "target": describe_target(getattr(transformation, "target", transformation)),
         "function": transformation,
         "stability_map": stability_map,
     }

@@ -18,7 +18,6 @@ from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.auditors.stability.outcomes import Comparison, applier
 from dpwitness.auditors.stability.result import StabilityResult, read_number, shown_number
 from dpwitness.auditors.stability.search import Found, Search
-from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.targets.trust import Trust
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
@@ -53,7 +52,6 @@ def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stability
         "space": raw["space"],
         "seed": raw["seed"],
         "audited": (d_in,),
-        "target": describe_target(mechanism),
         "function": mechanism,
         "stability_map": stability_map,
     }

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
-from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness import function_witness, named
+from dpwitness.auditors.results.function_result import FunctionResult
+from dpwitness.auditors.results.verdicts import Verdict, strict
+from dpwitness.auditors.results.witness import named
 from dpwitness.auditors.stability.exact_numbers import Exact
 from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING, Failure
 from dpwitness.mechanisms.core.json_codec import to_jsonable
@@ -20,8 +21,8 @@ _ERROR_WORDS = {RAISES: "raises on one neighbor only", ABORTS: "aborts the proce
 ASSUMPTION = "an error that depends on one record tells the neighbors apart wherever errors are visible"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class StabilityResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class StabilityResult(FunctionResult):
     """Result of a stability audit.
 
     Attributes
@@ -54,16 +55,12 @@ class StabilityResult(Result):
         Arguments of `audit_stability`.
     space : dict or None
         The input space as JSON; None for a user's domain.
-    notes : tuple of str
-        Remarks for the reader.
-    target : dict or None
-        How to import the transformation again.
-    seconds : float
-        Duration, in seconds.
+    notes, seconds
+        As in other results.
     """
 
-    name: str
-    verdict: Verdict
+    kind: ClassVar[str] = "stability"
+
     finding: str
     d_in: Any
     bound: Exact | None
@@ -78,12 +75,7 @@ class StabilityResult(Result):
     input_metric: str
     output_metric: str
     space: Json | None
-    seed: int
     audited: tuple[Any, ...] = ()
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    target: Json | None = None
-    function: Any = field(default=None, repr=False)
     stability_map: Callable[[Any], Any] | None = field(default=None, repr=False)
 
     @property
@@ -100,13 +92,10 @@ class StabilityResult(Result):
             return math.nan
         return _as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
 
-    @property
-    def witness(self) -> Json | None:
-        """Return map, inputs and outputs, which `dpwitness.replay` evaluates again; None without a finding."""
-        if not self.finding or self.function is None or any(_is_text(side) for side in (self.first, self.second)):
+    def _witness_fields(self) -> Json | None:
+        if not self.finding or any(_is_text(side) for side in (self.first, self.second)):
             return None
-        more = {
-            "kind": "stability",
+        return {
             "finding": self.finding,
             "map": named(self.stability_map),
             "space": self.space,
@@ -118,48 +107,39 @@ class StabilityResult(Result):
             "outputs": [outcome_json(each) for each in self.outcomes],
             "verdict": self.verdict.value,
         }
-        return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, more)
 
     @property
     def mechanism(self) -> Any:
         """The function that was run, for its place in the source: for a declared transformation, the function that it applies."""
-        declaration = getattr(self.function, "declaration", None)
-        return self.function if declaration is None else replace(self.function.target, name=declaration.get("apply", self.name))
+        function: Any = self.function
+        declaration = getattr(function, "declaration", None)
+        return function if declaration is None else replace(function.target, name=declaration.get("apply", self.name))
 
-    @property
-    def advice(self) -> str:
-        """Return what to do next, if the verdict is not VIOLATED."""
+    def _advice(self) -> str:
         if self.finding in _ERROR_WORDS:
             return "let the function return a value on both inputs, or take them out of the input domain"
         if self.finding == EXCEEDS:
             return "confirm that the library claims this map: the map is a guess"
-        if self.finding == ROUNDING:
-            return "round the map up, or compute in exact arithmetic; other excesses were not found"
-        if self.verdict is Verdict.ERROR:
-            return "fix the problem in the first line, then run again"
-        return "no change is needed on this evidence, which is not a proof; more --seconds search further"
+        return "round the map up, or compute in exact arithmetic; other excesses were not found" if self.finding == ROUNDING else ""
 
     @property
     def where(self) -> str:
         """Return the distance of the inputs in words."""
         return f"inputs at {self.input_metric} distance {shown_number(self.d_in)}"
 
-    def headline(self) -> str:
-        """Return the verdict, the distances and the ratio in one line."""
-        if self.verdict is Verdict.ERROR:
-            return f"ERROR: {self.notes[0]}"
-        word = self.verdict.value.replace("_", " ")
+    def _summary(self) -> str:
+        """Return the distances and the ratio in one line."""
         if self.finding in _ERROR_WORDS:
             failed = next(str(each) for each in self.outcomes if isinstance(each, Failure)).partition("; it last printed")[0]
-            return f"{word}: {_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
+            return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
         if self.finding:
             moved = f"outputs are {shown_number(self.distance)} apart ({self.output_metric}), the map allows {shown_number(self.bound)}"
             if self.finding == ROUNDING:
-                return f"{word}: {moved} for {self.where}: exceeds by rounding only, ratio {shown_ratio(self.ratio)}"
-            return f"{word}: {moved} for {self.where}: ratio {shown_ratio(self.ratio)}"
+                return f"{moved} for {self.where}: exceeds by rounding only, ratio {shown_ratio(self.ratio)}"
+            return f"{moved} for {self.where}: ratio {shown_ratio(self.ratio)}"
         distances = ", ".join(map(shown_number, self.audited))
         found = f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of {self.inputs:,} inputs"
-        return f"{word}: {found} ({self.input_metric} distance {distances})"
+        return f"{found} ({self.input_metric} distance {distances})"
 
     def pair_json(self) -> Json | None:
         """Return the two inputs as a pair of a report; None without a finding."""
@@ -168,14 +148,11 @@ class StabilityResult(Result):
         why = f"at {self.input_metric} distance {shown_number(self.d_in)}"
         return {"d0": _input_json(self.first), "d1": _input_json(self.second), "relation": self.input_metric, "why": why}
 
-    def to_json(self) -> Json:
+    def _statement(self) -> str:
+        return f"{self.output_metric} distance of outputs is at most map(d_in)"
+
+    def _fields(self) -> Json:
         return {
-            "kind": "stability",
-            "name": self.name,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "evidence": self.evidence,
-            "claim": f"{self.output_metric} distance of outputs is at most map(d_in)",
             "relation": self.input_metric,
             "finding": self.finding,
             "d_in": strict(float(self.d_in)) if self.d_in is not None else None,
@@ -193,11 +170,6 @@ class StabilityResult(Result):
             "input_metric": self.input_metric,
             "output_metric": self.output_metric,
             "space": self.space,
-            "target": self.target,
-            "seed": self.seed,
-            "notes": list(self.notes),
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
         }
 
 

@@ -92,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
     declared = declared_target(args)
     if declared is not None:
         with redirected_stdout():
-            result = audit_declared_target(args, *declared)
-        return common.report_results(args, [result], title=f"Audit of {declared[0].name}", known=known)
+            found = audit_declared_target(args, *declared)
+        return common.report_results(args, found, title=f"Audit of {declared[0].name}", known=known)
     mechanism, name, target = load_mechanism(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, score_functions, domain = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores), domain_of(args.domain)
     _check_combination(args, mechanism, name, pair)

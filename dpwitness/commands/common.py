@@ -301,6 +301,7 @@ def command_line() -> str:
 
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
+    from dpwitness.auditors.results.function_result import FunctionResult
     from dpwitness.auditors.targets.trust import permissions_for
 
     kind = type(result).__name__  # the modules of the other kinds take a tenth of a second to load
@@ -323,8 +324,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
-    elif kind in ("StabilityResult", "AccountantResult") and result.verdict is not Verdict.VIOLATED:
-        step = _advice(result)
+    elif isinstance(result, FunctionResult) and result.verdict is not Verdict.VIOLATED:
+        step = result.advice
     elif getattr(result, "exercised", None) is False:
         step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
     elif result.verdict is Verdict.INCONCLUSIVE and kind not in ("CertifyResult", "TraceResult"):

@@ -1,9 +1,9 @@
-"""Audits of what TARGETS of a target file declares: transformations with a stability map, and accountants."""
+"""Audits of what TARGETS of a target file declares: transformations with a stability map, accountants, and metamorphic relations."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,8 @@ def _may_declare(file: Path) -> bool:
         return False
 
 
-def audit_declared_target(args: argparse.Namespace, target: Target, declaration: Json) -> Result:
-    """Audit a declared target by its kind, with the options of the command line, and return the result."""
+def audit_declared_target(args: argparse.Namespace, target: Target, declaration: Json) -> list[Result]:
+    """Audit a declared target by its kind, with the options of the command line, and return the results."""
     audit = _AUDITS.get(declaration["kind"])
     if audit is None:
         raise InvalidArgument(f"{args.target}: kind must be one of {', '.join(_AUDITS)}, got {declaration['kind']!r}")
@@ -61,24 +61,35 @@ def audit_declared_target(args: argparse.Namespace, target: Target, declaration:
             raise InvalidArgument(f"{flag} is for mechanisms, but {args.target} is declared as a {declaration['kind']}: leave it out")
     try:
         with printed_traceback():
-            return with_guess(audit(args, target, declaration), declaration.get("guessed"))
+            return [with_guess(result, declaration.get("guessed")) for result in audit(args, target, declaration)]
     finally:
         target.close()
 
 
-def _stability(args: argparse.Namespace, target: Target, declaration: Json) -> Result:
+def _stability(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
     """Audit a transformation."""
     from dpwitness.auditors.stability.declared_targets import DeclaredTransformation, audit_declared
 
     found = DeclaredTransformation(target, declaration)
-    return audit_declared(found, seconds=args.seconds or _SECONDS, seed=args.seed, visible_errors=args.visible_errors)
+    return [audit_declared(found, seconds=args.seconds or _SECONDS, seed=args.seed, visible_errors=args.visible_errors)]
 
 
-def _accountant(args: argparse.Namespace, target: Target, declaration: Json) -> Result:
+def _accountant(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
     """Audit an accountant."""
     from dpwitness.auditors.accounting.declared_targets import DeclaredAccountant, audit_declared
 
-    return audit_declared(DeclaredAccountant(target, declaration), seconds=args.seconds or _SECONDS, seed=args.seed or 0)
+    return [audit_declared(DeclaredAccountant(target, declaration), seconds=args.seconds or _SECONDS, seed=args.seed or 0)]
 
 
-_AUDITS: dict[str, Callable[[argparse.Namespace, Target, Json], Result]] = {"transformation": _stability, "accountant": _accountant}
+def _metamorphic(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
+    """Check metamorphic relations."""
+    from dpwitness.auditors.metamorphic.declared_targets import DeclaredRelations, audit_declared
+
+    return audit_declared(DeclaredRelations(target, declaration), seed=args.seed or 0)
+
+
+_AUDITS: dict[str, Callable[[argparse.Namespace, Target, Json], Sequence[Result]]] = {
+    "transformation": _stability,
+    "accountant": _accountant,
+    "metamorphic": _metamorphic,
+}

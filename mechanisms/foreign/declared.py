@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, shown
@@ -136,6 +136,50 @@ class Calls:
         if "error" in reply:
             raise TargetError(f"{os.path.basename(self.target.file)}: {reply['error']}", reply["traceback"])
         return [codec.unpack(each.get("value", each.get("raised")), blobs) for each in reply["outcomes"]]
+
+
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """Base of what TARGETS of a target file declares; each kind has its name, its keys, and those keys that name functions.
+
+    Parameters
+    ----------
+    target : Target
+        File, name and interpreter.
+    declaration : dict
+        The entry of TARGETS.
+
+    Raises
+    ------
+    InvalidArgument
+        If the declaration is of another kind, or lacks a key.
+    """
+
+    KIND: ClassVar[str]
+    NEEDED: ClassVar[tuple[str, ...]] = ()
+    KEYS: ClassVar[tuple[str, ...]]
+    FUNCTIONS: ClassVar[tuple[str, ...]]
+
+    target: Target
+    declaration: Json
+    calls: Calls = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_declaration(self.target, self.declaration, self.KIND, self.NEEDED, ("kind", *self.KEYS), self.FUNCTIONS)
+        object.__setattr__(self, "calls", Calls(self.target))
+
+    @property
+    def __name__(self) -> str:
+        return self.target.name
+
+    @classmethod
+    def of(cls, target: Target) -> Self:
+        """Return what a target names in TARGETS of its file. Raise InvalidArgument if it names nothing."""
+        found = declarations(target.file, target.python, target.time_limit, target.memory_limit)
+        if target.name not in found:
+            names = ", ".join(found) or "nothing"
+            raise InvalidArgument(f"{os.path.basename(target.file)}: TARGETS must declare {target.name!r}, it has {names}")
+        return cls(target, found[target.name])
 
 
 def _position(marker: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import code, count, dataset, escaped_markdown, figure, number, slugs, table, verdict
+from dpwitness.reports.third_party.exact_rows import section
 
 Found = Json
 
@@ -58,6 +59,8 @@ def page(found: Found) -> str:
     blocks = ["# Third-party libraries, audited", *_introduction_paragraphs(found, by_library), *_trace_comparison(rows)]
     for library, group in sorted(by_library.items(), key=lambda item: item[0].lower()):
         blocks += _library_section(library, group, found["witnesses"])
+    if found.get("exact"):
+        blocks += section(found["exact"], rows)
     if found["missing"]:
         lines = [f"- {name}: `{line}`" for name, line in found["missing"].items()]
         blocks += ["## Not run", "Their environments were not installed. To install them:", "\n".join(lines)]
@@ -230,7 +233,7 @@ def _row_rule(value: Any, path: str) -> Found:
     return row
 
 
-_FILE = record(settings=items(anything), rows=listing(_row_rule), missing=items(text()), witnesses=text(200))
+_FILE = record({"exact": items(anything)}, settings=items(anything), rows=listing(_row_rule), missing=items(text()), witnesses=text(200))
 
 
 def main(reports: Iterable[str | Path], published: str | Path = "reports/published") -> Path:
@@ -256,6 +259,8 @@ def main(reports: Iterable[str | Path], published: str | Path = "reports/publish
     together["rows"] = sorted((row for row, _ in rows.values()), key=lambda row: int(row["key"][1:] or 1000))
     together["missing"] = {name: line for name, line in together["missing"].items() if name not in rows}
     together["witnesses"] = "third-party/"
+    if (folder / "third-party.json").is_file():
+        together |= {key: value for key, value in read_json(folder / "third-party.json", "publish").items() if key == "exact"}
     shutil.rmtree(folder / "third-party", ignore_errors=True)
     (folder / "third-party").mkdir(parents=True)
     for row, report in rows.values():
@@ -263,6 +268,13 @@ def main(reports: Iterable[str | Path], published: str | Path = "reports/publish
             shutil.copy(report / row["witness"], folder / "third-party" / row["witness"])
     _write(together, folder)
     return folder / "third-party.md"
+
+
+def rewrite(folder: Path, exact: Found, newest: Callable[[str], str]) -> None:
+    """Write the published page again, with these rows that need no statistics and the newest release of each refuted library."""
+    found = _FILE(read_json(folder / "third-party.json", "publish"), "third-party.json")
+    refuted = [row["library"] for row in (*found["rows"], *exact["rows"]) if row["verdict"] == "VIOLATED"]
+    _write(found | {"exact": exact | {"newest": {library: newest(library) for library in dict.fromkeys(refuted)}}}, folder)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,16 @@ def test_calibrated_noise():
     assert verdict(classic, "gaussian", "noise") == VIOLATED
 
 
+def test_constants_of_the_code_are_tried():
+    """No usual value and few random ones are 777: without the constant, 400 calls miss it."""
+
+    def rare(mu, steps):
+        return mu * math.sqrt(steps - 1 if steps == 777 else steps)
+
+    found = audit_accountant(rare, "gdp", "mu", evaluations=1000, ranges={"mu": (1, 1)})
+    assert found.verdict.value == "VIOLATED" and found.at["steps"] == 777
+
+
 def test_a_loose_figure_is_a_note():
     found = audit_accountant(lambda rho, delta: rho + 2 * math.sqrt(rho * math.log(1 / delta)), "zcdp", "epsilon",
                              ranges={"delta": (1e-9, 1e-3)}, evaluations=60)  # fmt: skip

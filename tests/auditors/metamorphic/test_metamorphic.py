@@ -5,10 +5,12 @@ import math
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from dpwitness import InvalidArgument, replay
 from dpwitness.auditors.metamorphic.outputs import concatenated, difference
+from dpwitness.auditors.metamorphic.sampled import _log_chance
 from dpwitness.domains import Records
 from dpwitness.metamorphic import audit_metamorphic, errors_ignore_one_record, order_is_ignored
 
@@ -87,6 +89,46 @@ def test_rounding_of_sums_is_a_note():
     found = only(lambda rows: float(np.sum(rows)), unordered=True, datasets=[[0.1, 0.2, 0.3]])
     assert found.verdict.value == "NOT_REFUTED"
     assert "differ by rounding" in found.notes[0]
+
+
+@pytest.mark.parametrize(("raising", "quiet", "epsilon"), [(4, 30, 0.0), (4, 100, 1.0), (4, 500, 3.0)])
+def test_the_chance_of_exceptions_on_one_side_only_is_an_upper_bound(raising, quiet, epsilon):
+    chances = [p**raising * (1 - q) ** quiet for p in np.linspace(0, 1, 2001) for q in [p * math.exp(-epsilon)]]
+    assert max(chances) == pytest.approx(math.exp(_log_chance(quiet, epsilon)), rel=0.01)
+
+
+def test_vectors_and_words_that_spread_more():
+    """Errors 1e-4 per relation; each wrong mechanism violates with probability near 1, each right one never beyond its error."""
+    vectors = lambda scale: lambda epsilon: lambda d, size, rng: rng.normal(0, [1.0, scale(epsilon)], (size, 2))  # noqa: E731
+    words = lambda lie: lambda epsilon: lambda d, size, rng: [("yes", "no")[int(u < lie(epsilon))] for u in rng.random(size)]  # noqa: E731
+    for family, verdict in (
+        (vectors(lambda epsilon: 1 / epsilon), "NOT_REFUTED"),
+        (vectors(lambda epsilon: 1 + epsilon), "VIOLATED"),
+        (words(lambda epsilon: 1 / (1 + math.exp(epsilon))), "NOT_REFUTED"),
+        (words(lambda epsilon: 0.5 - 0.5 / (1 + epsilon**2)), "VIOLATED"),
+    ):
+        assert only(at_epsilon=family, domain=DOMAIN, only=["more_epsilon_spreads_no_more"]).verdict.value == verdict
+
+
+def test_rows_that_two_libraries_number_differently():
+    frames = [pd.DataFrame({"x": [1, 2, 3], "y": ["a", None, "c"]}), pl.DataFrame({"x": [1, 2, 3], "y": ["a", None, "c"]})]
+    kept = lambda f: f[f["x"] > 1] if isinstance(f, pd.DataFrame) else f.filter(pl.col("x") > 1)  # noqa: E731
+    for frame in frames:
+        found = audit_metamorphic(kept, row_wise=True, unordered=True, output_metric="symmetric", datasets=[frame])
+        assert [each.verdict.value for each in found] == ["NOT_REFUTED", "NOT_REFUTED"]
+        assert only(lambda f: f["x"].cum_sum() if hasattr(f["x"], "cum_sum") else f["x"].cumsum(), row_wise=True, datasets=[frame]).finding
+
+
+def test_rows_that_raise_together_are_no_finding():
+    def checked(rows):
+        if len(rows) == 0:
+            raise ValueError("empty")
+        for row in rows:
+            if row > 1:
+                raise (ValueError if row > 2 else TypeError)("too large")
+        return rows
+
+    assert only(checked, row_wise=True, datasets=[[2, 3], [0, 1, 3], [1, 1]]).verdict.value == "NOT_REFUTED"
 
 
 def test_a_function_that_is_not_deterministic_is_an_error():

@@ -1,4 +1,4 @@
-"""Constants in the code of a transformation, which a search tries as values and as numbers of rows."""
+"""Constants in the code of a function, which a search tries as values, as numbers of rows, and as parameters."""
 
 from __future__ import annotations
 

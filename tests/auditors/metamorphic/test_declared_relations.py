@@ -1,0 +1,125 @@
+"""Relations that a target file declares: audited in workers, on the command line, and replayed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpwitness import InvalidArgument, Target
+from dpwitness.auditors.metamorphic.declared_targets import DeclaredRelations, audit_declared
+from dpwitness.cli import main
+
+FILE = """
+import os
+
+NUMBERS = {"type": "vector", "dtype": "i32", "bounds": [0, 10], "size": None}
+COLUMNS = {"x": {"dtype": "f64", "nan": True}, "g": {"dtype": "category", "categories": ["a", "b"]}}
+FRAMES = {"type": "frame", "columns": COLUMNS, "size": None}
+DOMAIN = {"kind": "Records", "size": 2, "low": 0.0, "high": 1.0}
+
+def clip(rows):
+    return [min(v, 5) for v in rows]
+
+def ranks(rows):
+    return [sorted(rows).index(v) for v in rows]
+
+def aborts(rows):
+    if len(rows) > 1 and rows[0] == 7:
+        os.abort()
+    return len(rows)
+
+def negated(frame):
+    return {"x": [-v for v in frame["x"]], "g": frame["g"]}
+
+def first_group(frame):
+    return frame["g"][:1]
+
+def zero(d_in):
+    return 0
+
+def release(dataset, size, rng, epsilon):
+    return sum(dataset) + rng.laplace(0, max(epsilon, 0.25), size)
+
+def crashes(dataset, size, rng):
+    if max(dataset) >= 1:
+        os.abort()
+    return rng.laplace(size=size)
+
+def noise(epsilon):
+    return epsilon
+
+def largest(epsilons):
+    return max(epsilons)
+
+def relations(**keys):
+    return {"kind": "metamorphic", **keys}
+
+TARGETS = {
+    "clip": relations(function="clip", row_wise=True, unordered=True, output_metric="symmetric", input=NUMBERS),
+    "ranks": relations(function="ranks", row_wise=True, input=NUMBERS),
+    "aborts": relations(function="aborts", unordered=True, input={**NUMBERS, "bounds": [7, 8]}),
+    "frames": relations(function="negated", row_wise=True, input=FRAMES),
+    "groups": relations(function="first_group", unordered=True, input=FRAMES),
+    "constant": relations(function="first_group", map="zero", input=FRAMES),
+    "family": relations(at_epsilon="release", domain=DOMAIN, only=["more_epsilon_spreads_no_more"]),
+    "figures": relations(noise="noise", parallel="largest"),
+    "guessed": relations(noise="noise", guessed="noise is a noise scale"),
+    "crashes": relations(mechanism="crashes", domain=DOMAIN),
+    "nothing": relations(),
+    "misspelled": relations(function="clip", row_wises=True),
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "related_targets.py").write_text(FILE)
+    return "related_targets.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "verdicts"),
+    [
+        ("clip", "NOT_REFUTED NOT_REFUTED"),
+        ("ranks", "VIOLATED"),
+        ("aborts", "VIOLATED"),
+        ("frames", "NOT_REFUTED"),
+        ("groups", "VIOLATED"),
+        ("constant", "VIOLATED"),
+        ("figures", "VIOLATED NOT_REFUTED"),
+    ],
+)
+def test_relations_of_a_file(file, name, verdicts):
+    target = Target(file, name)
+    assert " ".join(each.verdict.value for each in audit_declared(DeclaredRelations.of(target))) == verdicts
+    target.close()
+
+
+@pytest.mark.parametrize("name", ["ranks", "groups", "family"])
+def test_audit_and_replay_on_the_command_line(file, name, capsys):
+    """Error of the statistical relation 1e-4, for a mechanism whose noise grows 16-fold from epsilon = 1 to 4."""
+    assert main(["audit", f"{file}:{name}", "--report", "out"]) == 1
+    result = json.loads(Path("out/audit.json").read_text())["results"][0]
+    assert result["verdict"] == "VIOLATED" and result["witness"]["relation"] == result["metamorphic_relation"]
+    assert main(["replay", f"out/witness-{name}.json", "--allow", file]) == 1
+    changed = FILE.replace("[sorted(rows).index(v) for v in rows]", "rows").replace('frame["g"][:1]', "1")
+    Path(file).write_text(changed.replace("max(epsilon, 0.25)", "1 / epsilon"))
+    assert main(["replay", f"out/witness-{name}.json", "--allow", file]) == 0
+
+
+def test_a_process_abort_on_one_neighbor_is_a_violation(file, capsys):
+    assert main(["audit", f"{file}:crashes"]) == 1
+    assert "SIGABRT" in capsys.readouterr().out
+
+
+def test_a_guessed_relation_is_a_suspicion(file, capsys):
+    assert main(["audit", f"{file}:guessed"]) == 3
+    assert "SUSPECT" in capsys.readouterr().out
+
+
+def test_messages(file):
+    with pytest.raises(InvalidArgument, match="did you mean 'row_wise'"):
+        DeclaredRelations.of(Target(file, "misspelled"))
+    with pytest.raises(InvalidArgument, match="no relation applies"):
+        audit_declared(DeclaredRelations.of(Target(file, "nothing")))

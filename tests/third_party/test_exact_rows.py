@@ -1,0 +1,86 @@
+"""Rows of the third-party page that need no statistics: made from declarations and files, and compared with later releases."""
+
+import json
+import sys
+
+import pytest
+
+from dpwitness.reports.third_party.exact_rows import _words, accountant_rows, finding_rows, section, uncovered, upstream
+
+FILE = """
+LIBRARY = "numpy"
+ASKED = {"epsilon": "epsilon", "scale": "scale"}
+TARGETS = {
+    "right": {"kind": "accountant", "mechanism": "laplace", "returns": "mu", "parameters": {"scale": "scale"}, "ranges": {"scale": [1, 2]}},
+    "wrong": {"kind": "accountant", "mechanism": "laplace", "returns": "rdp", "parameters": {"scale": "scale", "order": "order"}},
+}
+
+def right(scale):
+    return float("inf")
+
+def wrong(scale, order):
+    return 0.0
+"""
+
+
+def row(version, outcome, target="f", library="L"):
+    return {"library": library, "version": version, "target": target, "verdict": outcome, "kind": "accountant", "finding": "", "cause": ""}
+
+
+def test_declared_accountants_become_rows(tmp_path):
+    file = tmp_path / "sums_targets.py"
+    file.write_text(FILE)
+    right, wrong = accountant_rows(str(file), sys.executable)
+    assert (right["verdict"], wrong["verdict"], wrong["library"]) == ("NOT_REFUTED", "VIOLATED", "numpy")
+    assert wrong["version"] and "Rényi divergence = 0" in wrong["finding"]
+
+
+def test_findings_of_a_scan_become_rows(tmp_path):
+    common = {"name": "n", "cause": "c", "confidence": "high"}
+    found = [
+        {**common, "kind": "distance", "found": "2", "allowed": "1"},
+        {**common, "kind": "error"},
+        {**common, "kind": "distance", "found": "2", "allowed": "1", "confidence": "medium: open"},
+    ]
+    (tmp_path / "found.json").write_text(json.dumps({"library": "L", "version": "1", "findings": found}))
+    assert [each["verdict"] for each in finding_rows(tmp_path / "found.json")] == ["VIOLATED", "INCONCLUSIVE", "INCONCLUSIVE"]
+
+
+@pytest.mark.parametrize(
+    ("later", "newest", "state"),
+    [
+        ([row("1.10", "NOT_REFUTED"), row("1.9", "NOT_REFUTED", "g")], "1.10", "not found in 1.10"),
+        ([row("1.10", "VIOLATED")], "1.10", "still in 1.10"),
+        ([row("1.10", "ERROR")], "1.10", "1.10 was not audited"),
+        ([row("1.1", "NOT_REFUTED")], "1.2", "in the newest release"),
+        ([], "", "unknown"),
+    ],
+)
+def test_state_of_a_finding_in_later_releases(later, newest, state):
+    """Version 1.10 is later than 1.2, and 1.1 is earlier."""
+    found = row("1.2", "VIOLATED")
+    assert upstream(found, [found, *later], {"L": newest}) == state
+
+
+def test_names_that_no_target_file_mentions():
+    """The adapter of NumPy mentions no name of this package."""
+    found = uncovered("numpy", sys.executable, "iniconfig")
+    assert "IniConfig" in found["others"] and found["public"] == len(found["others"])
+
+
+def test_words_of_a_target_file(tmp_path):
+    (tmp_path / "x_targets.py").write_text("from lib import Sum\nimport lib\nlib.zoo.Mean(1)  # Median\n")
+    words = set(_words(tmp_path / "x_targets.py"))
+    assert {"Sum", "Mean", "zoo"} <= words and "Median" not in words
+
+
+def test_the_sections_count_refuted_rows_of_both_kinds():
+    exact = {
+        "rows": [row("1", "VIOLATED"), row("2", "NOT_REFUTED")],
+        "checked": "2026-11-24",
+        "newest": {"L": "2"},
+        "uncovered": [{"library": "L", "public": 3, "others": ["a", "b"]}],
+    }
+    text = "\n".join(section(exact, [row("1", "VIOLATED", library="M"), row("1", "ERROR", library="M")]))
+    assert "2 of 4 rows are refuted at the level of values, in 3 releases" in text
+    assert "| L 1 | `f` | not found in 2 |" in text and "2 of 3 public names: `a`, `b`" in text
