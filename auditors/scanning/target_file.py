@@ -9,6 +9,7 @@ from dpwitness.auditors.scanning.accountants import AccountantEntry, accountant_
 from dpwitness.auditors.scanning.names import PublicName
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
 from dpwitness.auditors.scanning.recipes import Recipe
+from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
 from dpwitness.mechanisms.core.json_reader import Json
 
@@ -24,7 +25,15 @@ and delete the line `guessed` where the claim is right. Then:
 
 
 def target_file(
-    proposals: Sequence[Proposal], *, title: str, file: str, about: Json, python: str | None = None, root: str = "", network: bool = False
+    proposals: Sequence[Proposal],
+    *,
+    title: str,
+    file: str,
+    about: Json,
+    python: str | None = None,
+    root: str = "",
+    network: bool = False,
+    typed: TypedEntries = TypedEntries(),  # noqa: B008 - immutable
 ) -> str:
     """Return the text of a target file.
 
@@ -42,6 +51,8 @@ def target_file(
         Folder to import from, relative to the file; empty for an installed package.
     network : bool
         Whether the import of the package asks the network.
+    typed : TypedEntries
+        Entries of typed constructors.
     """
     running = [p for p in proposals if p.runs and p.recipe is not None]
     needed = {each for p in running if p.recipe is not None for each in p.recipe.imports}
@@ -57,6 +68,7 @@ def target_file(
     complete = [p for p in accountants if not found[p.target].missing]
     parts += _accountants(found, complete) if complete else []
     parts += [_accountant_skeleton(p, found[p.target]) for p in accountants if found[p.target].missing]
+    parts += _typed(typed, "|=" if complete else "=") if typed.entries else []
     parts += [skeleton(p) for p in proposals if p.is_skeleton and p.role != "accountant"]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -130,6 +142,17 @@ def _accountants(found: Mapping[str, AccountantEntry], proposals: Sequence[Propo
         lines += [f"    # {line}" for line in _comment(f"{proposal.reading.name.path} {proposal.reading.because}.")]
         lines.append(f"    {proposal.target!r}: {found[proposal.target].declaration!r},")
     return ["\n".join(found[proposal.target].source) + "\n" for proposal in proposals] + ["\n".join([*lines, "}"]) + "\n"]
+
+
+def _typed(typed: TypedEntries, assign: str) -> list[str]:
+    """Return the sources of entries of typed constructors, each with its program in a comment, and their declarations."""
+    parts = ["\n".join(["from math import inf, nan  # in datasets", "", *typed.header]) + "\n"]
+    for each in typed.entries:
+        comments = [f"# {line}" for line in (*_comment(f"{each.target}: {each.why}"), *_comment(f"claim: {each.because}"))]
+        parts.append("\n".join(comments) + "\n" + each.source + "\n")
+    declared = [each for each in typed.entries if each.declaration]
+    lines = [f"TARGETS {assign} {{", *(f"    {each.target!r}: {each.declaration!r}," for each in declared), "}"]
+    return [*parts, "\n".join(lines) + "\n"]
 
 
 def _accountant_skeleton(proposal: Proposal, entry: AccountantEntry) -> str:
