@@ -177,12 +177,21 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     if any(p.word in ("lst_k", "list_k", "domain_sizes") for p in others):
         yield _categories_of_one()
         return
-    found = _by_kind(data, roles, relation, name, text)
+    found = [*_keyed(note, roles, relation), *_by_kind(data, roles, relation, name, text)]
     if any(p.word in ("value0", "value_0") for p in others):
         found = sorted(found, key=lambda form: '["no", "yes"]' not in form.data)
     if "series" in note:
         found = [framed(form, "Series") for form in found]
     yield from _ranked(found, note)
+
+
+def _keyed(note: str, roles: set[str], relation: str) -> list[Form]:
+    """Return the forms of data that are dicts, by the type hint: a list of records, or answers by name."""
+    if not re.search(r"dict|mapping", note):
+        return []
+    if re.search(r"(list|sequence|iterable)\[.*(dict|mapping)", note):
+        return [records(relation, data=f'[{{"{COLUMN}": float(value)}} for value in dataset]')]
+    return [answer(3, "l1", data='dict(zip(["a", "b", "c"], dataset.tolist()))')]
 
 
 def _is_second(data: Parameter, other: Parameter) -> bool:

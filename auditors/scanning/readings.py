@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dpwitness.auditors.scanning.data_forms import relation_of
 from dpwitness.auditors.scanning.names import Parameter, PublicName
 from dpwitness.auditors.scanning.recipes import Recipe, Source, recipes_for
-from dpwitness.auditors.scanning.vocabulary import DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
+from dpwitness.auditors.scanning.vocabulary import BUDGETS, DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
 
 _NOISE = frozenset(
     (
@@ -54,7 +54,6 @@ _NOISE = frozenset(
         ),
     )
 )
-_BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)
 _CHECKS = re.compile(
     r"^(check|validate|assert|is_|has_|verify|require|ensure|warn|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
 )
@@ -63,7 +62,7 @@ _ACCOUNTING = re.compile(
     re.I,
 )
 _MECHANISM_NAME = re.compile(
-    r"(Mechanism|Mech|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb)"
+    r"(Mechanism|Mech|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb|rand(omi[sz]ed)?_?response)"
 )
 _RELEASING = re.compile(r"^(dp_?release|gen_?noise|add_.*noise|randomi[sz]e|privati[sz]e|perturb|noisy_|release_noisy)", re.I)
 _RETURNS = (
@@ -171,7 +170,7 @@ def _no_mechanism(name: PublicName) -> str:
         and not any(role(p) in ("epsilon", "rho") for p in name.parameters or ())
     ):
         return "its name says that it describes or corrects what was released"
-    if name.kind == "class" and _BUDGETS.search(name.name):
+    if name.kind == "class" and BUDGETS.search(name.name):
         return "it keeps or splits a budget"
     return ""
 

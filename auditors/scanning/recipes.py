@@ -16,6 +16,7 @@ _MOST_FORMS = 14
 _MOST_METHODS = 3
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
 _SETTER = re.compile(r"^set_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
+_NOISE_METHOD = re.compile(r"^(compute|generate|sample|get|draw|make)?_?noise(_sample)?$|^sample$|^draw$")
 _ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
 _BOOKKEEPING = (
     "n_features_in_",
@@ -132,6 +133,9 @@ def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) 
         return hinted[0]
     open_parameters = [p for p in named if p.required and role(p) in ("other", "size")]
     first = named[0] if named else None
+    needed = [p for p in named if p.required]
+    if positional and len(needed) == 1 and role(needed[0]) in ("categories", "norm", "utility"):
+        return needed[0]  # of a method that releases something, whatever its name
     return first if positional and first in open_parameters else None
 
 
@@ -197,8 +201,8 @@ def _release_methods(cls: PublicName) -> list[Method]:
     for method in cls.methods:
         if method.parameters is None or (method.abstract and not method.own):
             continue
-        data = data_parameter(method.parameters, positional=method.name in RELEASE_METHODS or method.name == "__call__")
         released = bool(re.search(r"releas|noisy|privati|random|noise|perturb", method.name, re.I))
+        data = data_parameter(method.parameters, positional=method.name in RELEASE_METHODS or method.name == "__call__" or released)
         if data is None or method.name.startswith(("set_", "check", "valid", "fit", "plot", "save", "load", "get_params")):
             continue
         if method.name in RELEASE_METHODS or released or method.name == "__call__" or role(data) == "data":
@@ -223,6 +227,7 @@ def _objects(source: Source) -> Iterator[Recipe]:
 
 def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], maker: str) -> Iterator[Recipe]:
     """Yield calls of the release methods of an object that `maker` makes from these parameters."""
+    yield from _method_noise(source, cls, made_from, maker)
     methods = [m for m in _release_methods(cls) if m.kind == "method"]
     setters = [m for m in cls.methods if _SETTER.match(m.name) and m.parameters]
     computes = cls.method("privacy_function") is not None
@@ -252,6 +257,17 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
                 if computes
                 else recipe
             )
+
+
+def _method_noise(source: Source, cls: PublicName, made_from: Sequence[Parameter], maker: str) -> Iterator[Recipe]:
+    """Yield the sum of an answer and the noise that a method returns, of an object without a method that receives data."""
+    noisy = [m for m in cls.methods if _NOISE_METHOD.search(m.name) and m.kind == "method" and _needs_no_data(m.parameters or ())]
+    for method in noisy[:1] if not any(m.name in RELEASE_METHODS for m in _release_methods(cls)) else ():
+        own = [p for p in method.parameters or () if p.required]
+        for form, choice in _variants(source, None, [*made_from, *own], source.text):
+            first, second = fill(made_from, form, None, choice, source.classes), fill(own, form, None, choice, source.classes)
+            body = (f"mechanism = {maker}({first.spelled()})", f"return {form.data} + mechanism.{method.name}({second.spelled()})")
+            yield _object_recipe(source, body, form, first.joined(second), source.text, "", [*made_from, *own])
 
 
 def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:

@@ -321,13 +321,15 @@ class _Answer:
     """Empty answer to a request for a web page."""
 
     status_code = status = code = 200
-    ok, text, content, headers, url = True, "{}", b"{}", {}, ""  # type: Any, Any, Any, Any, Any
+    found = {"info": {"version": "0"}}  # in the form of a package index, as most ask for the newest version of themselves
+    text = json.dumps(found)
+    ok, content, headers, url = True, text.encode(), {}, ""  # type: Any, Any, Any, Any
 
     def read(self, *_: Any) -> bytes:
-        return b"{}"
+        return self.content
 
     def json(self) -> Any:
-        return {}
+        return self.found
 
     def raise_for_status(self) -> None:
         return None
