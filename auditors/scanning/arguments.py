@@ -290,7 +290,7 @@ def _classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tupl
 def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int) -> tuple[str, Arguments] | None:
     """Return an expression that builds an object of a class in the type hint; None if none can be built.
 
-    The epsilon of a budget is not that of the call: its role is ``budget``.
+    The epsilon of a budget is not that of the call: its role is ``budget epsilon``.
     """
     for place in _classes_of(parameter, classes) if depth < _DEPTH else ():
         cls = classes.get(place)
@@ -305,7 +305,7 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
             continue
         inner = fill(cls.parameters, form, None, choice, classes, depth=depth + 1)
         if BUDGETS.search(cls.name):
-            inner = replace(inner, privacy=tuple(("budget" if part == "epsilon" else "ignored", *rest) for part, *rest in inner.privacy))
+            inner = replace(inner, privacy=tuple((f"budget {part}", *rest) for part, *rest in inner.privacy))
         if not inner.missing:
             return f"{cls.path}({inner.spelled()})", replace(inner, values=(), imports=(*inner.imports, cls.module))
     return None

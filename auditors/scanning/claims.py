@@ -34,9 +34,8 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
     """
     if {"eps_perm", "eps_1"} == {parameter for _, parameter, _ in privacy}:
         return ClaimReading(f"pure:{EPSILON:g}", "eps_1 is the epsilon of the first report")
-    privacy = [each for each in privacy if each[0] not in ("budget", "ignored")] or [
-        ("epsilon", parameter, number) for role, parameter, number in privacy if role == "budget"
-    ]  # without an epsilon of its own, a call may spend the budget that it is given
+    own = [each for each in privacy if not each[0].startswith("budget ")]
+    privacy = own or [(role.removeprefix("budget "), *rest) for role, *rest in privacy]  # a call without an epsilon spends its budget
     numbers = {role: number for role, _, number in privacy}
     roles = set(numbers)
     epsilons = [parameter for role, parameter, _ in privacy if role == "epsilon"]

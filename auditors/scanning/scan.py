@@ -25,7 +25,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import environments
 
 _RECORD = "scan.json"
-_DISCOVERY_SHARE, _TRIAL_SHARE, _TYPED_SHARE = 0.25, 0.3, 0.3  # shares of the time budget
+_DISCOVERY_SHARE, _TRIAL_SHARE, _TYPED_SHARE = 0.25, 0.3, 0.2  # shares of the time budget
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from dpwitness.mechanisms.foreign import environments
 SECONDS, REQUIRED = 600.0, 300.0  # time budget of the scan; seconds until the first finding
 LIBRARIES = {  # package: what pip installs. Each has a bug that is public, or that the project has reported
     "opendp": ("opendp[polars]==0.16.0", "scikit-learn==1.7.2"),
-    "autodp": ("autodp==0.2.3.1", "numpy==2.4.6", "setuptools==80.9.0"),
     "pipeline-dp": ("pipeline-dp==0.3.1",),
     "diffpriv_pure": ("diffpriv-pure==0.1.0", "numpy==2.4.6"),
     "trasgodp": ("trasgodp==2.1.0",),
+    "pure_ldp": ("numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1", "pandas==3.1.1", "xxhash==3.5.0", "bitarray==3.12.3", "pure-ldp==1.2.0"),
 }
 _AFTER = re.compile(r"(?m)^(.*): (VIOLATED|SUSPECT): (.*) \(after ([\d.]+) s\)$")
 
@@ -73,7 +73,7 @@ def scanned(package: str, python: str, seconds: float, *, only_first: bool = Fal
     InvalidArgument
         If the scan ends with an error.
     """
-    began, before = time.monotonic(), _processor_seconds()
+    began, before = time.monotonic(), processor_seconds()
     with tempfile.TemporaryDirectory() as place:
         command = [sys.executable, "-m", "dpwitness", "scan", package, "--python", python, "--seconds", f"{seconds:g}", "--json"]
         with open(Path(place) / "rows.json", "w+", encoding="utf-8") as out:
@@ -91,7 +91,7 @@ def scanned(package: str, python: str, seconds: float, *, only_first: bool = Fal
             out.seek(0)
             rows: list[dict[str, Any]] = [] if only_first and first else _rows(out.read(), package, code, tail)
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"])
-    return Scanned(dict(verdicts), first, first_seconds, time.monotonic() - began, _processor_seconds() - before)
+    return Scanned(dict(verdicts), first, first_seconds, time.monotonic() - began, processor_seconds() - before)
 
 
 def _rows(text: str, package: str, code: int, tail: Sequence[str]) -> list[dict[str, Any]]:
@@ -103,7 +103,8 @@ def _rows(text: str, package: str, code: int, tail: Sequence[str]) -> list[dict[
     return found
 
 
-def _processor_seconds() -> float:
+def processor_seconds() -> float:
+    """Return the processor time of all processes that this one has waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -125,14 +126,14 @@ def installed(package: str) -> tuple[str, float]:
 
 def measured(package: str) -> dict[str, Any]:
     """Return the seconds of the installation of a library, and the outcome of its scan until the first finding."""
-    before = _processor_seconds()
+    before = processor_seconds()
     try:
         python, seconds = installed(package)
         found = scanned(package, python, SECONDS, only_first=True)
     except InvalidArgument as error:
         return {"package": package, "error": str(error)}
     total = seconds + found.first_seconds
-    processor = _processor_seconds() - before
+    processor = processor_seconds() - before
     about = {"installation": round(seconds, 1), "scan": round(found.first_seconds, 1), "processor seconds": round(processor, 1)}
     return {"package": package, "group": "first", "requirements": LIBRARIES[package], "total": round(total, 1), **about, "finding": found.first}
 

@@ -143,9 +143,11 @@ def test_an_object_of_the_package_is_built_for_an_argument():
     budget = PublicName("library", "Budget", "class", (Parameter("epsilon"), Parameter("delta")))
     found = fill((Parameter("budget_of", classes=("library.Budget",)),), answer(), None, Choice(), {"library.Budget": budget})
     assert found.spelled() == "budget_of=library.Budget(epsilon=1.0, delta=1e-05)" and [each[0] for each in found.privacy] == [
-        "epsilon",
-        "delta",
+        "budget epsilon",
+        "budget delta",
     ]
+    assert read_claim(found.privacy, "", "release").text == "approx:1,1e-05"
+    assert read_claim((*found.privacy, ("epsilon", "epsilon", 0.5)), "", "release").text == "pure:0.5"
 
 
 def test_seeds_are_given_as_the_parameter_wants_them():
