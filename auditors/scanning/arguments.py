@@ -38,6 +38,8 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
     (r"(.*_)?(id|name|label|title|description|salt)|city|country|locale", '"a"'),
 )
+_SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "parameters"}
+_WEIGHTS = re.compile(r"^(w|weights?|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
 _UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
 _FRAMES = ("df", "dataframe", "data_frame")
 _BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
@@ -91,6 +93,7 @@ class Choice:
     whole: bool = False  # whether sensitivity and bounds are integers
     edges: bool = False  # whether bins are edges
     bounded: bool = True  # whether optional bounds are set where a sensitivity is
+    fractions: bool = False  # whether unknown numbers lie between 0 and 1
     exact: bool = False  # whether scales are set, because the library computes the claim that follows
 
 
@@ -203,9 +206,11 @@ def _value(
     usual = _usual_value(parameter, form, choice)
     if usual is not None:
         return usual, Arguments()
+    if _WEIGHTS.match(parameter.word) and re.search("array|ndarray", parameter.annotation):
+        return "np.zeros(2)", Arguments()
     if parameter.word in _FRAMES:  # public, as another argument receives the data
         return f'pandas.DataFrame({{"{COLUMN}": list(range({CATEGORIES}))}})', Arguments(imports=("pandas",))
-    return _by_annotation(parameter)
+    return _by_annotation(parameter, choice)
 
 
 def _function(parameter: Parameter, form: Form) -> str | None:
@@ -220,6 +225,8 @@ def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None
     edges = "[{low}, {middle}, {high}]"
     for pattern, text in _OTHERS:
         if re.fullmatch(pattern, parameter.word):
+            if choice.fractions and text in ("0.5", "1.0"):
+                return "0.1"
             chosen = edges if text == edges or ("bins" in parameter.word and choice.edges) else text
             numbers = {"low": repr(form.low), "high": repr(form.high), "middle": repr((form.low + form.high) / 2)}
             return chosen.format(**numbers) if chosen == edges else chosen
@@ -266,9 +273,11 @@ def _seed(parameter: Parameter) -> str:
     return seed
 
 
-def _by_annotation(parameter: Parameter) -> tuple[str | None, Arguments]:
+def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Arguments]:
     """Return a value for a plain type hint, and what the value needs; None for other hints."""
     note = parameter.annotation.replace("builtins.", "")
+    if choice.fractions and note == "float":  # numbers that differ with the last digit of the name: mu0 and mu1
+        return repr(0.3 + 0.3 * (parameter.name[-1:] in "12")), Arguments()
     for pattern, value, module in _BY_HINT:
         if re.fullmatch(pattern, note):
             year = "2021" if re.search(r"end|to|until|stop", parameter.word) else "2020"
@@ -276,15 +285,15 @@ def _by_annotation(parameter: Parameter) -> tuple[str | None, Arguments]:
     return None, Arguments()
 
 
-def _classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tuple[str, ...]:
+def classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tuple[str, ...]:
     """Return the classes of a parameter: those of its type hint, else those whose name ends with the name of the parameter."""
-    if parameter.classes or parameter.annotation or len(parameter.word) < 4:
+    wanted = _SHORT.get(parameter.word, parameter.word).replace("_", "")
+    if parameter.classes or parameter.annotation or len(wanted) < 4 or not parameter.required:
         return parameter.classes
-    wanted = parameter.word.replace("_", "")
     found = [place for place, cls in classes.items() if cls.name.lower().endswith(wanted) and not cls.enum and place == cls.path]
     if not found and role(parameter) == "accountant":
         found = [place for place, cls in classes.items() if BUDGETS.search(cls.name) and place == cls.path]
-    return tuple(sorted(found, key=lambda place: len(place))[:3])
+    return tuple(sorted(found, key=len)[:3])
 
 
 def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int) -> tuple[str, Arguments] | None:
@@ -292,7 +301,7 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
 
     The epsilon of a budget is not that of the call: its role is ``budget epsilon``.
     """
-    for place in _classes_of(parameter, classes) if depth < _DEPTH else ():
+    for place in classes_of(parameter, classes) if depth < _DEPTH else ():
         cls = classes.get(place)
         if cls is None:
             continue

@@ -117,6 +117,13 @@ def rows(relation: str, labels: bool = False, high: float = 1.0) -> Form:
     return Form(what, "np.array(dataset[:, :-1])", domain, 0.0, high, labels="np.array(dataset[:, -1])")
 
 
+def table(relation: str) -> Form:
+    """Return the form of a data frame with two columns of numbers, one row for each person."""
+    form = rows(relation)
+    data = 'pandas.DataFrame(np.array(dataset), columns=["a", "b"])'
+    return replace(form, what=f"{form.what}, in a DataFrame", data=data, imports=("pandas",))
+
+
 def framed(form: Form, kind: str = "DataFrame") -> Form:
     """Return the form with its data in a data frame or a series of pandas."""
     data = f'pandas.DataFrame({{"{COLUMN}": {form.data}}})' if kind == "DataFrame" else f"pandas.Series({form.data})"
@@ -169,6 +176,9 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     if role(data) == "utility":
         yield answer(4, "linf", data="dataset.tolist()")
         yield answer(4, "linf", data="np.array(dataset)")
+        return
+    if any(role(p) == "labels" and p.required for p in others):
+        yield rows(relation, labels=True)
         return
     second = next((p.name for p in others if p.required and _is_second(data, p)), "")
     if second:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dpwitness.auditors.scanning.arguments import classes_of
 from dpwitness.auditors.scanning.data_forms import relation_of
+from dpwitness.auditors.scanning.fitted_models import recipes_for
 from dpwitness.auditors.scanning.names import Parameter, PublicName
-from dpwitness.auditors.scanning.recipes import Recipe, Source, recipes_for
+from dpwitness.auditors.scanning.recipes import Recipe, Source
 from dpwitness.auditors.scanning.vocabulary import BUDGETS, DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
 
 _NOISE = frozenset(
@@ -154,7 +156,7 @@ def _no_mechanism(name: PublicName) -> str:
         return "an enumeration"
     if name.kind == "class" and name.abstract:
         return "an abstract base class"
-    if any(base.endswith(("TypedDict", "NamedTuple", "Protocol")) or base == "builtins.tuple" for base in name.bases):
+    if any(base.rpartition(".")[2] in ("TypedDict", "NamedTuple", "Protocol") or base == "builtins.tuple" for base in name.bases):
         return "a record"
     if name.asynchronous:
         return "a coroutine"
@@ -190,8 +192,8 @@ def _privacy_parameters(name: PublicName) -> list[Parameter]:
 
 def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], convention: str) -> Reading:
     """Return the reading of a name without a privacy parameter: noise of a given scale, a transformation, or something else."""
-    nested = [place for p in name.parameters or () for place in p.classes if place in classes and _spends(classes[place])]
-    if nested and PRIVACY_WORDS.search(_about(name)):
+    nested = [place for p in name.parameters or () for place in classes_of(p, classes) if place in classes and _spends(classes[place])]
+    if nested and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         because = f"its argument is a {nested[0].rpartition('.')[2]}"
         recipes = tuple(recipes_for(Source(name, classes, convention)))
         if recipes:

@@ -9,8 +9,8 @@ from dpwitness.auditors.scanning.accountants import AccountantEntry, accountant_
 from dpwitness.auditors.scanning.names import PublicName
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
+from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.mechanisms.core.json_reader import Json
 
 _WIDTH = 118

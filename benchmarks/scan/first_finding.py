@@ -26,7 +26,15 @@ LIBRARIES = {  # package: what pip installs. Each has a bug that is public, or t
     "pipeline-dp": ("pipeline-dp==0.3.1",),
     "diffpriv_pure": ("diffpriv-pure==0.1.0", "numpy==2.4.6"),
     "trasgodp": ("trasgodp==2.1.0",),
-    "pure_ldp": ("numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1", "pandas==3.1.1", "xxhash==3.5.0", "bitarray==3.12.3", "pure-ldp==1.2.0"),
+    "pure_ldp": (
+        "numpy==2.4.6",
+        "scipy==1.17.1",
+        "scikit-learn==1.9.1",
+        "pandas==3.1.1",
+        "xxhash==3.5.0",
+        "bitarray==3.12.3",
+        "pure-ldp==1.2.0",
+    ),
 }
 _AFTER = re.compile(r"(?m)^(.*): (VIOLATED|SUSPECT): (.*) \(after ([\d.]+) s\)$")
 
@@ -135,7 +143,14 @@ def measured(package: str) -> dict[str, Any]:
     total = seconds + found.first_seconds
     processor = processor_seconds() - before
     about = {"installation": round(seconds, 1), "scan": round(found.first_seconds, 1), "processor seconds": round(processor, 1)}
-    return {"package": package, "group": "first", "requirements": LIBRARIES[package], "total": round(total, 1), **about, "finding": found.first}
+    return {
+        "package": package,
+        "group": "first",
+        "requirements": LIBRARIES[package],
+        "total": round(total, 1),
+        **about,
+        "finding": found.first,
+    }
 
 
 def rows() -> tuple[list[Row], list[dict[str, Any]]]:

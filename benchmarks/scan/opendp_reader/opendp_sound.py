@@ -9,7 +9,7 @@ import sys
 os.environ |= {"RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"}
 sys.path.insert(0, sys.argv[1])
 
-import opendp.prelude as dp  # noqa: E402
+import opendp.prelude as dp
 
 dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
 

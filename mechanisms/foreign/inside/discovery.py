@@ -261,6 +261,18 @@ def _children(name: str, module: Any) -> Iterator[str]:
         for found in sorted(pkgutil.iter_modules(list(paths)), key=lambda each: each.name):
             if not _is_skipped(found.name):
                 yield name + "." + found.name
+        for path in paths:  # folders without __init__.py, which iter_modules leaves out
+            for entry in sorted(os.scandir(path), key=lambda each: each.name):
+                if entry.is_dir() and entry.name.isidentifier() and not _is_skipped(entry.name) and _is_namespace(entry.path):
+                    yield name + "." + entry.name
+
+
+def _is_namespace(folder: str) -> bool:
+    """Return whether a folder is a package without ``__init__.py``: it holds Python files, or a package."""
+    names = os.listdir(folder)
+    if "__init__.py" in names:
+        return False
+    return any(name.endswith(".py") or os.path.isfile(os.path.join(folder, name, "__init__.py")) for name in names)
 
 
 def _told(error: BaseException) -> str:
@@ -321,15 +333,14 @@ class _Answer:
     """Empty answer to a request for a web page."""
 
     status_code = status = code = 200
-    found = {"info": {"version": "0"}}  # in the form of a package index, as most ask for the newest version of themselves
-    text = json.dumps(found)
+    text = '{"info": {"version": "0"}}'  # in the form of a package index, as most ask for the newest version of themselves
     ok, content, headers, url = True, text.encode(), {}, ""  # type: Any, Any, Any, Any
 
     def read(self, *_: Any) -> bytes:
         return self.content
 
     def json(self) -> Any:
-        return self.found
+        return json.loads(self.text)
 
     def raise_for_status(self) -> None:
         return None

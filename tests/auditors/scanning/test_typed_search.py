@@ -11,7 +11,7 @@ from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.scan import typed_entries, written
 from dpwitness.mechanisms.foreign.declared import declarations
 
-PROGRAM = '''
+PROGRAM = """
 import json
 space = {"type": "vector", "dtype": "i32", "bounds": [0, 10], "nullable": False, "nan": False, "size": None}
 print("the library greets its user")
@@ -25,10 +25,11 @@ for factor, kind in ((10, ""), (9, "distance")):
 source = ["def {name}(dataset, size, rng):", "    return [float(dataset[0]) + rng.laplace() for _ in range(size)]"]
 source += ["def _{name}_claim():", "    return 'pure:1'"]
 domain = {"kind": "Answers", "length": 1, "low": -10, "high": 10, "relation": "l1"}
-entry = {"constructors": ["make_noise"], "why": "make_noise()", "expected": "", "source": source, "claim": "_{name}_claim", "domain": domain}
+entry = {"constructors": ["make_noise"], "why": "make_noise()", "expected": "", "source": source}
+entry |= {"claim": "_{name}_claim", "domain": domain}
 print(json.dumps({"entry": entry}))
 print(json.dumps({"tried": {"chains": 1234}}))
-'''
+"""
 
 
 @pytest.fixture

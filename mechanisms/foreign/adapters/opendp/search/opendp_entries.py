@@ -9,7 +9,12 @@ import re
 import opendp_arrays as arrays
 import opendp_frames as frames
 
-HEADER = ("import opendp.prelude as dp", "import polars as pl", "", 'dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")')
+HEADER = (
+    "import opendp.prelude as dp",
+    "import polars as pl",
+    "",
+    'dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")',
+)
 _METRICS = {"Symmetric": "symmetric", "L1": "l1", "L2": "l2"}
 _CONSTRUCTORS = re.compile(r"\b(?:make|then)_([a-z_0-9]+)")
 
@@ -69,7 +74,9 @@ def _frame(found):
     public = [f"KEYS = pl.LazyFrame({frames.KEYS.collect().to_dict(as_series=False)!r})"] if "KEYS" in found["plan"] else []
     counts = "COUNTS = pl.LazyFrame({'len': [0, 1, 2, 5]}, schema={'len': pl.Int64})"
     public += [counts] if "COUNTS" in found["plan"] else []
-    result = "{{repr([row[key] for key in {keys}]): [row[name] for name in row if name not in {keys}] for row in rows}}".format(keys=list(keys))
+    result = "{{repr([row[key] for key in {keys}]): [row[name] for name in row if name not in {keys}] for row in rows}}".format(
+        keys=list(keys)
+    )
     lines = [
         *public,
         "",
@@ -98,11 +105,16 @@ def _frame(found):
     if found["public"] or found.get("limits") or found.get("keys") or not described:
         return None if "inputs" not in found else _pair_of_queries(lines, found, metric)
     size = 2 if found["input_metric"] == "change-one" else None
-    declared = {"input": found["input"] | {"size": size}, "input_metric": found["input_metric"], "output_metric": metric, "d_in": found["d_in"]}
+    declared = {
+        "input": found["input"] | {"size": size},
+        "input_metric": found["input_metric"],
+        "output_metric": metric,
+        "d_in": found["d_in"],
+    }
     if "inputs" in found:
         declared["input"] = found["input"] | {"size": len(found["inputs"][0]) if size else None}
         found = found | {"inputs": [_columns(rows, found["input"]["columns"]) for rows in found["inputs"]]}
-    return _transformation([line for line in lines], declared, found)
+    return _transformation(lines, declared, found)
 
 
 def _pair_of_queries(lines, found, metric):
@@ -127,7 +139,12 @@ def _two(lines, pair, d_in, metric):
         "def {name}_map(d_in):",
         f"    return _{{name}}_bound({d_in!r})",
     ]
-    declared = {"input": {"type": "scalar", "dtype": "i64", "bounds": [0, 1]}, "input_metric": "absolute", "output_metric": metric, "d_in": [1]}
+    declared = {
+        "input": {"type": "scalar", "dtype": "i64", "bounds": [0, 1]},
+        "input_metric": "absolute",
+        "output_metric": metric,
+        "d_in": [1],
+    }
     return _transformation([*first, *more], declared, {})
 
 
@@ -150,7 +167,8 @@ def _truncation(found):
         "",
         "def _{name}_query():",
         f"    q = pl.LazyFrame(schema={found['schema']})",
-        f"    return dp.t.make_stable_lazyframe({found['domain']}, {found['metric']}, {found['plan']}, MO='FrameDistance<SymmetricDistance>')",
+        f"    plan, output = {found['plan']}, 'FrameDistance<SymmetricDistance>'",
+        f"    return dp.t.make_stable_lazyframe({found['domain']}, {found['metric']}, plan, MO=output)",
         "",
         "",
         "_{name} = _{name}_query()",

@@ -253,10 +253,7 @@ def examples():
         calls_of = [(*RESPONSES[name], CATEGORY)] if name in RESPONSES else []
         if [p.name for p in parameters[:2]] == ["input_domain", "input_metric"]:
             wanted = [p.name for p in parameters[2:] if p.default is p.empty]
-            if "output_measure" in wanted:
-                measures = ["dp.max_divergence()", "dp.zero_concentrated_divergence()"]
-            else:
-                measures = [""]
+            measures = ["dp.max_divergence()", "dp.zero_concentrated_divergence()"] if "output_measure" in wanted else [""]
             if not set(wanted) <= {"scale", "output_measure"}:
                 continue
             for domain, metric, data, form in SCALARS:

@@ -206,7 +206,7 @@ class Known:
         self.findings, self.examples, self.calls, self.aborts = 0, set(), {}, set()
 
     def take(self, kind, content):
-        """Print the entry of a finding unless an earlier one of its kind has a part of its calls, or of the first example of a constructor."""
+        """Print the entry of a constructor's first example, or of a finding unless an earlier one of its kind has a part of its calls."""
         if kind == "example":
             name = tuple(entries.constructors(content))
             if name in self.examples:
