@@ -36,6 +36,7 @@ LIBRARIES = {  # package: what pip installs. Each has a bug that is public, or t
         "pure-ldp==1.2.0",
     ),
 }
+_COMMAND = ("-m", "dpwitness", "scan")
 _AFTER = re.compile(r"(?m)^(.*): (VIOLATED|SUSPECT): (.*) \(after ([\d.]+) s\)$")
 
 
@@ -83,7 +84,7 @@ def scanned(package: str, python: str, seconds: float, *, only_first: bool = Fal
     """
     began, before = time.monotonic(), processor_seconds()
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "dpwitness", "scan", package, "--python", python, "--seconds", f"{seconds:g}", "--json"]
+        command = [sys.executable, *_COMMAND, package, "--python", python, "--seconds", f"{seconds:g}", "--json"]
         with open(Path(place) / "rows.json", "w+", encoding="utf-8") as out:
             process = subprocess.Popen([*command, "--report", place], stdout=out, stderr=subprocess.PIPE, text=True)
             assert process.stderr is not None
@@ -139,18 +140,11 @@ def measured(package: str) -> dict[str, Any]:
         python, seconds = installed(package)
         found = scanned(package, python, SECONDS, only_first=True)
     except InvalidArgument as error:
-        return {"package": package, "error": str(error)}
-    total = seconds + found.first_seconds
-    processor = processor_seconds() - before
-    about = {"installation": round(seconds, 1), "scan": round(found.first_seconds, 1), "processor seconds": round(processor, 1)}
-    return {
-        "package": package,
-        "group": "first",
-        "requirements": LIBRARIES[package],
-        "total": round(total, 1),
-        **about,
-        "finding": found.first,
-    }
+        return {"package": package, "group": "first", "error": str(error)}
+    about: dict[str, Any] = {"package": package, "group": "first", "requirements": LIBRARIES[package], "finding": found.first}
+    if found.first:
+        about |= {"total": round(seconds + found.first_seconds, 1), "scan": round(found.first_seconds, 1)}
+    return about | {"installation": round(seconds, 1), "processor seconds": round(processor_seconds() - before, 1)}
 
 
 def rows() -> tuple[list[Row], list[dict[str, Any]]]:

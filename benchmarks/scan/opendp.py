@@ -144,10 +144,12 @@ def tracker_rows() -> tuple[Row, ...]:
     )
 
 
-def interpreter() -> str | None:
-    """Return the interpreter of the environment ``opendp``, or None if the environment has not been set up."""
+def interpreter() -> str:
+    """Return the interpreter of the environment ``opendp``; make the environment first if it is missing."""
     found = environments()["opendp"]
-    return str(found.interpreter) if found.interpreter.exists() else None
+    if not found.interpreter.exists():
+        found.setup(lambda line: None)
+    return str(found.interpreter)
 
 
 def replay(python: str, path: Path = FINDINGS) -> list[Replayed]:
@@ -227,16 +229,14 @@ def rows(python: str | None = None, seconds: float = 600.0) -> Sequence[Row]:
     Returns
     -------
     sequence of Row
-        Empty if there is no interpreter.
+        Rows of the benchmark.
 
     Raises
     ------
     InvalidArgument
-        If the interpreter cannot run the scripts.
+        If the environment cannot be made, or the interpreter cannot run the scripts.
     """
     python = python or interpreter()
-    if python is None:
-        return ()
     made = scanned("opendp", python, SCAN_SECONDS)
     replayed = replay(python)
     holding = sum(each.holds for each in replayed)

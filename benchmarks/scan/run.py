@@ -153,7 +153,10 @@ def measure(parts: Sequence[str] = ()) -> Table:
     notes = [f"{d['package']}: not scanned: {d['error']}" for d in details if "error" in d]
     notes += [f"{d['package']}: first finding after {d['first finding']} s" for d in details if d.get("first finding")]
     if "opendp" in chosen:
-        rows += opendp.rows()
+        try:
+            rows += opendp.rows()
+        except InvalidArgument as error:
+            notes.append(f"opendp: not scanned: {error}")
     if "first" in chosen:
         first, libraries = first_finding.rows()
         rows += first
