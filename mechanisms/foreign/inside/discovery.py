@@ -268,11 +268,9 @@ def _children(name: str, module: Any) -> Iterator[str]:
 
 
 def _is_namespace(folder: str) -> bool:
-    """Return whether a folder is a package without ``__init__.py``: it holds Python files, or a package."""
+    """Return whether a folder is a package without ``__init__.py``: it holds Python files, or folders with such files."""
     names = os.listdir(folder)
-    if "__init__.py" in names:
-        return False
-    return any(name.endswith(".py") or os.path.isfile(os.path.join(folder, name, "__init__.py")) for name in names)
+    return "__init__.py" not in names and any(file.endswith(".py") for _, _, files in os.walk(folder) for file in files)
 
 
 def _told(error: BaseException) -> str:
