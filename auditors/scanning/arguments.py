@@ -314,7 +314,7 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
             continue
         inner = fill(cls.parameters, form, None, choice, classes, depth=depth + 1)
         if BUDGETS.search(cls.name):
-            inner = replace(inner, privacy=tuple((f"budget {part}", *rest) for part, *rest in inner.privacy))
+            inner = replace(inner, privacy=tuple((f"budget {part}", name, number) for part, name, number in inner.privacy))
         if not inner.missing:
             return f"{cls.path}({inner.spelled()})", replace(inner, values=(), imports=(*inner.imports, cls.module))
     return None
