@@ -31,6 +31,7 @@ LIBRARIES = {  # package: what pip installs. Each has a bug that is public, or t
         "scipy==1.17.1",
         "scikit-learn==1.9.1",
         "pandas==3.1.1",
+        "statsmodels==0.15.0",
         "xxhash==3.5.0",
         "bitarray==3.12.3",
         "pure-ldp==1.2.0",

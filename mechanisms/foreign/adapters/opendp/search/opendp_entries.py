@@ -74,7 +74,7 @@ def _frame(found):
     public = [f"KEYS = pl.LazyFrame({frames.KEYS.collect().to_dict(as_series=False)!r})"] if "KEYS" in found["plan"] else []
     counts = "COUNTS = pl.LazyFrame({'len': [0, 1, 2, 5]}, schema={'len': pl.Int64})"
     public += [counts] if "COUNTS" in found["plan"] else []
-    result = "{{repr([row[key] for key in {keys}]): [row[name] for name in row if name not in {keys}] for row in rows}}".format(
+    result = "{{repr([row[key] for key in {keys}]): [0, *(row[name] for name in row if name not in {keys})] for row in rows}}".format(
         keys=list(keys)
     )
     lines = [
