@@ -148,7 +148,7 @@ def search_measurements(seconds, seed):
 
 def search_arrays(seconds, seed):
     """Search transformations of arrays."""
-    for found in arrays.search(3 * seconds):
+    for found in arrays.search(1.5 * seconds):
         say("finding", found)
 
 
