@@ -10,6 +10,7 @@ Other parts scan OpenDP, and measure the time from the installation of a library
 from __future__ import annotations
 
 import fnmatch
+import re
 import tempfile
 import time
 import tomllib
@@ -88,7 +89,22 @@ def measured(found: Listed) -> Json:
         running = [p.target for p in proposals if p.runs and p.role == "mechanism"]
         verdicts, first = _audited(AuditPlan(scan.file, python, folder, AUDIT_SECONDS), running, began)
         result = {"package": found.package, "group": found.group, **counts, "seconds": round(time.monotonic() - began, 1)}
-        return result | {"verdicts": verdicts, "first finding": first, "remarks": list(explored.remarks)[:3]}
+        return result | {
+            "verdicts": verdicts,
+            "first finding": first,
+            "remarks": [without_paths(remark) for remark in explored.remarks[:3]],
+        }
+
+
+def without_paths(text: str) -> str:
+    """Return a remark without the absolute paths in parentheses that import errors name.
+
+    Examples
+    --------
+    >>> without_paths("cannot import name 'A' from 'b' (/home/me/b.py)")
+    "cannot import name 'A' from 'b'"
+    """
+    return re.sub(r" \(/[^)]*\)", "", text)
 
 
 def judged(found: Listed, proposals: Sequence[Proposal], file: Path, python: str) -> Iterator[tuple[str, str]]:

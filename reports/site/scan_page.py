@@ -35,7 +35,7 @@ _DRAWN = (
 _AUDITS = (
     "Verdicts are those of audits in 40 seconds for each package, on a machine with other work, which is too short for most"
     " of its targets. A SUSPECT is a violation of a guessed claim: true, or the reading is wrong. VIOLATED needs a claim "
-    "that the library computes or declares."
+    "that the library computes or declares. A package without verdicts was scanned without audits."
 )
 _FIRST = (
     "Five libraries with known bugs, each installed into a new environment and then scanned with a budget of 600 seconds until the first "
@@ -61,7 +61,9 @@ def page(found: Mapping[str, Any]) -> str:
         lines += [f"## {title}", "", *_packages(details), ""] if details else []
     lines += [_AUDITS, ""]
     first = [d for d in found["details"] if d["group"] == "first"]
-    return "\n".join([*lines, *(["## Time to the first finding", "", _FIRST, "", *_first(first), ""] if first else [])])
+    lines += ["## Time to the first finding", "", _FIRST, "", *_first(first), ""] if first else []
+    notes = [f"- {escaped_markdown(note)}" for note in found.get("notes", ()) if "first finding after" not in note]
+    return "\n".join([*lines, *(["## Notes", "", *notes, ""] if notes else [])])
 
 
 def _first(details: Sequence[Mapping[str, Any]]) -> list[str]:
