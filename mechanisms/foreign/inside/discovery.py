@@ -335,7 +335,7 @@ class _Answer:
     ok, content, headers, url = True, text.encode(), {}, ""  # type: Any, Any, Any, Any
 
     def read(self, *_: Any) -> bytes:
-        return self.content
+        return bytes(self.content)
 
     def json(self) -> Any:
         return json.loads(self.text)
