@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 
 from dpwitness.benchmarks.table import Row, Table, format_table
@@ -30,15 +31,18 @@ BENCHMARKS: dict[str, str] = {
 
 
 SEEDED_BENCHMARKS = ("adversarial",)  # benchmarks with random cases, which take a seed: `measure(seed)`
+PARTED_BENCHMARKS = ("scan",)  # long benchmarks, of which parts can be chosen: `measure(parts)`
 
 
-def bench(name: str, seed: int | None = None) -> Table:
-    """Run one benchmark and return its table. Raise InvalidArgument for an unknown name or a seed that it does not take."""
+def bench(name: str, seed: int | None = None, parts: Sequence[str] = ()) -> Table:
+    """Run one benchmark and return its table. Raise InvalidArgument for an unknown name, or a seed or parts that it does not take."""
     if name not in BENCHMARKS:
         raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
     if seed is not None and name not in SEEDED_BENCHMARKS:
         raise InvalidArgument(f"--seed is only for bench {', '.join(SEEDED_BENCHMARKS)}, got {name!r}, whose cases are fixed")
+    if parts and name not in PARTED_BENCHMARKS:
+        raise InvalidArgument(f"--part is only for bench {', '.join(PARTED_BENCHMARKS)}, got {name!r}, which has no parts")
     measure = import_module(BENCHMARKS[name]).measure
-    table = measure(seed) if name in SEEDED_BENCHMARKS else measure()
+    table = measure(seed) if name in SEEDED_BENCHMARKS else measure(parts) if name in PARTED_BENCHMARKS else measure()
     assert isinstance(table, Table)
     return table

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.data_forms import CATEGORIES, COLUMN, Form
 from dpwitness.auditors.scanning.names import Parameter, PublicName
-from dpwitness.auditors.scanning.vocabulary import default_number, is_tolerance, role
+from dpwitness.auditors.scanning.vocabulary import BUDGETS, PURE_CHOICES, QUERIES, default_number, is_tolerance, role
 from dpwitness.mechanisms.objects.randomness import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
@@ -36,6 +36,21 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"hierarchy|tree", '[["a", "b"], ["c", "d"]]'),
     (r"lst_k|list_k|domain_sizes|ks", "[2, 3]"),
     (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
+    (r"(.*_)?(id|name|label|title|description|salt)|city|country|locale", '"a"'),
+)
+_SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "parameters"}
+_WEIGHTS = re.compile(r"^(w|weights?|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
+_UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
+_FRAMES = ("df", "dataframe", "data_frame")
+_BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
+    (r"bool", "False", ""),
+    (r"(Optional\[)?int\]?", "1", ""),
+    (r"(Optional\[)?float\]?", "1.0", ""),
+    (r"str", '"a"', ""),
+    (r"(datetime\.)?datetime", "datetime.datetime({year}, 1, 1)", "datetime"),
+    (r"(datetime\.)?date", "datetime.date({year}, 1, 1)", "datetime"),
+    (r"([Dd]ict|Mapping)(\[.*)?", "{{}}", ""),
+    (r"(Optional\[.*|.*\| *None|Any|typing.Any)", "None", ""),
 )
 
 
@@ -78,6 +93,7 @@ class Choice:
     whole: bool = False  # whether sensitivity and bounds are integers
     edges: bool = False  # whether bins are edges
     bounded: bool = True  # whether optional bounds are set where a sensitivity is
+    fractions: bool = False  # whether unknown numbers lie between 0 and 1
     exact: bool = False  # whether scales are set, because the library computes the claim that follows
 
 
@@ -119,7 +135,7 @@ def fill(
             found = replace(found, imports=found.imports + form.imports)
         elif form.labels and (part == "labels" or parameter.name == form.second):
             expression = form.labels
-        elif not parameter.required and _is_left_out(part, parts, choice):
+        elif not parameter.required and (_is_left_out(part, parts, choice) or (part == "delta" and pure_by_default(parameters))):
             continue
         elif part in ("delta", "rho") or (part == "epsilon" and not is_tolerance(parameter)):
             number, expression = _privacy_value(parameter, part, choice)
@@ -135,6 +151,11 @@ def fill(
         unnamed = parameter.kind == "POSITIONAL_ONLY" or (parameter.name == data and not values and parameter.kind != "KEYWORD_ONLY")
         values.append(("" if unnamed else parameter.name, expression))
     return replace(found, values=tuple(values))
+
+
+def pure_by_default(parameters: Sequence[Parameter]) -> bool:
+    """Return whether the default of a parameter chooses a noise without delta, such as ``mechanism="laplace"``."""
+    return any(str(p.default).lower() in PURE_CHOICES for p in parameters)
 
 
 def _is_left_out(part: str, parts: Collection[str], choice: Choice) -> bool:
@@ -162,6 +183,8 @@ def _value(
     optional_and_set = not parameter.required and parameter.default != "None"
     if part == "seed":
         return (_seed(parameter) if choice.seeded or parameter.required else None), Arguments()
+    if parameter.word in ("deterministic", "reproducible") and parameter.default == "True":
+        return "False", Arguments()  # the noise would be a function of the data
     if optional_and_set:
         if parameter.default == "'int'" and parameter.word == "dtype":
             return ('"int"' if form.whole else '"float"'), Arguments()
@@ -175,13 +198,26 @@ def _value(
         return None, Arguments()
     if parameter.choices:
         return parameter.choices[0], Arguments(imports=_module_of(parameter.choices[0]))
-    usual = _usual_value(parameter, form, choice)
-    if usual is not None:
-        return usual, Arguments()
+    if "Callable" in parameter.annotation or (not parameter.annotation and (QUERIES.match(parameter.word) or parameter.word in _UTILITIES)):
+        return _function(parameter, form), Arguments()
     built = _built(parameter, form, choice, classes, depth)
     if built is not None:
         return built
-    return _by_annotation(parameter), Arguments()
+    usual = _usual_value(parameter, form, choice)
+    if usual is not None:
+        return usual, Arguments()
+    if _WEIGHTS.match(parameter.word) and re.search("array|ndarray", parameter.annotation):
+        return "np.zeros(2)", Arguments()
+    if parameter.word in _FRAMES:  # public, as another argument receives the data
+        return f'pandas.DataFrame({{"{COLUMN}": list(range({CATEGORIES}))}})', Arguments(imports=("pandas",))
+    return _by_annotation(parameter, choice)
+
+
+def _function(parameter: Parameter, form: Form) -> str | None:
+    """Return a query whose sensitivity is 1 for records in [0, 1], or a utility; None for another function."""
+    if role(parameter) == "utility" or parameter.word in _UTILITIES:
+        return "lambda data, candidate: float(sum(value == candidate for value in data))"
+    return "sum" if QUERIES.match(parameter.word) and form.many and form.high <= 1 else None
 
 
 def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None:
@@ -189,6 +225,8 @@ def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None
     edges = "[{low}, {middle}, {high}]"
     for pattern, text in _OTHERS:
         if re.fullmatch(pattern, parameter.word):
+            if choice.fractions and text in ("0.5", "1.0"):
+                return "0.1"
             chosen = edges if text == edges or ("bins" in parameter.word and choice.edges) else text
             numbers = {"low": repr(form.low), "high": repr(form.high), "middle": repr((form.low + form.high) / 2)}
             return chosen.format(**numbers) if chosen == edges else chosen
@@ -235,15 +273,35 @@ def _seed(parameter: Parameter) -> str:
     return seed
 
 
-def _by_annotation(parameter: Parameter) -> str | None:
-    """Return a value for a plain type hint; None for others."""
+def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Arguments]:
+    """Return a value for a plain type hint, and what the value needs; None for other hints."""
     note = parameter.annotation.replace("builtins.", "")
-    return {"bool": "False", "int": "1", "float": "1.0", "Optional[int]": "1", "Optional[float]": "1.0"}.get(note)
+    if choice.fractions and note == "float":  # numbers that differ with the last digit of the name: mu0 and mu1
+        return repr(0.3 + 0.3 * (parameter.name[-1:] in "12")), Arguments()
+    for pattern, value, module in _BY_HINT:
+        if re.fullmatch(pattern, note):
+            year = "2021" if re.search(r"end|to|until|stop", parameter.word) else "2020"
+            return value.format(year=year), Arguments(imports=(module,) if module else ())
+    return None, Arguments()
+
+
+def classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tuple[str, ...]:
+    """Return the classes of a parameter: those of its type hint, else those whose name ends with the name of the parameter."""
+    wanted = _SHORT.get(parameter.word, parameter.word).replace("_", "")
+    if parameter.classes or parameter.annotation or len(wanted) < 4 or not parameter.required:
+        return parameter.classes
+    found = [place for place, cls in classes.items() if cls.name.lower().endswith(wanted) and not cls.enum and place == cls.path]
+    if not found and role(parameter) == "accountant":
+        found = [place for place, cls in classes.items() if BUDGETS.search(cls.name) and place == cls.path]
+    return tuple(sorted(found, key=len)[:3])
 
 
 def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int) -> tuple[str, Arguments] | None:
-    """Return an expression that builds an object of a class in the type hint; None if none can be built."""
-    for place in parameter.classes if depth < _DEPTH else ():
+    """Return an expression that builds an object of a class in the type hint; None if none can be built.
+
+    The epsilon of a budget is not that of the call: its role is ``budget epsilon``.
+    """
+    for place in classes_of(parameter, classes) if depth < _DEPTH else ():
         cls = classes.get(place)
         if cls is None:
             continue
@@ -255,6 +313,8 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
         if cls.abstract or cls.parameters is None or cls.enum:
             continue
         inner = fill(cls.parameters, form, None, choice, classes, depth=depth + 1)
+        if BUDGETS.search(cls.name):
+            inner = replace(inner, privacy=tuple((f"budget {part}", name, number) for part, name, number in inner.privacy))
         if not inner.missing:
             return f"{cls.path}({inner.spelled()})", replace(inner, values=(), imports=(*inner.imports, cls.module))
     return None

@@ -30,7 +30,7 @@ _TRACE_SHARE = 0.2  # share of the remaining time for traces
 _TRACE_SECONDS = 10.0
 _FLAGGED = 3  # weight of an entry whose trace has findings
 _KINDS = {"transformation": "stability", "accountant": "accounting"}  # kind of a declared target -> name of its audit
-_DETERMINISTIC_SECONDS = 10.0
+_DETERMINISTIC_SECONDS, _DETERMINISTIC_SHARE = 10.0, 0.5  # of one entry, and of the time for all entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def audit_entries(
     with limits(plan.folder):
         for name, declaration in declared.items():
             say(f"{name}: {declaration.get('kind')}")
-            yield _audit_declared(plan, name, declaration)
+            yield _audit_declared(plan, name, declaration, _DETERMINISTIC_SHARE * plan.seconds / len(declared))
         traced = {}
         trace_deadline = time.monotonic() + _TRACE_SHARE * max(deadline - time.monotonic(), 0.0)
         for name in names:
@@ -139,10 +139,10 @@ def audit_entries(
         yield from _audit_statistically(plan, names, traced, deadline, say)
 
 
-def _audit_declared(plan: AuditPlan, name: str, declaration: Json) -> Audited:
+def _audit_declared(plan: AuditPlan, name: str, declaration: Json, seconds: float) -> Audited:
     """Return the outcome of a transformation or an accountant, which `auditors.stability` and `auditors.accounting` audit."""
     kind, target = str(declaration.get("kind")), plan.target(name)
-    options: Json = {"seconds": min(_DETERMINISTIC_SECONDS, plan.seconds), "seed": plan.seed}
+    options: Json = {"seconds": max(min(_DETERMINISTIC_SECONDS, seconds), 0.5), "seed": plan.seed}
     try:
         if kind == "accountant":
             result: Result = accountants.audit_declared(accountants.declared_accountant(target), **options)

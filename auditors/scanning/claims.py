@@ -34,6 +34,9 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
     """
     if {"eps_perm", "eps_1"} == {parameter for _, parameter, _ in privacy}:
         return ClaimReading(f"pure:{EPSILON:g}", "eps_1 is the epsilon of the first report")
+    own = [each for each in privacy if not each[0].startswith("budget ")]
+    # a call without an epsilon of its own spends the budget that it is given
+    privacy = own or [(part.removeprefix("budget "), word, number) for part, word, number in privacy]
     numbers = {role: number for role, _, number in privacy}
     roles = set(numbers)
     epsilons = [parameter for role, parameter, _ in privacy if role == "epsilon"]

@@ -117,6 +117,13 @@ def rows(relation: str, labels: bool = False, high: float = 1.0) -> Form:
     return Form(what, "np.array(dataset[:, :-1])", domain, 0.0, high, labels="np.array(dataset[:, -1])")
 
 
+def table(relation: str) -> Form:
+    """Return the form of a data frame with two columns of numbers, one row for each person."""
+    form = rows(relation)
+    data = 'pandas.DataFrame(np.array(dataset), columns=["a", "b"])'
+    return replace(form, what=f"{form.what}, in a DataFrame", data=data, imports=("pandas",))
+
+
 def framed(form: Form, kind: str = "DataFrame") -> Form:
     """Return the form with its data in a data frame or a series of pandas."""
     data = f'pandas.DataFrame({{"{COLUMN}": {form.data}}})' if kind == "DataFrame" else f"pandas.Series({form.data})"
@@ -170,6 +177,9 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
         yield answer(4, "linf", data="dataset.tolist()")
         yield answer(4, "linf", data="np.array(dataset)")
         return
+    if any(role(p) == "labels" and p.required for p in others):
+        yield rows(relation, labels=True)
+        return
     second = next((p.name for p in others if p.required and _is_second(data, p)), "")
     if second:
         yield replace(rows(relation), data="np.array(dataset[:, 0])", labels="np.array(dataset[:, 1])", second=second)
@@ -177,12 +187,21 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     if any(p.word in ("lst_k", "list_k", "domain_sizes") for p in others):
         yield _categories_of_one()
         return
-    found = _by_kind(data, roles, relation, name, text)
+    found = [*_keyed(note, roles, relation), *_by_kind(data, roles, relation, name, text)]
     if any(p.word in ("value0", "value_0") for p in others):
         found = sorted(found, key=lambda form: '["no", "yes"]' not in form.data)
     if "series" in note:
         found = [framed(form, "Series") for form in found]
     yield from _ranked(found, note)
+
+
+def _keyed(note: str, roles: set[str], relation: str) -> list[Form]:
+    """Return the forms of data that are dicts, by the type hint: a list of records, or answers by name."""
+    if not re.search(r"dict|mapping", note):
+        return []
+    if re.search(r"(list|sequence|iterable)\[.*(dict|mapping)", note):
+        return [records(relation, data=f'[{{"{COLUMN}": float(value)}} for value in dataset]')]
+    return [answer(3, "l1", data='dict(zip(["a", "b", "c"], dataset.tolist()))')]
 
 
 def _is_second(data: Parameter, other: Parameter) -> bool:

@@ -26,17 +26,18 @@ _LINE_BYTES = 2**24  # longest line of the process
 
 @dataclass(frozen=True, slots=True)
 class DiscoverySlot:
-    """Slot of a discovery process: interpreter, working folder, memory limit in bytes (0: none)."""
+    """Slot of a process that prints lines of JSON: interpreter, working folder, memory limit in bytes (0: none), script with arguments."""
 
     python: str | None
     working_folder: str
     memory: int = 0
+    command: tuple[str, ...] = (_SCRIPT,)
 
     def argv(self) -> list[str]:
         python = self.python or sys.executable
         if not os.access(python, os.X_OK):
             raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}")
-        return confinement.confined(self.working_folder, [python, "-u", _SCRIPT])
+        return confinement.confined(self.working_folder, [python, "-u", *self.command])
 
     def folder(self) -> str | None:
         return self.working_folder
@@ -167,7 +168,7 @@ def _run(
         process.send([json.dumps(request).encode() + b"\n"], deadline)
         rest = b""
         while not found.done:
-            line, rest = _next_line(process, rest, min(deadline, time.monotonic() + per_module))
+            line, rest = next_line(process, rest, min(deadline, time.monotonic() + per_module))
             before = found.importing
             found.take(json.loads(line))
             if progress is not None and found.importing != before:
@@ -181,7 +182,7 @@ def _run(
         process.close()
 
 
-def _next_line(process: Process, rest: bytes, deadline: float) -> tuple[bytes, bytes]:
+def next_line(process: Process, rest: bytes, deadline: float) -> tuple[bytes, bytes]:
     """Return the next line of the process, and the bytes after it. Raise EOFError if the process has ended."""
     buffer = memoryview(bytearray(2**16))
     while b"\n" not in rest:

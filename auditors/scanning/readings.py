@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dpwitness.auditors.scanning.arguments import classes_of
 from dpwitness.auditors.scanning.data_forms import relation_of
+from dpwitness.auditors.scanning.fitted_models import recipes_for
 from dpwitness.auditors.scanning.names import Parameter, PublicName
-from dpwitness.auditors.scanning.recipes import Recipe, Source, recipes_for
-from dpwitness.auditors.scanning.vocabulary import DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
+from dpwitness.auditors.scanning.recipes import Recipe, Source
+from dpwitness.auditors.scanning.vocabulary import BUDGETS, DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
 
 _NOISE = frozenset(
     (
@@ -54,7 +56,6 @@ _NOISE = frozenset(
         ),
     )
 )
-_BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)
 _CHECKS = re.compile(
     r"^(check|validate|assert|is_|has_|verify|require|ensure|warn|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
 )
@@ -63,7 +64,7 @@ _ACCOUNTING = re.compile(
     re.I,
 )
 _MECHANISM_NAME = re.compile(
-    r"(Mechanism|Mech|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb)"
+    r"(Mechanism|Mech|Measurement|Randomi[sz]er|Noise)$|_(mechanism|measurement)$|^(add_noise|randomi[sz]e|privati[sz]e|perturb|rand(omi[sz]ed)?_?response)"
 )
 _RELEASING = re.compile(r"^(dp_?release|gen_?noise|add_.*noise|randomi[sz]e|privati[sz]e|perturb|noisy_|release_noisy)", re.I)
 _RETURNS = (
@@ -155,7 +156,7 @@ def _no_mechanism(name: PublicName) -> str:
         return "an enumeration"
     if name.kind == "class" and name.abstract:
         return "an abstract base class"
-    if any(base.endswith(("TypedDict", "NamedTuple", "Protocol")) or base == "builtins.tuple" for base in name.bases):
+    if any(base.rpartition(".")[2] in ("TypedDict", "NamedTuple", "Protocol") or base == "builtins.tuple" for base in name.bases):
         return "a record"
     if name.asynchronous:
         return "a coroutine"
@@ -171,7 +172,7 @@ def _no_mechanism(name: PublicName) -> str:
         and not any(role(p) in ("epsilon", "rho") for p in name.parameters or ())
     ):
         return "its name says that it describes or corrects what was released"
-    if name.kind == "class" and _BUDGETS.search(name.name):
+    if name.kind == "class" and BUDGETS.search(name.name):
         return "it keeps or splits a budget"
     return ""
 
@@ -191,8 +192,8 @@ def _privacy_parameters(name: PublicName) -> list[Parameter]:
 
 def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], convention: str) -> Reading:
     """Return the reading of a name without a privacy parameter: noise of a given scale, a transformation, or something else."""
-    nested = [place for p in name.parameters or () for place in p.classes if place in classes and _spends(classes[place])]
-    if nested and PRIVACY_WORDS.search(_about(name)):
+    nested = [place for p in name.parameters or () for place in classes_of(p, classes) if place in classes and _spends(classes[place])]
+    if nested and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         because = f"its argument is a {nested[0].rpartition('.')[2]}"
         recipes = tuple(recipes_for(Source(name, classes, convention)))
         if recipes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpwitness.auditors.scanning.arguments import Arguments, Choice, fill
 from dpwitness.auditors.scanning.claims import ClaimReading, read_claim
-from dpwitness.auditors.scanning.data_forms import Form, forms_for, rows
+from dpwitness.auditors.scanning.data_forms import Form, forms_for
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName
 from dpwitness.auditors.scanning.vocabulary import FEEDING, READING, RELEASE_METHODS, role
 
@@ -16,28 +16,7 @@ _MOST_FORMS = 14
 _MOST_METHODS = 3
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
 _SETTER = re.compile(r"^set_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
-_ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
-_BOOKKEEPING = (
-    "n_features_in_",
-    "feature_names_in_",
-    "n_iter_",
-    "classes_",
-    "n_samples_seen_",
-    "n_outputs_",
-    "epsilon_",
-    "accountant_",
-    "n_features_",
-)
-_OF_RECORDS = (
-    "labels_",
-    "inertia_",
-    "embedding_",
-    "support_",
-    "dual_coef_",
-    "estimators_",
-    "estimator_",
-    "tree_",
-)  # not meant for release, or objects
+_NOISE_METHOD = re.compile(r"^(compute|generate|sample|get|draw|make)?_?noise(_sample)?$|^sample$|^draw$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +75,14 @@ class Source:
         return f"{self.name.name} {self.name.doc}"
 
 
-def recipes_for(source: Source) -> list[Recipe]:
-    """Return the proposed calls of a function or class, the most likely first."""
-    makers: Sequence[Callable[[Source], Iterator[Recipe]]]
-    makers = (_functions,) if source.name.kind != "class" else (_estimators, _objects, _holders, _fed_objects)
-    return [recipe for maker in makers for recipe in maker(source)]
-
-
 def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     """Return the ways of filling in arguments, the usual one first."""
     optional_delta = any(role(p) == "delta" and not p.required for p in parameters)
     first = Choice(delta=bool(re.search(r"gauss", name, re.I)) and optional_delta)
     others = [replace(first, whole=True)]
+    others += (
+        [replace(first, fractions=True)] if any(p.required and p.annotation == "float" and role(p) == "other" for p in parameters) else []
+    )
     others += [replace(first, delta=not first.delta)] if optional_delta else []
     others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
     optional = {role(p) for p in parameters if not p.required}
@@ -132,6 +107,9 @@ def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) 
         return hinted[0]
     open_parameters = [p for p in named if p.required and role(p) in ("other", "size")]
     first = named[0] if named else None
+    needed = [p for p in named if p.required]
+    if positional and len(needed) == 1 and role(needed[0]) in ("categories", "norm", "utility"):
+        return needed[0]  # of a method that releases something, whatever its name
     return first if positional and first in open_parameters else None
 
 
@@ -144,7 +122,7 @@ def _variants(source: Source, data: Parameter | None, parameters: Sequence[Param
     yield from ((form, choice) for form in forms[:6] for choice in rest)
 
 
-def _functions(source: Source) -> Iterator[Recipe]:
+def function_recipes(source: Source) -> Iterator[Recipe]:
     """Yield calls of a function with data, of one that returns noise, and of one that makes an object with a release method."""
     parameters, name = source.name.parameters or (), source.name
     data = data_parameter(parameters)
@@ -197,8 +175,8 @@ def _release_methods(cls: PublicName) -> list[Method]:
     for method in cls.methods:
         if method.parameters is None or (method.abstract and not method.own):
             continue
-        data = data_parameter(method.parameters, positional=method.name in RELEASE_METHODS or method.name == "__call__")
         released = bool(re.search(r"releas|noisy|privati|random|noise|perturb", method.name, re.I))
+        data = data_parameter(method.parameters, positional=method.name in RELEASE_METHODS or method.name == "__call__" or released)
         if data is None or method.name.startswith(("set_", "check", "valid", "fit", "plot", "save", "load", "get_params")):
             continue
         if method.name in RELEASE_METHODS or released or method.name == "__call__" or role(data) == "data":
@@ -207,7 +185,7 @@ def _release_methods(cls: PublicName) -> list[Method]:
     return [method for *_, method in sorted(found, key=lambda each: each[:4])][:_MOST_METHODS]
 
 
-def _objects(source: Source) -> Iterator[Recipe]:
+def objects(source: Source) -> Iterator[Recipe]:
     """Yield calls of a method of a new object."""
     cls = source.name
     yield from _released(source, cls, cls.parameters or (), source.spelled)
@@ -218,11 +196,12 @@ def _objects(source: Source) -> Iterator[Recipe]:
             static = replace(
                 cls, kind="function", name=f"{cls.name}.{method.name}", parameters=method.parameters, doc=f"{method.doc}\n{cls.doc}"
             )
-            yield from _functions(replace(source, name=static))
+            yield from function_recipes(replace(source, name=static))
 
 
 def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], maker: str) -> Iterator[Recipe]:
     """Yield calls of the release methods of an object that `maker` makes from these parameters."""
+    yield from _method_noise(source, cls, made_from, maker)
     methods = [m for m in _release_methods(cls) if m.kind == "method"]
     setters = [m for m in cls.methods if _SETTER.match(m.name) and m.parameters]
     computes = cls.method("privacy_function") is not None
@@ -246,12 +225,23 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
                     lines.append(f"mechanism.{setter.name}({arguments.spelled()})")
                     together = together.joined(arguments)
             call = f"mechanism({second.spelled()})" if method.name == "__call__" else f"mechanism.{method.name}({second.spelled()})"
-            recipe = _object_recipe(source, (*lines, f"return {call}"), form, together, text, data.name, parameters)
+            recipe = object_recipe(source, (*lines, f"return {call}"), form, together, text, data.name, parameters)
             yield (
                 replace(recipe, spent=_spent(lines, form), claim=ClaimReading("", "privacy_function of the library"))
                 if computes
                 else recipe
             )
+
+
+def _method_noise(source: Source, cls: PublicName, made_from: Sequence[Parameter], maker: str) -> Iterator[Recipe]:
+    """Yield the sum of an answer and the noise that a method returns, of an object without a method that receives data."""
+    noisy = [m for m in cls.methods if _NOISE_METHOD.search(m.name) and m.kind == "method" and _needs_no_data(m.parameters or ())]
+    for method in noisy[:1] if not any(m.name in RELEASE_METHODS for m in _release_methods(cls)) else ():
+        own = [p for p in method.parameters or () if p.required]
+        for form, choice in _variants(source, None, [*made_from, *own], source.text):
+            first, second = fill(made_from, form, None, choice, source.classes), fill(own, form, None, choice, source.classes)
+            body = (f"mechanism = {maker}({first.spelled()})", f"return {form.data} + mechanism.{method.name}({second.spelled()})")
+            yield object_recipe(source, body, form, first.joined(second), source.text, "", [*made_from, *own])
 
 
 def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
@@ -278,7 +268,7 @@ def _spent(lines: Sequence[str], form: Form) -> tuple[str, ...]:
     )
 
 
-def _object_recipe(
+def object_recipe(
     source: Source,
     body: tuple[str, ...],
     form: Form,
@@ -288,11 +278,12 @@ def _object_recipe(
     parameters: Sequence[Parameter],
     how: str = "object",
 ) -> Recipe:
+    """Return a call that makes an object: its body, form of data, and the claim that its arguments state."""
     claim = read_claim(arguments.privacy, text, source.name.name)
     return Recipe(how, body, form, claim, arguments.missing, (*source.imports, *arguments.imports), data, parameters=tuple(parameters))
 
 
-def _holders(source: Source) -> Iterator[Recipe]:
+def holders(source: Source) -> Iterator[Recipe]:
     """Yield calls of objects that receive the data when they are made."""
     parameters = source.name.parameters or ()
     data = data_parameter(parameters, positional=False)
@@ -306,7 +297,7 @@ def _holders(source: Source) -> Iterator[Recipe]:
             first = fill(parameters, form, data.name, choice, source.classes)
             second = fill(method.parameters or (), form, None, choice, source.classes)
             body = (f"mechanism = {source.spelled}({first.spelled()})", f"return mechanism.{method.name}({second.spelled()})")
-            yield _object_recipe(source, body, form, first.joined(second), f"{source.name.doc}\n{method.doc}", data.name, everything)
+            yield object_recipe(source, body, form, first.joined(second), f"{source.name.doc}\n{method.doc}", data.name, everything)
 
 
 def _needs_no_data(parameters: Sequence[Parameter]) -> bool:
@@ -314,7 +305,7 @@ def _needs_no_data(parameters: Sequence[Parameter]) -> bool:
     return all(not p.required or role(p) in ("epsilon", "delta", "rho", "seed") for p in parameters)
 
 
-def _fed_objects(source: Source) -> Iterator[Recipe]:
+def fed_objects(source: Source) -> Iterator[Recipe]:
     """Yield calls of objects that receive the data by one method and return the output by another."""
     parameters = source.name.parameters or ()
     feeding = next((m for word in FEEDING if (m := source.name.method(word)) is not None and m.parameters), None)
@@ -336,29 +327,4 @@ def _fed_objects(source: Source) -> Iterator[Recipe]:
             f"mechanism.{feeding.name}({second.spelled()})",
             f"return mechanism.{reading.name}({third.spelled()})",
         )
-        yield _object_recipe(source, body, form, first.joined(second).joined(third), source.name.doc, data.name, everything)
-
-
-def _estimators(source: Source) -> Iterator[Recipe]:
-    """Yield fits of an estimator, whose learned attributes are the output."""
-    fit = source.name.method("fit")
-    if fit is None or not fit.parameters:
-        return
-    parameters = source.name.parameters or ()
-    labels = any(role(p) == "labels" and p.required for p in fit.parameters) or bool(
-        re.search(r"class|regress|bayes", source.name.name, re.I)
-    )
-    learned = [name for name in dict.fromkeys(_ATTRIBUTE.findall(source.name.doc)) if name not in (*_BOOKKEEPING, *_OF_RECORDS)][:4]
-    outputs = [f"[getattr(model, name) for name in {tuple(learned)!r}]"] if learned else []
-    if any(name.startswith("coef") for name in learned):
-        outputs = [f"[getattr(model, name) for name in {tuple(name for name in learned if name in ('coef_', 'intercept_'))!r}]"]
-    outputs += ["model.predict_proba(np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]]))"] if source.name.method("predict_proba") else []
-    outputs += ['[value for name, value in sorted(vars(model).items()) if name.endswith("_") and name[0] != "_"]'] if not learned else []
-    high = 0.7 if any(role(p) == "norm" for p in parameters) else 1.0  # two numbers of at most 0.7 have a norm below 1
-    for output in outputs:
-        for choice in choices(source.name.name, parameters):
-            form = rows("replace-one", labels, high)
-            first = fill(parameters, form, None, choice, source.classes, matrix=True)
-            given = [form.data, *([form.labels] if labels else [])]
-            body = (f"model = {source.spelled}({first.spelled()})", f"model.fit({', '.join(given)})", f"return {output}")
-            yield _object_recipe(source, body, form, first, source.name.doc, "X", parameters, how="estimator")
+        yield object_recipe(source, body, form, first.joined(second).joined(third), source.name.doc, data.name, everything)

@@ -18,13 +18,14 @@ from dpwitness.auditors.scanning.audits import Audited
 from dpwitness.auditors.scanning.package_discovery import Discovered, discover
 from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
 from dpwitness.auditors.scanning.target_file import target_file
+from dpwitness.auditors.scanning.typed_search import TypedEntries, TypedEntry, search, search_program
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, read_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import environments
 
 _RECORD = "scan.json"
-_DISCOVERY_SHARE, _TRIAL_SHARE = 0.25, 0.3  # shares of the time budget
+_DISCOVERY_SHARE, _TRIAL_SHARE, _TYPED_SHARE = 0.25, 0.3, 0.2  # shares of the time budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,21 +199,47 @@ def prepare(
         options: Json = {"python": python, "network": found.network, "root": str(found.about.get("root") or ""), "memory": memory}
         options["deadline"] = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
         options["progress"] = lambda done, total, name: say(f"{done + 1} of {total}: {name}")
-        earlier = written(package, file, found, propose(readings_of(found), folder, **options), python)
+        typed = typed_entries(found, python=python, folder=folder, memory=memory, seconds=_TYPED_SHARE * seconds, progress=say)
+        readings = [reading for reading in readings_of(found) if reading.name.name not in typed.covered]
+        earlier = written(package, file, found, propose(readings, folder, **options), python, typed=typed)
     if trust:
         confirm(file, trust, earlier.rows)
     return earlier
 
 
-def written(package: str, file: Path, found: Discovered, proposals: Sequence[Proposal], python: str | None, *, record: bool = True) -> Scan:
+def typed_entries(
+    found: Discovered, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None = None
+) -> TypedEntries:
+    """Return the entries of a library with typed constructors; none for another package."""
+    program = search_program(found.about.get("tops", ()))
+    if program is None:
+        return TypedEntries()
+    taken = {name["name"] for name in found.objects if not name["name"].startswith("make_")}
+    options: Json = {"python": python, "folder": folder, "memory": round(memory * 2**30), "seconds": seconds}
+    return search(program, taken, **options, progress=progress)
+
+
+def written(
+    package: str,
+    file: Path,
+    found: Discovered,
+    proposals: Sequence[Proposal],
+    python: str | None,
+    *,
+    record: bool = True,
+    typed: TypedEntries = TypedEntries(),  # noqa: B008 - immutable
+) -> Scan:
     """Write the target file, and the record of a scan unless `record` is false, and return the scan."""
     about, root = found.about, str(found.about.get("root") or "")
     title = f"{about['distribution']} {about['version']}" if about.get("distribution") else package
     relative = os.path.relpath(root, file.resolve().parent) if root else ""
-    text = target_file(proposals, title=title, file=file.name, about=about, python=python, root=relative, network=found.network)
+    options: Json = {"about": about, "python": python, "root": relative, "network": found.network, "typed": typed}
+    text = target_file(proposals, title=title, file=file.name, **options)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
-    scan = Scan(title, file, tuple(map(row_of, proposals)), found.remarks, about)
+    places = {each["name"]: f"{each['module']}.{each['name']}" for each in found.objects}
+    rows = (*map(row_of, proposals), *(row_of_typed(each, places) for each in typed.entries))
+    scan = Scan(title, file, rows, (*found.remarks, *typed.remarks), about)
     if record:
         scan.save({})
     return scan
@@ -264,6 +291,12 @@ def row_of(proposal: Proposal) -> Row:
         0.0 if trial is None else trial.seconds,
         proposal.confidence,
     )
+
+
+def row_of_typed(entry: TypedEntry, places: Mapping[str, str]) -> Row:
+    """Return what the scan says about a program of typed constructors, under the dotted name of the constructor if it is an example."""
+    name = entry.target if entry.expected else places.get(entry.constructors[-1], entry.target)
+    return Row(name, entry.role, f"{entry.because}: {entry.why}", entry.target, confidence="certain")
 
 
 def _earlier(file: Path) -> Scan | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from dpwitness.auditors.scanning.accountants import AccountantEntry, accountant_entry
 from dpwitness.auditors.scanning.names import PublicName
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
+from dpwitness.auditors.scanning.readings import Reading, returned_quantity
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
+from dpwitness.auditors.scanning.typed_search import TypedEntries
+from dpwitness.auditors.scanning.vocabulary import SCALES, role
 from dpwitness.mechanisms.core.json_reader import Json
 
 _WIDTH = 118
@@ -23,8 +27,33 @@ and delete the line `guessed` where the claim is right. Then:
 """
 
 
+_PARAMETERS: tuple[tuple[str, str], ...] = (  # words of arguments, and the parameter of `audit_accountant` that they are
+    (r"q|sample_rate|sampling_rate|sampling_prob(ability)?|sampling_probability|subsampling_rate|prob|gamma", "q"),
+    (r"steps|num_steps|n_steps|t|iterations|num_iterations|rounds|num_compositions|compositions|k|count|num_queries", "steps"),
+    (r"alpha|order|renyi_order", "order"),
+    (r"mu", "mu"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountantEntry:
+    """Entry of an accountant in TARGETS, the source of the function that it names, and what is missing."""
+
+    declaration: Json
+    source: tuple[str, ...]
+    missing: str = ""
+
+
 def target_file(
-    proposals: Sequence[Proposal], *, title: str, file: str, about: Json, python: str | None = None, root: str = "", network: bool = False
+    proposals: Sequence[Proposal],
+    *,
+    title: str,
+    file: str,
+    about: Json,
+    python: str | None = None,
+    root: str = "",
+    network: bool = False,
+    typed: TypedEntries = TypedEntries(),  # noqa: B008 - immutable
 ) -> str:
     """Return the text of a target file.
 
@@ -42,6 +71,8 @@ def target_file(
         Folder to import from, relative to the file; empty for an installed package.
     network : bool
         Whether the import of the package asks the network.
+    typed : TypedEntries
+        Entries of typed constructors.
     """
     running = [p for p in proposals if p.runs and p.recipe is not None]
     needed = {each for p in running if p.recipe is not None for each in p.recipe.imports}
@@ -57,6 +88,7 @@ def target_file(
     complete = [p for p in accountants if not found[p.target].missing]
     parts += _accountants(found, complete) if complete else []
     parts += [_accountant_skeleton(p, found[p.target]) for p in accountants if found[p.target].missing]
+    parts += _typed(typed, "|=" if complete else "=") if typed.entries else []
     parts += [skeleton(p) for p in proposals if p.is_skeleton and p.role != "accountant"]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -132,7 +164,67 @@ def _accountants(found: Mapping[str, AccountantEntry], proposals: Sequence[Propo
     return ["\n".join(found[proposal.target].source) + "\n" for proposal in proposals] + ["\n".join([*lines, "}"]) + "\n"]
 
 
+def _typed(typed: TypedEntries, assign: str) -> list[str]:
+    """Return the sources of entries of typed constructors, each with its program in a comment, and their declarations."""
+    parts = ["\n".join(["from math import inf, nan  # in datasets", "", *typed.header]) + "\n"]
+    for each in typed.entries:
+        comments = [f"# {line}" for line in (*_comment(f"{each.target}: {each.why}"), *_comment(f"claim: {each.because}"))]
+        parts.append("\n".join(comments) + "\n" + each.source + "\n")
+    declared = [each for each in typed.entries if each.declaration]
+    lines = [f"TARGETS {assign} {{", *(f"    {each.target!r}: {each.declaration!r}," for each in declared), "}"]
+    return [*parts, "\n".join(lines) + "\n"]
+
+
 def _accountant_skeleton(proposal: Proposal, entry: AccountantEntry) -> str:
     lines = [*_comment(f"TODO {proposal.reading.name.path}: missing is {entry.missing}. It {proposal.reading.because}.")]
     lines += [*entry.source, f"TARGETS[{proposal.target!r}] = {entry.declaration!r}"]
     return "\n".join(f"# {line}" for line in lines) + "\n"
+
+
+def accountant_entry(reading: Reading, target: str) -> AccountantEntry:
+    """Return the entry of an accountant, with its guesses; `missing` names required arguments of unknown meaning."""
+    name = reading.name
+    mechanism = _mechanism(name)
+    known = {p.name: _meaning(p.word, role(p), mechanism) for p in name.parameters or () if p.is_named}
+    used = {argument: meaning for argument, meaning in known.items() if meaning}
+    unknown = [p.name for p in name.parameters or () if p.required and p.is_named and not known[p.name]]
+    repeated = {meaning for meaning in used.values() if list(used.values()).count(meaning) > 1}
+    missing = (
+        f"the meaning of {', '.join(unknown)}" if unknown else f"several arguments may be {', '.join(sorted(repeated))}" if repeated else ""
+    )
+    returns = returned_quantity(reading)
+    spelled = name.name if name.shadowed else name.path
+    arguments = ", ".join(f"{each}={each}" for each in used)
+    source = (f"def {target}({', '.join(used)}):", f"    return {spelled}({arguments})")
+    guess = f"{name.name} returns {returns} of the {mechanism} mechanism, read from its name and from the names of its arguments"
+    declaration = {
+        "kind": "accountant",
+        "function": target,
+        "mechanism": mechanism,
+        "parameters": used,
+        "returns": returns,
+        "guessed": guess,
+    }
+    return AccountantEntry(declaration, source, missing)
+
+
+def _mechanism(name: PublicName) -> str:
+    """Return the mechanism that a function accounts for, by its name, arguments and docstring."""
+    text, words = f"{name.name} {name.doc[:600]}".lower(), [p.word for p in name.parameters or ()]
+    sampled = any(_meaning(word, "other", "") == "q" for word in words)
+    if "laplace" in text and "gauss" not in text:
+        return "laplace"
+    if any(word == "mu" for word in words) or "gdp" in name.name.lower():
+        return "gdp"
+    if any(role(p) == "rho" for p in name.parameters or ()):
+        return "zcdp"
+    return "subsampled-gaussian" if sampled else "gaussian"
+
+
+def _meaning(word: str, part: str, mechanism: str) -> str:
+    """Return the parameter that an argument is; empty if unknown."""
+    if part in ("epsilon", "delta", "rho", "sensitivity"):
+        return part
+    if word in SCALES:
+        return "scale" if mechanism == "laplace" else "sigma"
+    return next((meaning for pattern, meaning in _PARAMETERS if re.fullmatch(pattern, word)), "")

@@ -46,6 +46,9 @@ CATEGORY_LISTS = re.compile(
 )
 COUNTS = ("n", "size", "length", "n_records", "num_records", "dataset_size", "data_size", "num_rows", "n_rows", "count_of_records", "total")
 ACCOUNTANTS = re.compile(r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$")
+BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)  # names of classes
+PURE_CHOICES = frozenset(("'laplace'", "'geometric'", "'exponential'", "'discrete_laplace'", "'randomized_response'"))  # defaults
+QUERIES = re.compile(r"^(query|queries_fn|query_fn|query_function|func|function|fn|f|statistic|stat|aggregat\w*|agg|q)$")
 UTILITY = re.compile(r"^(utility|utilities|scores|score_list|quality_scores|qualities|quality|utility_scores)$")
 
 SINGLE = (
@@ -200,7 +203,7 @@ DIAGNOSTIC = re.compile(
 )  # unless it spends epsilon
 PRIVACY_WORDS = re.compile(r"priva|differential|\bdp\b|\bldp\b|laplace|gaussian noise|randomi[sz]ed response|noise", re.I)
 PRIVACY_NAMES = re.compile(
-    r"(^|_)(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",
+    r"(?-i:(?<![A-Z])L?DP(?![a-z]))|(^|[_.])(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",
     re.I,
 )
 ADD_REMOVE = re.compile(

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.scanning.typed_search import search_program
+from dpwitness.benchmarks.scan.first_finding import scanned
 from dpwitness.benchmarks.table import Row
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import environments
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
 READER = Path(__file__).with_name("opendp_reader")  # scripts that run in an interpreter with OpenDP
+SCAN_SECONDS = 600.0
+VIOLATIONS = 1  # violated claims that a scan of ten minutes must find
 ISSUES = Path(__file__).with_name("opendp_tracker.json")
 REQUIRED = 12  # causes that the scan must find
 SOUND = 10_000  # chains of sound constructors in which it must find nothing
@@ -140,10 +144,12 @@ def tracker_rows() -> tuple[Row, ...]:
     )
 
 
-def interpreter() -> str | None:
-    """Return the interpreter of the environment ``opendp``, or None if the environment has not been set up."""
+def interpreter() -> str:
+    """Return the interpreter of the environment ``opendp``; make the environment first if it is missing."""
     found = environments()["opendp"]
-    return str(found.interpreter) if found.interpreter.exists() else None
+    if not found.interpreter.exists():
+        found.setup(lambda line: None)
+    return str(found.interpreter)
 
 
 def replay(python: str, path: Path = FINDINGS) -> list[Replayed]:
@@ -195,13 +201,15 @@ def search_sound_chains(python: str, seconds: float, seed: int = 0) -> tuple[int
     InvalidArgument
         If the interpreter cannot run the search.
     """
-    lines = _run(python, "opendp_scan.py", "--worker", "sound", "--seconds", str(seconds), "--seed", str(seed))
+    lines = _run(python, "opendp_sound.py", str(seconds), str(seed))
     return sum(line.get("sound", 0) for line in lines), sum("finding" in line for line in lines)
 
 
 def _run(python: str, script: str, *arguments: str) -> list[dict[str, Any]]:
     """Return the lines of JSON that a script of the reader prints."""
-    command = [python, str(READER / script), *arguments]
+    program = search_program(["opendp"])
+    assert program is not None
+    command = [python, str(READER / script), str(program.parent), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise InvalidArgument(f"python={python!r} must run {script}, it ended with {done.returncode}: {done.stderr.strip()[-300:]}")
@@ -221,20 +229,20 @@ def rows(python: str | None = None, seconds: float = 600.0) -> Sequence[Row]:
     Returns
     -------
     sequence of Row
-        Empty if there is no interpreter.
+        Rows of the benchmark.
 
     Raises
     ------
     InvalidArgument
-        If the interpreter cannot run the scripts.
+        If the environment cannot be made, or the interpreter cannot run the scripts.
     """
     python = python or interpreter()
-    if python is None:
-        return ()
+    made = scanned("opendp", python, SCAN_SECONDS)
     replayed = replay(python)
     holding = sum(each.holds for each in replayed)
     chains, false = search_sound_chains(python, seconds)
     return (
+        Row("opendp 0.16.0: violated claims in a scan of ten minutes", VIOLATIONS, made.verdicts.get("VIOLATED", 0), "claims"),
         Row("opendp 0.16.0: causes with a witness that holds", REQUIRED, holding, "causes"),
         Row("opendp 0.16.0: frozen witnesses that no longer hold", 0, len(replayed) - holding, "witnesses", at_most=True),
         Row("opendp 0.16.0: sound chains searched", SOUND, chains, "chains"),

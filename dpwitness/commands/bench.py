@@ -19,6 +19,7 @@ def arguments(command: Command) -> None:
     bench.add_argument(
         "--seed", type=SEED, metavar="S", help="seed of the attacks of `adversarial`; default: drawn from the operating system"
     )
+    bench.add_argument("--part", metavar="PART", action="append", default=[], help="part of `scan` to run; may be repeated; default: all")
     bench.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -30,9 +31,11 @@ def run(args: argparse.Namespace) -> int:
     found = benchmarks()
     if args.seed is not None and args.name is None:
         raise InvalidArgument(f"--seed is only for bench {', '.join(found.SEEDED_BENCHMARKS)}, got no name")
+    if args.part and args.name is None:
+        raise InvalidArgument(f"--part is only for bench {', '.join(found.PARTED_BENCHMARKS)}, got no name")
     tables = []
     for name in [args.name] if args.name else found.BENCHMARKS:
-        tables.append(found.bench(name, args.seed))
+        tables.append(found.bench(name, args.seed, args.part))
         if not args.json:
             print(found.format_table(tables[-1]), flush=True)
     if args.json:

@@ -2,7 +2,12 @@
 
 from types import SimpleNamespace
 
-from dpwitness.benchmarks.scan.run import Listed, judged, listed
+import pytest
+
+from dpwitness.benchmarks import bench
+from dpwitness.benchmarks.scan import first_finding
+from dpwitness.benchmarks.scan.run import GROUPS, Listed, _group_rows, judged, listed, measure
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 def proposal(name, claim, relation, role="mechanism"):
@@ -12,10 +17,42 @@ def proposal(name, claim, relation, role="mechanism"):
     )
 
 
-def test_the_list_has_ten_named_and_ten_drawn_packages():
+def test_the_list_has_ten_named_packages_and_three_draws_of_ten():
     found = listed()
-    assert [sum(each.group == group for each in found) for group in ("named", "drawn")] == [10, 10]
-    assert sum(len(each.mechanisms) for each in found) > 200
+    assert [sum(each.group == group for each in found) for group in GROUPS] == [10, 10, 10, 10]
+    assert sum(len(each.mechanisms) for each in found) > 280
+    shared = [each for each in found if each.environment == "second-draw"]
+    assert len(shared) == 9 and all(each.no_deps == ("isage-privacy==0.1.0.2",) and len(each.requirements) > 10 for each in shared)
+
+
+def test_counts_of_first_scans_are_rows_of_their_own():
+    cases = {row.case: row.counts for row in _group_rows("third draw", [])}
+    assert cases["third draw, first scan: mechanisms that are found"] == (24, 48)
+    assert cases["third draw, first scan: targets whose claim is right"] == (2, 11)
+    assert "drawn, first scan: targets whose claim is right" not in {row.case for row in _group_rows("drawn", [])}
+
+
+def test_an_unknown_part_is_refused():
+    with pytest.raises(InvalidArgument, match=r"--part must be one of named, drawn.*got 'fourth'"):
+        measure(["fourth"])
+    with pytest.raises(InvalidArgument, match="--part is only for bench scan"):
+        bench("speed", parts=["named"])
+
+
+SCAN = """import sys
+print("x: VIOLATED: too far (after 3 s)", file=sys.stderr)
+print('{"names": [{"verdict": "VIOLATED"}, {"verdict": ""}]}')
+"""
+
+
+def test_the_first_finding_of_a_scan_is_read_from_its_messages(monkeypatch, tmp_path):
+    (tmp_path / "scan.py").write_text(SCAN)
+    monkeypatch.setattr(first_finding, "_COMMAND", (str(tmp_path / "scan.py"),))
+    found = first_finding.scanned("p", "python", 1.0)
+    assert found.first == "x: VIOLATED: too far" and found.verdicts == {"VIOLATED": 1} and found.first_seconds < float("inf")
+    (tmp_path / "scan.py").write_text("raise SystemExit('no such package')")
+    with pytest.raises(InvalidArgument, match="it ended with 1: no such package"):
+        first_finding.scanned("p", "python", 1.0)
 
 
 def test_outcomes_are_counted_by_kind_of_claim_and_relation(tmp_path):

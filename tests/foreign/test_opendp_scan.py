@@ -8,14 +8,15 @@ from fractions import Fraction
 
 import pytest
 
+from dpwitness.auditors.scanning.typed_search import search_program
 from dpwitness.benchmarks.scan import opendp as scan_opendp
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 @pytest.fixture
 def adapter(monkeypatch):
-    """Return a function that imports a module of the reader's folder."""
-    monkeypatch.syspath_prepend(str(scan_opendp.READER))
+    """Return a function that imports a module of the search of OpenDP."""
+    monkeypatch.syspath_prepend(str(search_program(["opendp"]).parent))
     return importlib.import_module
 
 
@@ -127,3 +128,13 @@ def test_a_truncation_by_a_fraction_keeps_more_rows_than_its_bound(library):
         entry = truncations.entry(identified, 1, f"q.filter(pl.int_range(pl.len()).over('id') < {threshold})")
         shown = truncations.search(entry, random.Random(0))
         assert (shown and shown["found"]) == found
+
+
+def test_entries_of_frozen_findings_are_valid_source(library):
+    entries, rows = library("opendp_entries"), scan_opendp.findings()
+    made = [entries.entry({"metric": "L2Distance"} | row) for row in rows if row["part"] != "measurements"]
+    found = [each for each in made if each is not None]
+    assert len(found) > 20
+    for each in found:
+        compile("\n".join(each["source"]).replace("{name}", "target"), "target", "exec")
+        assert each["constructors"] and each["expected"]

@@ -1,4 +1,4 @@
-"""Witnesses of the scan, run again: `python opendp_replay.py rows.json` prints one line of JSON for each row."""
+"""Witnesses of the scan, run again: `python opendp_replay.py SEARCH_FOLDER rows.json` prints one line of JSON for each row."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import sys
 import warnings
 
 os.environ |= {"RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0", "POLARS_MAX_THREADS": "1"}
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, sys.argv[1])
 warnings.simplefilter("ignore")
 
 import opendp.prelude as dp  # noqa: E402
@@ -91,7 +91,7 @@ def _tuple(value):
 
 def abort(row):
     """Return whether the library aborts the process on one input only; each input gets a separate process."""
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "opendp_scan.py")
+    script = os.path.join(sys.argv[1], "search.py")
     command = [sys.executable, script, "--worker", row["part"], "--probe", json.dumps(row), "--rows"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     codes = [subprocess.run([*command, repr(rows)], check=False, **quiet).returncode for rows in row["inputs"]]
@@ -112,7 +112,7 @@ def replay(row):
 
 def main():
     """Replay all rows of a file."""
-    with open(sys.argv[1], encoding="utf-8") as file:
+    with open(sys.argv[2], encoding="utf-8") as file:
         rows = json.load(file, parse_constant={"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.__getitem__)
     for row in rows["findings"]:
         print(json.dumps(replay(row)), flush=True)

@@ -178,14 +178,20 @@ def _choices(hint: Any) -> list[str]:
         return [hint.__module__ + "." + hint.__qualname__ + "." + member for member in list(hint.__members__)[:8]]
     if "Literal" in str(getattr(hint, "__origin__", "")):
         return [repr(value) for value in hint.__args__[:8]]
-    return next((found for part in getattr(hint, "__args__", ()) or () if (found := _choices(part))), [])
+    return next((found for part in _arguments(hint) if (found := _choices(part))), [])
+
+
+def _arguments(hint: Any) -> tuple[Any, ...]:
+    """Return the arguments of a generic type hint; the classes of generic hints themselves have a descriptor of this name."""
+    found = getattr(hint, "__args__", ())
+    return found if isinstance(found, tuple) else ()
 
 
 def _classes_in(hint: Any) -> list[str]:
     """Return the dotted names of the classes in a type hint."""
     if isinstance(hint, type) and not issubclass(hint, enum.Enum):
         return [hint.__module__ + "." + hint.__qualname__] if "<" not in hint.__qualname__ else []
-    return [place for part in getattr(hint, "__args__", ()) or () for place in _classes_in(part)]
+    return [place for part in _arguments(hint) for place in _classes_in(part)]
 
 
 def _own_functions(cls: type) -> list[str]:

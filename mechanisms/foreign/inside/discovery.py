@@ -261,6 +261,16 @@ def _children(name: str, module: Any) -> Iterator[str]:
         for found in sorted(pkgutil.iter_modules(list(paths)), key=lambda each: each.name):
             if not _is_skipped(found.name):
                 yield name + "." + found.name
+        for path in paths:  # folders without __init__.py, which iter_modules leaves out
+            for entry in sorted(os.scandir(path), key=lambda each: each.name):
+                if entry.is_dir() and entry.name.isidentifier() and not _is_skipped(entry.name) and _is_namespace(entry.path):
+                    yield name + "." + entry.name
+
+
+def _is_namespace(folder: str) -> bool:
+    """Return whether a folder is a package without ``__init__.py``: it holds Python files, or folders with such files."""
+    names = os.listdir(folder)
+    return "__init__.py" not in names and any(file.endswith(".py") for _, _, files in os.walk(folder) for file in files)
 
 
 def _told(error: BaseException) -> str:
@@ -321,13 +331,14 @@ class _Answer:
     """Empty answer to a request for a web page."""
 
     status_code = status = code = 200
-    ok, text, content, headers, url = True, "{}", b"{}", {}, ""  # type: Any, Any, Any, Any, Any
+    text = '{"info": {"version": "0"}}'  # in the form of a package index, as most ask for the newest version of themselves
+    ok, content, headers, url = True, text.encode(), {}, ""  # type: Any, Any, Any, Any
 
     def read(self, *_: Any) -> bytes:
-        return b"{}"
+        return bytes(self.content)
 
     def json(self) -> Any:
-        return {}
+        return json.loads(self.text)
 
     def raise_for_status(self) -> None:
         return None

@@ -143,9 +143,11 @@ def test_an_object_of_the_package_is_built_for_an_argument():
     budget = PublicName("library", "Budget", "class", (Parameter("epsilon"), Parameter("delta")))
     found = fill((Parameter("budget_of", classes=("library.Budget",)),), answer(), None, Choice(), {"library.Budget": budget})
     assert found.spelled() == "budget_of=library.Budget(epsilon=1.0, delta=1e-05)" and [each[0] for each in found.privacy] == [
-        "epsilon",
-        "delta",
+        "budget epsilon",
+        "budget delta",
     ]
+    assert read_claim(found.privacy, "", "release").text == "approx:1,1e-05"
+    assert read_claim((*found.privacy, ("epsilon", "epsilon", 0.5)), "", "release").text == "pure:0.5"
 
 
 def test_seeds_are_given_as_the_parameter_wants_them():
@@ -171,3 +173,52 @@ def test_names_of_targets_are_unique_and_no_names_that_the_file_uses():
         PublicName("a.tools", "sum", "function", ()),
     ]
     assert target_names(names) == ["tools_mean", "more_Mean", "tools_sum"]
+
+
+def test_a_noise_that_is_chosen_by_default_decides_whether_delta_counts():
+    delta = Parameter("delta", False, "1e-05")
+    for choice, spent in (("'laplace'", ()), ("'gaussian'", (("delta", "delta", 1e-5),))):
+        found = fill((delta, Parameter("mechanism", False, choice)), answer(), None, Choice(), {})
+        assert found.privacy == spent
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        (Parameter("city", annotation="str"), '"a"'),
+        (Parameter("end_date", annotation="datetime"), "datetime.datetime(2021, 1, 1)"),
+        (Parameter("extras", annotation="dict[str, int]"), "{}"),
+        (Parameter("query", annotation="Callable"), "sum"),
+        (Parameter("w_init", annotation="numpy.ndarray"), "np.zeros(2)"),
+        (Parameter("cfg"), "library.SketchConfig()"),
+        (Parameter("ledger"), "library.Odometer(epsilon=1.0)"),
+    ],
+)
+def test_unknown_arguments_get_values_by_type_hint_or_by_a_class_of_that_name(parameter, expected):
+    classes = {
+        "library.SketchConfig": PublicName("library", "SketchConfig", "class", (Parameter("m", False, "4"),)),
+        "library.Odometer": PublicName("library", "Odometer", "class", (Parameter("epsilon"),)),
+    }
+    found = fill((parameter,), records("replace-one"), None, Choice(), classes)
+    assert found.values == ((parameter.name, expected),)
+
+
+def test_unknown_numbers_of_a_second_try_differ_and_lie_between_0_and_1():
+    found = fill((Parameter("mu0", annotation="float"), Parameter("mu1", annotation="float")), answer(), None, Choice(fractions=True), {})
+    assert found.values == (("mu0", "0.3"), ("mu1", "0.6"))
+
+
+def test_a_base_class_named_protocol_is_no_record():
+    epsilon, value = Parameter("epsilon"), Parameter("value")
+    method = Method("randomise", (value,))
+    for base, role_of in (("library.BaseProtocol", "mechanism"), ("typing.Protocol", "other")):
+        name = PublicName("library", "Mechanism", "class", (epsilon,), "Laplace mechanism.", (method,), bases=(base,))
+        assert read(name, {}).role == role_of
+
+
+def test_a_synthesizer_is_fitted_to_a_data_frame_and_sampled():
+    fit, sample = Method("fit", (Parameter("df"),)), Method("sample", (Parameter("n"),))
+    name = PublicName("library", "Synthesizer", "class", (Parameter("epsilon"),), "Private synthesis.", (fit, sample))
+    first = read(name, {}).recipes[0]
+    assert first.body[1:] == ('model.fit(pandas.DataFrame(np.array(dataset), columns=["a", "b"]))', "return model.sample(4)")
+    assert first.claim.text == "pure:1"

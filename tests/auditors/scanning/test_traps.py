@@ -90,3 +90,15 @@ def test_limits_hold_in_the_program_and_its_own_folder_is_open(tmp_path):
 
 def test_the_limits_that_hold_are_described():
     assert set(offered()) <= set(LIMITS) and all(isinstance(described(), str) and described() for _ in LIMITS)
+
+
+def test_folders_without_init_and_generic_type_hints_are_read(tmp_path):
+    folder = tmp_path / "library"
+    (folder / "protocols" / "frequency").mkdir(parents=True)
+    (folder / "notes").mkdir()
+    (folder / "__init__.py").write_text("")
+    source = "class Box(list):\n    __args__ = property(lambda self: 1)\n\n\ndef respond(bit: Box, epsilon: float):\n    return bit\n"
+    (folder / "protocols" / "frequency" / "response.py").write_text(source)
+    found = discover(folder=str(folder), working_folder=str(tmp_path))
+    assert "library.protocols.frequency.response" in {each["module"] for each in found.objects}
+    assert {each["name"] for each in found.objects} >= {"respond"} and found.remarks == ()

@@ -95,6 +95,7 @@ def pair_of(made, source, np):
             continue
         one, two = runs[0]
         content = {"build": source, "distance_in": d_in, "allowed": allowed, "inputs": [rows, other], "outcomes": [list(one), list(two)]}
+        content["metric"] = str(made.output_metric)
         if one[0] == two[0] == "output":
             found = gap(made, one[1], two[1])
             if found is not None and found > allowed * SLACK:

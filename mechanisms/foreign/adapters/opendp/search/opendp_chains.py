@@ -231,6 +231,13 @@ def _repeats(transformation, pair, outcomes, times=4):
     return all(repr(outcome(transformation, v)) == repr(o) for _ in range(times) for v, o in zip(pair, outcomes, strict=False))
 
 
+def deterministic(entry, transformation, rng):
+    """Return whether a transformation has the same outcome each time, on a few datasets."""
+    pairs = list(datasets(entry, entry["d_in"][0], rng, 6))
+    outcomes = [tuple(outcome(transformation, rows) for rows in pair) for pair in pairs]
+    return all(_repeats(transformation, pair, each) for pair, each in zip(pairs, outcomes, strict=True))
+
+
 def _finding(entry, kind, d_in, allowed, pair, outcomes, found):
     return {
         **entry,

@@ -1,10 +1,11 @@
-"""Scan of OpenDP from its signatures: `python opendp_scan.py --seconds 600 --out findings.jsonl`.
+"""Typed search of OpenDP from its signatures: `python search.py --seconds 600` prints an entry for a target file in each line of JSON.
 
-Runs inside the interpreter of the library and imports nothing else. Workers search; a worker that the library aborts is started again,
-and the query that it had announced last is tried input by input.
+Runs inside the interpreter of the library, with nothing but the library. Workers search; a worker that the library aborts is started again,
+and the query that it had announced last is tried input by input. `dpwitness scan opendp` audits the entries.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -26,6 +27,7 @@ dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
 
 import opendp_arrays as arrays  # noqa: E402
 import opendp_chains as chains  # noqa: E402
+import opendp_entries as entries  # noqa: E402
 import opendp_expressions as expressions  # noqa: E402
 import opendp_frames as frames  # noqa: E402
 import opendp_measurements as measurements  # noqa: E402
@@ -34,6 +36,7 @@ import opendp_truncations as truncations  # noqa: E402
 KINDS = [("i64", 0, 0), ("i64", 1, 0), ("f64", 0, 1), ("f64", 1, 0), ("f64", 0, 0), ("str", 0, 0), ("u32", 0, 0), ("f32", 0, 0)]
 KINDS += [("date", 0, 0), ("datetime", 0, 0), ("time", 0, 0), ("bool", 1, 0), ("i8", 0, 0), ("i32", 0, 0)]
 PARTS = ("chains", "frames", "truncations", "measurements", "arrays")
+FIRST = ("measurements", "arrays")  # parts that end by themselves, and run once
 X = "pl.col('x')"
 
 
@@ -45,9 +48,13 @@ def say(kind, content):
 def search_chains(seconds, seed):
     """Search chains of transformations of vectors and scalars."""
     rng = random.Random(seed)
-    spoiled = set()
+    spoiled, shown = set(), set()
     for entry, made in chains.candidates(seconds, seed, spoiled):
         say("trying", entry)
+        name = entries.constructors(entry)[-1]
+        if ">>" not in entry["build"] and name not in shown and chains.deterministic(entry, made, rng):
+            shown.add(name)
+            say("example", entry | {"part": "chains"})
         found = chains.search(entry, made, rng)
         if found:
             spoiled.add(entry["build"])
@@ -133,42 +140,19 @@ def search_truncations(seconds, seed):
 
 def search_measurements(seconds, seed):
     """Compare privacy maps with exact figures."""
+    for example in measurements.examples():
+        say("example", example)
     for found in measurements.search():
         say("finding", found)
 
 
 def search_arrays(seconds, seed):
     """Search transformations of arrays."""
-    for found in arrays.search(3 * seconds):
+    for found in arrays.search(1.5 * seconds):
         say("finding", found)
 
 
-SOUND = """
-bounded_float_checked_sum bounded_float_ordered_sum bounded_int_monotonic_sum bounded_int_ordered_sum
-bounded_int_split_sum cast_default cast_inherent clamp count count_by_categories count_distinct drop_null find_bin
-impute_constant index is_equal is_null lipschitz_float_mul mean quantile_score_candidates
-sized_bounded_float_checked_sum sized_bounded_float_ordered_sum sized_bounded_int_checked_sum
-sized_bounded_int_monotonic_sum sized_bounded_int_ordered_sum sized_bounded_int_split_sum sum unordered variance
-"""  # constructors whose maps are proved in the papers that their docstrings cite, or that change each row by itself
-
-
-def search_sound(seconds, seed, most=10_000):
-    """Search chains of sound constructors only; say how many, and each finding, which is a false one."""
-    rng, tried, names = random.Random(seed), 0, re.compile(r"(?:make|then)_([a-z_]+)\(")
-    for entry, made in chains.candidates(seconds, seed):
-        if not set(names.findall(entry["build"])) <= set(SOUND.split()):
-            continue
-        tried += 1
-        found = chains.search(entry, made, rng, 8)
-        if found:
-            say("finding", found | {"part": "chains"})
-        if tried == most:
-            break
-    say("sound", tried)
-
-
 SEARCHES = {
-    "sound": search_sound,
     "chains": search_chains,
     "frames": search_frames,
     "truncations": search_truncations,
@@ -178,39 +162,73 @@ SEARCHES = {
 
 
 def supervise(arguments):
-    """Run workers in turn until the time is over; append each new finding to the file, and print a summary."""
-    deadline, seed, tried, seen = time.monotonic() + arguments.seconds, arguments.seed, dict.fromkeys(PARTS, 0), set()
-    with open(arguments.out, "a", encoding="utf-8") as out:
-        while time.monotonic() < deadline:
-            order = ("frames", "chains", "frames", "truncations", "frames")
-            part = PARTS[3 + seed - arguments.seed] if seed - arguments.seed < 2 else order[seed % 5]
-            command = [sys.executable, __file__, "--worker", part, "--seed", str(seed), "--seconds", str(arguments.slice)]
-            worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            last = None
-            for line in worker.stdout:
-                try:
-                    message = json.loads(line)
-                except ValueError:
-                    continue
-                if "trying" in message:
-                    tried[part] += 1
-                    last = message["trying"]
-                else:
-                    name = cause(message["finding"])
-                    if name not in seen:
-                        seen.add(name)
-                        out.write(json.dumps(message["finding"] | {"cause": name}) + "\n")
-                        out.flush()
-            if worker.wait() != 0 and last is not None:
-                name = cause(last | {"kind": "abort"})
-                found = probe(last, part) if name not in seen else None
-                seen.add(name)
-                if found:
-                    out.write(json.dumps(found | {"cause": name}) + "\n")
-                    out.flush()
-            seed += 1
+    """Run workers in turn until the time is over, and print the entry of each new finding and of the first example of each constructor."""
+    deadline, seed, tried, known = time.monotonic() + arguments.seconds, arguments.seed, dict.fromkeys(PARTS, 0), Known()
+    length = min(arguments.slice, arguments.seconds / 8)
+    say("header", entries.HEADER)
+    order = ("chains", "frames", "truncations", "frames", "frames", "chains", "frames", "truncations", "frames")
+    for turn in itertools.count():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        part = FIRST[turn] if turn < len(FIRST) else order[turn % len(order)]
+        options = ["--worker", part, "--seed", str(seed + turn), "--seconds", str(min(length, left))]
+        worker = subprocess.Popen([sys.executable, __file__, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        last = None
+        for line in worker.stdout:
+            kind, content = message(line)
+            if kind == "trying":
+                tried[part] += 1
+                last = content
+            elif kind is not None:
+                known.take(kind, content)
+            if time.monotonic() > deadline + length:
+                worker.kill()
+        if worker.wait() != 0 and last is not None and time.monotonic() < deadline:
+            known.aborted(last, part)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(json.dumps({"tried": tried, "findings": len(seen), "processor_seconds": round(used.ru_utime + used.ru_stime)}))
+    say("tried", tried | {"findings": known.findings, "processor seconds": round(used.ru_utime + used.ru_stime)})
+
+
+def message(line):
+    """Return the kind and the content of a worker's line; None for a line that the library has printed."""
+    try:
+        ((kind, content),) = json.loads(line).items()
+    except (ValueError, AttributeError):
+        return None, None
+    return kind, content
+
+
+class Known:
+    """Causes of findings, and constructors with an example."""
+
+    def __init__(self):
+        self.findings, self.examples, self.calls, self.aborts = 0, set(), {}, set()
+
+    def take(self, kind, content):
+        """Print the entry of a constructor's first example, or of a finding unless an earlier one of its kind has a part of its calls."""
+        if kind == "example":
+            name = tuple(entries.constructors(content))
+            if name in self.examples:
+                return
+            self.examples.add(name)
+        else:
+            self.findings += 1
+            known, calls = self.calls.setdefault(content["kind"], []), frozenset(cause(content).split())
+            if any(each <= calls for each in known):
+                return
+            known.append(calls)
+        made = entries.entry(content)
+        if made is not None:
+            say("entry", made)
+
+    def aborted(self, last, part):
+        """Print the entry of the query that a worker had announced before the library aborted it, if one of two neighbors aborts."""
+        name = cause(last | {"kind": "abort"})
+        found = probe(last, part) if name not in self.aborts else None
+        self.aborts.add(name)
+        if found:
+            self.take("finding", found)
 
 
 def probe(entry, part, most=8):
@@ -253,8 +271,8 @@ def run_probe(entry, part, rows):
 
 def cause(found):
     """Return a name under which findings of the same calls and kind fall together."""
-    if found.get("scene") == "renamed":
-        return "key columns overwritten"
+    if found.get("scene") in ("renamed", "joined-part", "joined-twice", "joined-result"):
+        return "scene " + found["scene"]  # of each expression
     if found.get("part") == "measurements":
         return found["kind"]
     if found.get("part") == "arrays":
@@ -268,12 +286,11 @@ def cause(found):
 
 def main():
     """Parse the arguments, and run a worker or the supervisor."""
-    parser = argparse.ArgumentParser(description="Scan OpenDP from its signatures.")
+    parser = argparse.ArgumentParser(description="Search OpenDP from its signatures.")
     parser.add_argument("--worker", choices=tuple(SEARCHES))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--slice", type=float, default=20.0)
-    parser.add_argument("--out", default="findings.jsonl")
     parser.add_argument("--probe")
     parser.add_argument("--rows")
     arguments = parser.parse_args()
