@@ -14,12 +14,10 @@ from functools import lru_cache
 from math import isqrt
 
 BITS = 256
-ONE = 1 << BITS
-STOP = 1 << 64  # a walk over binomial weights ends below this weight
+ONE, STOP = 1 << BITS, 1 << 64  # a walk over binomial weights ends below STOP
 LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2B  # floor(ONE ln 2)
 DENSITY = 0x662114CF50D942343F2CF1402EAE38BFD3829F30512706D8C0471B4802639D2E  # floor(ONE / sqrt(2 pi))
-FAR = 12 * ONE  # a normal variable is beyond 12 with probability below TINY
-TINY = 1 << BITS - 108
+FAR, TINY = 12 * ONE, 1 << BITS - 108  # a normal variable is beyond FAR with probability below TINY
 SLACK = Fraction(1, 10**9)  # relative error of a bound in floating point
 SHARE = Fraction(1, 50)  # part of the error for the frequency of guesses
 MOST = 2000  # parameters above this count as infinite
@@ -93,8 +91,7 @@ def exp(x):
 def normal(t):
     """Enclose P(Z > t) = 1/2 - phi(t) (t + t^3/3 + t^5/15 + ...) of a standard normal Z; all terms have one sign."""
     if t < 0:
-        low, high = normal(-t)
-        return ONE - high, ONE - low
+        return ONE - normal(-t)[1], ONE - normal(-t)[0]
     if t > FAR:
         return 0, TINY
     square, total, term, j = t * t >> BITS, 0, t, 1
@@ -124,10 +121,9 @@ def quantile(level):
 
 
 def allowed(claim, x, total, observed, several):
-    """Return integers (a, c): at most a / (a + c) of the guesses are right if the parameter is at most x.
+    """Return integers (a, c): at most a / (a + c) of the guesses are right if the parameter is at most x and their rate at least `total`.
 
-    The rates (w, r) of wrong and right guesses lie under the trade-off curve, w + r is at least `total`, and r / (w + r) is largest on the
-    curve at w + r = total. Any point on or above the curve with w + r <= total gives a bound.
+    They are rates of right and wrong guesses of a point on or above the trade-off curve with a + c <= total.
     """
     kind, numbers, _ = claim
     if kind == "gdp":
@@ -142,23 +138,16 @@ def allowed(claim, x, total, observed, several):
 
 def lines(kind, numbers, x, several):
     """Return lines above the trade-off curve, (slope, start), rounded up. Of several stages, (epsilon, delta) uses the steep line only."""
-    if kind in ("pure", "approx"):
-        steep = [(exp(ceil(x))[1], ceil(numbers[1]))]
-        return steep if several or kind == "pure" else steep + [mirrored(*line) for line in steep]
-    points, steep, before = list(zip(numbers[::2], numbers[1::2])), [], None
-    for (a, b), (later, below) in zip(points, points[1:]):
+    steep, before = [(exp(ceil(x))[1], ceil(numbers[1]))] if kind in ("pure", "approx") else [], None
+    for a, b, later, below in zip(numbers[::2], numbers[1::2], numbers[2::2], numbers[3::2]):  # the pieces of a curve through points
         slope, start = (b - below) / (later - a), 1 - b - a * (b - below) / (later - a)
         require(a < later and (before is None or slope <= before), "claim: the points are not those of a convex curve")
         before = slope
         if slope > 0:
             slope, start = (slope, start) if slope >= 1 else (1 / slope, (slope + start - 1) / slope)
             steep.append((ceil(x * slope), ceil(max(start, Fraction(0)))))
-    return steep + [mirrored(*line) for line in steep]
-
-
-def mirrored(slope, start):
-    """Return the line that exchanging the two datasets makes of a line, rounded up."""
-    return -(-ONE * ONE // slope), max(0, ONE - (ONE - start) * ONE // slope)
+    mirrored = [(-(-ONE * ONE // slope), max(0, ONE - (ONE - start) * ONE // slope)) for slope, start in steep]  # datasets exchanged
+    return steep if kind == "pure" or (kind == "approx" and several) else steep + mirrored
 
 
 @lru_cache(maxsize=None)
@@ -173,28 +162,21 @@ def budgets(claim, x):
     return [(floor(order), ceil((order - 1) * unit * x)) for order, unit in pairs]
 
 
-def moment(order, p, q):
-    """Return a lower bound on ln(p^a q^(1-a) + (1-p)^a (1-q)^(1-a)) from enclosed logarithms of p, 1 - p, q and 1 - q."""
-    inside, outside = ((order * p[i][0] - (order - ONE) * q[i][1]) >> BITS for i in (0, 1))
-    return max(inside, outside) + log(ONE + exp(-abs(inside - outside))[0], ONE)[0]
-
-
 def renyi_allowed(entries, total, observed):
     """Return `allowed` of a Renyi claim: a point whose divergence at one order is proved to be at least the budget of the order."""
 
     def excess(order, budget, backward, right):
-        rates = [(log(rate, ONE), log(ONE - rate, ONE)) for rate in (right, total - right)]
-        return moment(order, *(rates[::-1] if backward else rates)) * ONE // budget
+        p, q = (total - right, right) if backward else (right, total - right)
+        sides = [(log(p, ONE)[0], log(q, ONE)[1]), (log(ONE - p, ONE)[0], log(ONE - q, ONE)[1])]
+        one, other = (order * up - (order - ONE) * down >> BITS for up, down in sides)  # ln p^a q^(1-a), and of 1 - p and 1 - q
+        return (max(one, other) + log(ONE + exp(-abs(one - other))[0], ONE)[0]) * ONE // budget
 
-    least, most, chosen = total // 2 + 1, min(total, ONE) - 1, None
-    right = min(max(floor(observed * Fraction(total, ONE)), least), most)
-    for _ in range(6):
+    least, most = total // 2 + 1, min(total, ONE) - 1
+    right, best = min(max(floor(observed * Fraction(total, ONE)), least), most), ()
+    for _ in range(4):  # the best order at a point, then the point of this order
         best = max((excess(*entry, backward, right), *entry, backward) for entry in entries for backward in (False, True))[1:]
-        if best == chosen:
-            break
-        chosen = best
         right = bisect(lambda rate, best=best: excess(*best, rate) >= ONE, least, most, ONE >> 90)
-    return (right, total - right) if excess(*chosen, right) >= ONE else (1, 0)
+    return (right, total - right) if excess(*best, right) >= ONE else (1, 0)
 
 
 @lru_cache(maxsize=None)
@@ -223,17 +205,13 @@ def frequency(rounds, guesses, error):
 def conditional_error(level, more, as_many, share):
     """Return a lower bound on the error that a stage leaves: the mean of A(u) over [more, as_many], A as in `combination`.
 
-    With z = Phi^-1(1 - u), the mean is the integral of phi(z) Phi(slope z - shift) over a range of z, divided by the length of the range
-    of u. Any share that is known before the stage is valid, so large shares are cut and its root may be rounded.
+    With z = Phi^-1(1 - u), A is Phi(slope z - shift). Any share known before the stage is valid: large ones are cut, roots are rounded.
     """
     share = min(share, Fraction(49, 50))
-    if share <= 0:
-        return level
-    if level < TINY or more > ONE - TINY:
-        return 0
+    if share <= 0 or level < TINY or more > ONE - TINY:
+        return level if share <= 0 else 0
     slope = isqrt(floor(share / (1 - share)) << BITS)
-    cut = quantile(level)
-    shift = (cut * isqrt((ONE * ONE) + slope * slope) >> BITS) + 32
+    shift = (quantile(level) * isqrt(ONE * ONE + slope * slope) >> BITS) + 32
     as_many = min(ONE, max(as_many, more + TINY))
     low, high = quantile(as_many), -quantile(ONE - more)
     integral = normal_integral(low, high, slope, shift) - (1 << BITS - 116)
@@ -243,8 +221,8 @@ def conditional_error(level, more, as_many, share):
 def normal_integral(low, high, slope, shift):
     """Return the integral of f(z) = phi(z) Phi(slope z - shift) over [low, high], up to 2^-116.
 
-    Panels of half width h <= 1 / (4 (1 + slope)^2) use the Taylor series of f: f' = -z f + g, g' = -(z + slope (slope z - shift)) g.
-    On a disc of radius 1 / (1 + slope), |f| < 2: the terms fall at least as 2 * 4^-n, so 64 terms leave less than 2^-125 h.
+    Panels of half width h <= 1 / (4 (1 + slope)^2) use the Taylor series: f' = -z f + g, g' = -(z + slope (slope z - shift)) g. On a disc
+    of radius 1 / (1 + slope), |f| < 2: the terms fall at least as 2 * 4^-n, so 64 terms leave less than 2^-125 h.
     """
     panels = max(0, high - low) * 2 * (ONE + slope) ** 2 // ONE**3 + 1
     h, integral = (high - low) // (2 * panels), 0
@@ -275,8 +253,7 @@ def refutes(claim, x, stages, alpha):
 def p_values(claim, x, stage, gamma, several):
     """Return upper bounds on the probabilities of more right guesses than in the stage and of at least as many, if the parameter is x."""
     right, guesses = stage["correct"], stage["correct"] + stage["wrong"]
-    rate = frequency(stage["rounds"], guesses - stage["lost"], floor(gamma)) if gamma else ONE
-    total = 2 * rate // stage["directions"] if gamma else ONE
+    total = 2 * frequency(stage["rounds"], guesses - stage["lost"], floor(gamma)) // stage["directions"] if gamma else ONE
     a, c = allowed(claim, x, total, Fraction(right, max(guesses, 1)), several)
     more = 0 if right == guesses else tail(guesses, right + 1, a, c) if c else ONE
     return more, tail(guesses, right, a, c) if c else ONE
@@ -286,23 +263,23 @@ def cells_refute(claim, x, rule, cells, alpha):
     """Return whether the counts of cells prove a Renyi divergence of at least the one that parameter x allows, at error alpha."""
     loss, order, bets = [Fraction(value) for value in rule["loss"]["value"]], Fraction(rule["order"]), rule["bets"]["value"]
     units = [order] if claim[0] == "zcdp" else [unit for a, unit in zip(claim[1][::2], claim[1][1::2]) if a == order]
-    require(order > 1 and units and all(0 <= Fraction(bet) <= Fraction(99, 100) for bet in bets), "event: order or bets are not those of the claim")
+    require(
+        order > 1 and units and all(0 <= Fraction(bet) <= Fraction(99, 100) for bet in bets),
+        "event: order or bets are not those of the claim",
+    )
     first = [exp(floor((order - 1) * (value - max(loss))))[0] for value in loss]
     second = [ONE - exp(ceil(order * (value - max(loss))))[1] for value in loss]
     p, q = cells if rule["forward"] else cells[::-1]
     low, high = mean_limit(first, p, Fraction(bets[0]), alpha / 2), ONE - mean_limit(second, q, Fraction(bets[1]), alpha / 2)
-    aim = ceil((order - 1) * units[0] * x)
-    return low > 0 and floor(order) * log(low, ONE)[0] - (floor(order) - ONE) * log(high, ONE)[1] >= aim * ONE
+    gain = floor(order) * log(low, ONE)[0] - (floor(order) - ONE) * log(high, ONE)[1] if low > 0 else -1
+    return gain >= ceil((order - 1) * units[0] * x) * ONE
 
 
 def mean_limit(values, counts, bet, error):
     """Return a lower confidence limit of the mean of a variable in [0, 1] that took each of `values` `counts` times, by a bet."""
     aim, stake = log(error.denominator, error.numerator)[1], floor(bet)
-
-    def is_poor(mean):
-        return sum(count * log(ONE + (stake * (value - mean) >> BITS), ONE)[0] for value, count in zip(values, counts)) < aim
-
-    return bisect(is_poor, 0, ONE, ONE >> 60) - (ONE >> 60)
+    pairs = list(zip(values, counts))
+    return bisect(lambda m: sum(n * log(ONE + (stake * (v - m) >> BITS), ONE)[0] for v, n in pairs) < aim, 0, ONE, ONE >> 60) - (ONE >> 60)
 
 
 def canonical(value):
@@ -316,8 +293,8 @@ def records(dataset):
         return [canonical(record) for record in dataset], True, ""
     kind = dataset.get("$type") if isinstance(dataset, dict) else ""
     if kind == "array" and dataset["shape"]:
-        size, width = dataset["shape"][0], len(dataset["value"]) // max(dataset["shape"][0], 1)
-        rows = [canonical(dataset["value"][i * width : (i + 1) * width]) for i in range(size)]
+        width = len(dataset["value"]) // max(dataset["shape"][0], 1)
+        rows = [canonical(dataset["value"][i * width : (i + 1) * width]) for i in range(dataset["shape"][0])]
         return rows, True, canonical([dataset["dtype"], dataset["shape"][1:]])
     if kind == "object" and dataset["class"] == "dpwitness.mechanisms:LabelledVectors":
         x, y = (records(dataset["fields"][name])[0] for name in ("x", "y"))
@@ -326,12 +303,12 @@ def records(dataset):
 
 
 def check_pair(pair):
-    """Raise Refused if the datasets are not neighbors under the relation. Return what is taken on faith, or an empty text."""
+    """Raise Refused if the datasets are not neighbors under the relation. Return what was checked and what is taken on faith."""
     (relation, _, options), d0, d1 = pair["relation"].partition(":"), pair["d0"], pair["d1"]
     require(canonical(d0) != canonical(d1), "pair: d0 and d1 are identical")
     sides, size = (records(d0), records(d1)), int(options[2:]) if options.startswith("k=") else 1
     if relation not in ("replace-one", "add-remove", "l1", "l2", "linf") or None in sides or options not in ("", "k=%d" % size):
-        return "the datasets are neighbors under %s" % pair["relation"]
+        return [], ["the datasets are neighbors under %s" % pair["relation"]]
     (first, ordered, about), (second, _, other) = sides
     require(about == other, "pair: the datasets are of different kinds")
     require(relation == "add-remove" or len(first) == len(second), "pair: the numbers of records differ")
@@ -341,19 +318,19 @@ def check_pair(pair):
         apart = max(steps) if relation == "linf" else sum(step * step if relation == "l2" else step for step in steps)
         room = Fraction(max(1, *(abs(number) for side in numbers for number in side))) * len(steps) / (1 << 50)
         require(apart <= 1 + (room if any(step.denominator > 1 for step in steps) else 0), "pair: the distance exceeds 1")
-        return ""
+        return ["pair"], []
     removed, added = sum((Counter(first) - Counter(second)).values()), sum((Counter(second) - Counter(first)).values())
     apart = removed + added if relation == "add-remove" else sum(a != b for a, b in zip(first, second)) if ordered else removed
     require(1 <= apart <= size, "pair: %d records differ, at most %d may" % (apart, size))
-    return ""
+    return ["pair"], []
 
 
 def claim_of(witness):
     """Return the claim: kind, numbers and parameter."""
     (kind, _, text), numbers = witness["claim"].partition(":"), [Fraction(number) for number in witness["claim_numbers"]]
+    require(kind in KINDS, "claim: the notion %s is not checked here" % kind)
     if kind == "rdp" and "=" not in text:
         return kind, [numbers[0], Fraction(1)], numbers[1]
-    require(kind in KINDS, "claim: the notion %s is not checked here" % kind)
     return kind, numbers, Fraction(1) if kind in ("rdp", "fdp") else numbers[0]
 
 
@@ -363,9 +340,8 @@ def check_audit(witness):
     stages = [dict({"lost": 0, "weight": 0}, **stage) for stage in counts.get("stages", []) + [counts]]
     for stage in stages:
         correct, wrong, rounds, lost, directions = (stage[name] for name in ("correct", "wrong", "rounds", "lost", "directions"))
-        is_possible = 0 <= lost <= wrong and 0 <= correct <= rounds - wrong and directions in (1, 2)
-        is_whole = all(isinstance(n, int) for n in (correct, wrong, rounds, lost))
-        require(is_possible and is_whole and rounds <= 10**12, "counts: they are impossible")
+        is_possible = 0 <= lost <= wrong and 0 <= correct <= rounds - wrong and rounds <= 10**12 and directions in (1, 2)
+        require(is_possible and all(isinstance(n, int) for n in (correct, wrong, rounds, lost)), "counts: they are impossible")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
     bound = Fraction(MOST) if witness["bound"] == "inf" else Fraction(witness["bound"])
     alpha, slack = Fraction(counts.get("cells_alpha" if "cells" in counts else "alpha", most)), SLACK * max(1, bound)
@@ -381,19 +357,18 @@ def check_audit(witness):
 
     require(refuted(claim, claim[2]), "counts: they do not refute the claim")
     require(refuted(tested, bound - slack), "bound: the counts do not prove it")
-    is_exact = "cells" in counts or "alpha" in counts and (len(stages) == 1 or counts.get("combination") == "conditional error")
+    is_exact = "cells" in counts or ("alpha" in counts and (len(stages) == 1 or counts.get("combination") == "conditional error"))
     require(not is_exact or bound == MOST or not refuted(tested, bound + slack), "bound: the counts prove more: they are of another bound")
-    return ["counts"], ["rounds are independent, the event and its directions were fixed before its rounds, the counts are those of the runs"] + (
-        [] if is_exact else ["the bound is no larger than the one that the counts prove: an earlier version wrote it"]
-    )
+    faith = ["the rounds are independent", "the event and its directions were fixed before its rounds", "the counts are those of the runs"]
+    return ["counts"], faith if is_exact else [*faith, "the bound may be smaller than the counts prove: an earlier version wrote it"]
 
 
 def check_other(witness):
     """Raise Refused if a witness without counts contradicts itself. Return what was checked and what is taken on faith."""
     if witness.get("level") == "white box":
-        bound, claim = witness["bound"], claim_of(witness)
-        require(witness["event"]["above"] == bound or claim[0] not in ("pure", "approx"), "event: it is of another bound")
-        require(bound == "inf" or Fraction(bound) > claim[2], "bound: it does not exceed the claim")
+        bound, (kind, _, parameter) = witness["bound"], claim_of(witness)
+        require(bound == "inf" or Fraction(bound) > parameter, "bound: it does not exceed the claim")
+        require(witness["event"]["above"] == bound or kind not in ("pure", "approx"), "event: it is of another bound")
     return ["form"], ["the evidence of a witness without counts (%s): it is not computed here" % witness.get("kind", "white box")]
 
 
@@ -403,10 +378,8 @@ def check(text):
     content = canonical({key: value for key, value in raw.items() if key != "sha256"})
     require(hashlib.sha256(content.encode("ascii")).hexdigest() == raw.get("sha256"), "sha256: it is not the hash of the content")
     checked, faith = check_audit(witness) if "counts" in witness and "kind" not in witness else check_other(witness)
-    if "pair" in witness:
-        stated = check_pair(witness["pair"])
-        checked, faith = (checked, [*faith, stated]) if stated else ([*checked, "pair"], faith)
-    return ["hash", *checked], faith
+    more = check_pair(witness["pair"]) if "pair" in witness else ([], [])
+    return ["hash", *checked, *more[0]], faith + more[1]
 
 
 def main(paths):
