@@ -13,12 +13,13 @@ from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
 
-BITS = 256
-ONE, STOP = 1 << BITS, 1 << 64  # a walk over binomial weights ends below STOP
-LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2B  # floor(ONE ln 2)
-DENSITY = 0x662114CF50D942343F2CF1402EAE38BFD3829F30512706D8C0471B4802639D2E  # floor(ONE / sqrt(2 pi))
-FAR, TINY = 12 * ONE, 1 << BITS - 108  # a normal variable is beyond FAR with probability below TINY
-SLACK = Fraction(1, 10**9)  # relative error of a bound in floating point
+BITS = 384
+ONE, STOP = 1 << BITS, 1 << 144  # a walk over binomial weights ends below STOP
+LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2BE7B876206DEBAC98559552FB4AFA1B10  # floor(ONE ln 2)
+DENSITY = 0x662114CF50D942343F2CF1402EAE38BFD3829F30512706D8C0471B4802639D2E9DF8AC55447D3DB723F5D3ABB374E88D  # floor(ONE / sqrt(2 pi))
+FAR, TINY = 16 * ONE, 1 << BITS - 188  # a normal variable is beyond FAR with probability below TINY
+CUT = ONE >> 53  # error of a stage but the last that is spent on p-values above 1 - CUT
+SLACK, SLACKS = Fraction(1, 10**9), Fraction(1, 10**6)  # relative errors of a bound in floating point, from one stage and from several
 SHARE = Fraction(1, 50)  # part of the error for the frequency of guesses
 MOST = 2000  # parameters above this count as infinite
 KINDS = ("pure", "approx", "gdp", "zcdp", "rdp", "fdp")  # notions whose counts are checked
@@ -72,7 +73,7 @@ def log(n, d):
     m = (n << BITS + max(-k, 0)) // (d << max(k, 0))
     power, total, j = ((m - ONE) << BITS) // (m + ONE), 0, 1
     square = power * power >> BITS
-    while power:  # at most 82 terms, each rounded down by less than 4 units
+    while power:  # at most 130 terms, each rounded down by less than 4 units
         power, total, j = power * square >> BITS, total + power // j, j + 2
     value, error = 2 * total + k * LN2, (abs(k) + 1) << 12
     return value - error, value + error
@@ -85,7 +86,7 @@ def exp(x):
     while term:
         term, total, j = term * r // (j << BITS), total + term, j + 1
     value = total << k if k >= 0 else total >> -k
-    return max(0, value - (value >> 200) - 1), value + (value >> 200) + 1
+    return max(0, value - (value >> 320) - 1), value + (value >> 320) + 1
 
 
 def normal(t):
@@ -99,11 +100,11 @@ def normal(t):
         total, j = total + term, j + 2
         term = term * square // (j << BITS)
     value = ONE // 2 - ((density(t) * total) >> BITS)
-    return max(0, value - (1 << 120)), value + (1 << 120)
+    return max(0, value - (1 << 196)), value + (1 << 196)
 
 
 def density(t):
-    """Return phi(t) = e^(-t^2/2) / sqrt(2 pi), up to 2^-190."""
+    """Return phi(t) = e^(-t^2/2) / sqrt(2 pi), up to 2^-318."""
     return (exp(-(t * t >> BITS + 1))[0] * DENSITY) >> BITS
 
 
@@ -117,7 +118,7 @@ def bisect(holds, low, high, width):
 
 def quantile(level):
     """Return a t with P(Z > t) <= level, for a level of at least TINY."""
-    return bisect(lambda t: normal(t)[1] <= level, -FAR, FAR + ONE, ONE >> 90)
+    return bisect(lambda t: normal(t)[1] <= level, -FAR, FAR + ONE, ONE >> 120)
 
 
 def allowed(claim, x, total, observed, several):
@@ -128,7 +129,7 @@ def allowed(claim, x, total, observed, several):
     kind, numbers, _ = claim
     if kind == "gdp":
         mu = ceil(x)
-        t = bisect(lambda u: normal(u)[1] + normal(u - mu)[1] <= total, -FAR - mu, FAR + mu + ONE, ONE >> 90)
+        t = bisect(lambda u: normal(u)[1] + normal(u - mu)[1] <= total, -FAR - mu, FAR + mu + ONE, ONE >> 120)
         return normal(t - mu)[1], normal(t)[0]
     if kind in ("zcdp", "rdp"):
         return renyi_allowed(budgets(claim, x), total, observed)
@@ -175,7 +176,7 @@ def renyi_allowed(entries, total, observed):
     right, best = min(max(floor(observed * Fraction(total, ONE)), least), most), ()
     for _ in range(4):  # the best order at a point, then the point of this order
         best = max((excess(*entry, backward, right), *entry, backward) for entry in entries for backward in (False, True))[1:]
-        right = bisect(lambda rate, best=best: excess(*best, rate) >= ONE, least, most, ONE >> 90)
+        right = bisect(lambda rate, best=best: excess(*best, rate) >= ONE, least, most, ONE >> 120)
     return (right, total - right) if excess(*best, right) >= ONE else (1, 0)
 
 
@@ -193,10 +194,10 @@ def frequency(rounds, guesses, error):
     before, s = rate - min(rate * 3 // 4, 4 * deviation), rate - min(rate // 2, 2 * deviation)
     score_before = score(tail(rounds, guesses, before, ONE - before))
     for _ in range(60):
-        if abs(s - before) <= s >> 40:
-            break
         p = tail(rounds, guesses, s, ONE - s)
         best = max(best, s) if p <= error else best
+        if abs(s - before) <= s >> 40:
+            break
         step = (s - before) * (aim - score(p)) // (score(p) - score_before or 1)
         before, score_before, s = s, score(p), min(max(s + step, s // 4), rate - 1) - (s >> 44)
     return best
@@ -205,17 +206,18 @@ def frequency(rounds, guesses, error):
 def conditional_error(level, more, as_many, share):
     """Return a lower bound on the error that a stage leaves: the mean of A(u) over [more, as_many], A as in `combination`.
 
-    With z = Phi^-1(1 - u), A is Phi(slope z - shift). Any share known before the stage is valid: large ones are cut, roots are rounded.
+    With z = Phi^-1(1 - u), A is Phi(slope z - shift), and A(1 - CUT) beyond 1 - CUT. Any share that is known before the stage is valid.
     """
-    share = min(share, Fraction(49, 50))
-    if share <= 0 or level < TINY or more > ONE - TINY:
-        return level if share <= 0 else 0
+    share, level = min(share, Fraction(49, 50)), level if share <= 0 else level - CUT
+    if share <= 0 or level < TINY:
+        return max(0, level)
     slope = isqrt(floor(share / (1 - share)) << BITS)
     shift = (quantile(level) * isqrt(ONE * ONE + slope * slope) >> BITS) + 32
-    as_many = min(ONE, max(as_many, more + TINY))
+    more, as_many = min(more, ONE - CUT), max(min(as_many, ONE - CUT), TINY)
     low, high = quantile(as_many), -quantile(ONE - more)
     integral = normal_integral(low, high, slope, shift) - (1 << BITS - 116)
-    return max(0, integral) * ONE // (as_many - normal(high)[0])
+    mean = integral * ONE // max(1, as_many - normal(high)[0])
+    return max(mean, normal(shift + (slope * quantile(ONE - as_many) >> BITS) + 1)[0])  # A is least at the upper end
 
 
 def normal_integral(low, high, slope, shift):
@@ -344,10 +346,12 @@ def check_audit(witness):
         require(is_possible and all(isinstance(n, int) for n in (correct, wrong, rounds, lost)), "counts: they are impossible")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
     bound = Fraction(MOST) if witness["bound"] == "inf" else Fraction(witness["bound"])
-    alpha, slack = Fraction(counts.get("cells_alpha" if "cells" in counts else "alpha", most)), SLACK * max(1, bound)
+    alpha, slack = (
+        Fraction(counts.get("cells_alpha" if "cells" in counts else "alpha", most)),
+        max(1, bound) * (SLACK if len(stages) == 1 else SLACKS),
+    )
     require(0 < alpha <= most, "counts: the error exceeds 1 - confidence")
-    is_plain = witness["level"] == "value" or claim[0] in ("pure", "approx")
-    tested = claim if is_plain else ("pure", [Fraction(1), Fraction(0)], Fraction(0))
+    tested = claim if witness["level"] == "value" or claim[0] in KINDS[:2] else ("pure", [Fraction(1), Fraction(0)], Fraction(0))
     require(tested[2] < bound <= MOST, "bound: it does not exceed the claim")
 
     def refuted(which, x):
