@@ -183,14 +183,12 @@ def renyi_allowed(entries, total, observed):
 @lru_cache(maxsize=None)
 def frequency(rounds, guesses, error):
     """Return a lower limit on the probability of a guess: an s with P(Bin(rounds, s) >= guesses) <= error, found by secants."""
-    if not guesses:
-        return 0
 
     def score(p):
         return isqrt(max(0, -log(p, ONE)[1]) << BITS)  # nearly linear in s
 
     rate, aim, best = ONE * guesses // rounds, score(error), 0
-    deviation = rate * ONE // isqrt(guesses << 2 * BITS)
+    deviation = rate * ONE // (isqrt(guesses << 2 * BITS) or 1)
     before, s = rate - min(rate * 3 // 4, 4 * deviation), rate - min(rate // 2, 2 * deviation)
     score_before = score(tail(rounds, guesses, before, ONE - before))
     for _ in range(60):
@@ -346,10 +344,8 @@ def check_audit(witness):
         require(is_possible and all(isinstance(n, int) for n in (correct, wrong, rounds, lost)), "counts: they are impossible")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
     bound = Fraction(MOST) if witness["bound"] == "inf" else Fraction(witness["bound"])
-    alpha, slack = (
-        Fraction(counts.get("cells_alpha" if "cells" in counts else "alpha", most)),
-        max(1, bound) * (SLACK if len(stages) == 1 else SLACKS),
-    )
+    error = "cells_alpha" if "cells" in counts else "alpha"
+    alpha, slack = Fraction(counts.get(error, most)), max(1, bound) * (SLACK if len(stages) == 1 else SLACKS)
     require(0 < alpha <= most, "counts: the error exceeds 1 - confidence")
     tested = claim if witness["level"] == "value" or claim[0] in KINDS[:2] else ("pure", [Fraction(1), Fraction(0)], Fraction(0))
     require(tested[2] < bound <= MOST, "bound: it does not exceed the claim")
