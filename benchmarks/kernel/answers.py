@@ -116,7 +116,9 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
         yield audit(bound=bounds["cells"] * factor, claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned, event=event)
     yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned | {"cells_alpha": 0.06}, event=event)
     for above, bound in ((1.5, 1.5), (1.5, 1.6), ("inf", "inf"), (0.9, 0.9), (1.0, 1.0)):
-        yield seal({key: v for key, v in audit(bound=bound, level="white box", event={"above": above}).items() if key not in ("counts", "sha256")})
+        yield seal(
+            {key: v for key, v in audit(bound=bound, level="white box", event={"above": above}).items() if key not in ("counts", "sha256")}
+        )
     yield seal({"kind": "claim", "name": "x"})
     yield seal({"kind": "canaries", "counts": {}, "name": "x"})
 
@@ -145,7 +147,16 @@ def bounds_of(checker: ModuleType) -> dict[str, float]:
 def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Callable[[], Any]]:
     """Yield calls of the checker, cheap ones first."""
     one = k.ONE
-    for n, j, a, c in ((0, 0, 1, 1), (7, 0, 2, 3), (7, 7, 2, 3), (7, 4, 2, 3), (40, 31, 5, 7), (900, 500, 1, 1), (900, 880, 1, 1), (900, 9, 99, 1)):
+    for n, j, a, c in (
+        (0, 0, 1, 1),
+        (7, 0, 2, 3),
+        (7, 7, 2, 3),
+        (7, 4, 2, 3),
+        (40, 31, 5, 7),
+        (900, 500, 1, 1),
+        (900, 880, 1, 1),
+        (900, 9, 99, 1),
+    ):
         for unit, stop in ((one, k.STOP), (2**30, 0), (2**30, 2**20), (8, 8)):
             yield lambda n=n, j=j, a=a, c=c, unit=unit, stop=stop: k.tail(n, j, a, c, unit, stop)
         yield lambda n=n, j=j, a=a, c=c: (k.side(n, 2, 3, 6, a, c, 2**20, 4), k.tail(n, j, a, c))
@@ -170,7 +181,12 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     for n, j in ((100, 0), (100, 1), (100, 100), (5000, 1200), (10**6, 3)):
         yield lambda n=n, j=j: [k.frequency(n, j, one // part) for part in (100, 10**9)]
     for share in (F(0), F(1, 8), F(99, 100)):
-        for level, more, many in ((one // 50, one // 100, one // 80), (one // 50, one - 3, one), (one >> 200, 0, one), (one // 9, 0, one // 10**40)):
+        for level, more, many in (
+            (one // 50, one // 100, one // 80),
+            (one // 50, one - 3, one),
+            (one >> 200, 0, one),
+            (one // 9, 0, one // 10**40),
+        ):
             yield lambda s=share, e=level, m=more, b=many: k.conditional_error(e, m, b, s)
     yield lambda: [k.normal_integral(-one, b * one, one // 3, one // 2) for b in (-2, -1, 2)]
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
@@ -182,12 +198,21 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         yield lambda c=claim: [k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20)) for x in (10, 26, 33)]
     for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
         rule, numbers = {**RULE, "order": order, "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
-        yield lambda r=rule, n=numbers, c=kind: [k.cells_refute((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))]
+        yield lambda r=rule, n=numbers, c=kind: [
+            k.cells_refute((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
+        ]
     yield lambda: k.cells_refute(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": [1.0, 0.0]}}, [[1, 1, 1]] * 2, F(1, 20))
     yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
     for each in pairs():
         yield lambda each=each: k.check_pair(each)
-    for text, values in (("pure:1", [1, 0]), ("rdp:2,0.5", [2, 0.5]), ("rdp:2=0.5", [2, 0.5]), ("fdp:x", [0, 1, 1, 0]), ("gdp:2", [2]), ("no:1", [1])):
+    for text, values in (
+        ("pure:1", [1, 0]),
+        ("rdp:2,0.5", [2, 0.5]),
+        ("rdp:2=0.5", [2, 0.5]),
+        ("fdp:x", [0, 1, 1, 0]),
+        ("gdp:2", [2]),
+        ("no:1", [1]),
+    ):
         yield lambda text=text, values=values: k.claim_of({"claim": text, "claim_numbers": values})
     for witness in witnesses(bounds):
         yield lambda w=k.json.dumps(witness): k.check(w)
