@@ -1,4 +1,4 @@
-"""Check of refuted claims by the kernel: a violation is reported only if the kernel accepts the counts (`proofs_checks/kernel/checker.py`)."""
+"""Check of refuted claims by the kernel, `proofs_checks/kernel/checker.py`: violations are reported if the kernel accepts their counts."""
 
 from __future__ import annotations
 

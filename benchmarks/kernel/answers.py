@@ -6,7 +6,7 @@ import contextlib
 import io
 import tempfile
 from collections.abc import Callable, Iterator
-from fractions import Fraction as F
+from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.mechanisms.core.json_reader import Json
 
+F = Fraction
 STAGE: Json = {"correct": 120, "wrong": 30, "rounds": 400, "directions": 2, "lost": 3, "weight": 0.4}
 LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2, "lost": 0, "weight": 0}
 CURVE = [F(0), F(1), F(1, 10), F(6, 10), F(4, 10), F(2, 10), F(1), F(0)]
@@ -57,6 +58,7 @@ def pairs() -> Iterator[Json]:
     yield pair("add-remove", array(shape=(0, 2)), array(1.0, 2.0, shape=(1, 2)))
     yield pair("l1", [0.0], [2**60])
     yield pair("l1", [2**60], [2**60 + 1])
+    yield pair("l1", [0.25], [1.2500000000000016])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8000001])
     yield pair("linf", [0.25, 0.0], [1.25, 1.0])
@@ -171,7 +173,7 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE), ("gdp", [F(1)])):
         for total in (one, one // 50, one * 3 // 2):
             for several in (False, True):
-                yield lambda c=(kind, numbers, F(1)), t=total, s=several: k.allowed(c, F(5, 4), t, F(3, 4), s)
+                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, F(3, 4), s)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
     yield lambda: (k.zcdp_orders()[0], k.zcdp_orders()[239], len(k.zcdp_orders()), k.budgets(("zcdp", [], F(1)), F(1, 3))[::60])
@@ -201,6 +203,8 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         yield lambda r=rule, n=numbers, c=kind: [
             k.cells_refute((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
         ]
+    many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
+    yield lambda: [k.cells_refute(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
     yield lambda: k.cells_refute(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": [1.0, 0.0]}}, [[1, 1, 1]] * 2, F(1, 20))
     yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
     for each in pairs():
@@ -215,7 +219,7 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     ):
         yield lambda text=text, values=values: k.claim_of({"claim": text, "claim_numbers": values})
     for witness in witnesses(bounds):
-        yield lambda w=k.json.dumps(witness): k.check(w)
+        yield lambda witness=witness: k.check(k.json.dumps(witness))
     yield lambda: printed(k, bounds)
 
 
