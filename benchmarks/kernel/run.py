@@ -63,7 +63,7 @@ def forgeries(size: int, seed: int) -> list[Json]:
     while len(found) < size:
         text, guesses = rng.choice(CLAIMS), int(10 ** rng.uniform(2, 5))
         correct = int(guesses * rng.uniform(0.75, 0.99))
-        tally = Tally(correct, guesses - correct, int(guesses * rng.uniform(1, 5)), rng.choice((1, 2)))
+        tally = Tally(correct, guesses - correct, int(guesses * rng.uniform(2.5, 5)), rng.choice((1, 2)))
         right = witness_of(text, tally)
         name, step = rng.choice(("correct", "wrong", "rounds", "directions", "alpha")), rng.choice((-1, 1))
         counts = dict(right["counts"])
