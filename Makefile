@@ -13,7 +13,7 @@ endif
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: audit test test-all lint types site docs release-check clean
+.PHONY: audit test test-all lint types site docs proofs release-check clean
 
 audit: $(VENV)/.audit
 	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.html"; exit $$status
@@ -51,6 +51,13 @@ docs: $(VENV)/.docs
 release-check: $(VENV)/.test docs
 	$(PIP) build
 	$(VENV)/bin/python tests/release.py
+
+# The kernel's proof, where Coq is installed, and its check of all published witnesses, which needs Python only.
+proofs:
+	@if command -v coqc > /dev/null && test -f proofs_checks/kernel/coq/Makefile; then $(MAKE) -C proofs_checks/kernel/coq; \
+	else echo "The proof in Coq is skipped: it needs coqc (Debian: apt install coq) and proofs_checks/kernel/coq"; fi
+	$(PYTHON) proofs_checks/kernel/checker.py $$(find reports/published -name 'witness-*.json' | sort) > out-proofs.txt; status=$$?; \
+	grep -c ^ACCEPTED out-proofs.txt; grep ^REFUSED out-proofs.txt; rm -f out-proofs.txt; exit $$status
 
 $(VENV)/.python:
 	@test -n "$(PYTHON)" || { echo "dpwitness needs Python 3.11 to 3.14 with venv: install it (Debian: apt install python3 python3-venv), or name it: make PYTHON=PATH"; exit 2; }

@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, str] = {
     "foreign": "dpwitness.benchmarks.foreign",
     "fuzz": "dpwitness.benchmarks.hostile.fuzz",
     "gray-box": "dpwitness.benchmarks.gray_box",
+    "kernel": "dpwitness.benchmarks.kernel.run",
     "mechanisms": "dpwitness.benchmarks.mechanisms",
     "mutation": "dpwitness.benchmarks.mutation.run",
     "power": "dpwitness.benchmarks.power",

@@ -17,6 +17,7 @@ from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.audit_result import AuditResult, BitLevel, PairScore
+from dpwitness.auditors.results.kernel_check import checked_by_kernel
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed
 from dpwitness.auditors.running.statefulness import Unfit
@@ -118,7 +119,7 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
             options.mechanism.close()  # stop workers that a running task has started since
         if runner.ledger is not None:
             runner.ledger.flush()
-    result = replace(build_result(runner, findings, interrupted, failure), seconds=runner.elapsed)
+    result = replace(checked_by_kernel(build_result(runner, findings, interrupted, failure)), seconds=runner.elapsed)
     return result if runner.ledger is None else _store_result(runner, runner.ledger, findings.extensions, result)
 
 

@@ -186,12 +186,16 @@ class AuditResult(Result):
         claim, tested = self.claim if value else self.claim.at_delta, sum(part.tally.rounds for part in parts)
         if value and self.basis and not self.basis.cells:  # an earlier look may have certified more than the last
             parts, alpha, tally = self.basis.parts, self.basis.alpha, self.basis.parts[-1].tally
-        stage_fields: Json = {"stages": [part.to_json() for part in parts[:-1]]} if len(parts) > 1 else {}
+        stage_fields: Json = {}
+        if len(parts) > 1:
+            stage_fields = {"stages": [part.to_json() for part in parts[:-1]], "combination": "conditional error"}
         if len(parts) > 1 or parts[-1].lost:
             stage_fields["lost"] = parts[-1].lost
         if sum(part.tally.rounds for part in parts) < tested:
             stage_fields["tested"] = tested  # a replay makes the same number of rounds as the audit
-        alpha_field = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
+        alpha_field: Json = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
+        if value and self.basis and self.basis.cells:
+            alpha_field = {"cells": [list(side) for side in self.basis.cells], "cells_alpha": self.basis.cells_alpha}
         more = {
             "event": event.to_json(),
             "description": str(self.description) if value else event.describe(),

@@ -285,7 +285,7 @@ def allowed(claim: Claim, x: float, frequency: float, directions: int) -> float:
         delta = 0.5 * directions * claim.delta_budget
         return 1.0 if delta >= frequency else float(1 - (1 - delta / frequency) * expit(-x))
     low, high = 0.5, 1.0
-    for _ in range(4):
+    for _ in range(7):
         theta = np.linspace(low, high, 65)
         beyond = np.nonzero(parameter_from_rates(claim, np.full(65, frequency), theta, directions) > x)[0]
         if len(beyond) == 0:

@@ -16,6 +16,9 @@ def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
     replay = command("replay", "test the event of a witness again, with fresh randomness")
     replay.add_argument("witness", metavar="WITNESS.json")
+    replay.add_argument(
+        "--check", action="store_true", help="run nothing: let the kernel check the counts of the file, and say what is on faith"
+    )
     replay.add_argument("--target", metavar="FILE.py:NAME", help="run this target instead of the target that the witness names")
     replay.add_argument(
         "--allow",
@@ -38,6 +41,10 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.option_values.targets import load, workers
     from dpwitness.reports.audit.report import check_writable
 
+    if args.check:
+        from dpwitness.proofs_checks.kernel import checker
+
+        return checker.main([args.witness])
     raw, file = load_json(args.witness)
     if raw.get("kind") == "claim":
         check_seal(raw, file)

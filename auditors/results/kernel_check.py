@@ -1,0 +1,70 @@
+"""Check of refuted claims by the kernel, `proofs_checks/kernel/checker.py`: violations are reported if the kernel accepts their counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Verdict, strict
+from dpwitness.auditors.statistics.combination import Part
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.privacy import ApproxDP, Claim
+from dpwitness.proofs_checks.kernel import checker
+
+_REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
+
+
+def checked_by_kernel(result: AuditResult) -> AuditResult:
+    """Return the result, with the verdict ERROR at each level whose violation the kernel refuses.
+
+    A notion that the kernel does not know keeps its verdict, with a note.
+    """
+    level, basis = result.bit_level, result.basis
+    if result.verdict in _REFUTED and basis is not None:
+        counts = counts_json(basis.parts, basis.alpha)
+        if basis.cells:
+            counts |= {"cells": [list(side) for side in basis.cells], "cells_alpha": basis.cells_alpha}
+        event = result.event.to_json() if basis.cells and result.event is not None else None
+        result = _judged(result, kernel_problem(result.claim, "value", result.parameter_lower, result.confidence, counts, event))
+    if level is not None and level.verdict in _REFUTED and level.tally is not None:
+        counts = counts_json([Part(level.tally, lost=level.lost)], level.alpha or 1 - result.confidence)
+        why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
+        if why.startswith("counts") or why.startswith("bound"):
+            result = replace(result, bit_level=replace(level, verdict=Verdict.ERROR), notes=(*result.notes, f"low bits: {why}"))
+    return result
+
+
+def counts_json(parts: tuple[Part, ...] | list[Part], alpha: float) -> Json:
+    """Return the counts of all stages and the error of their test in the form of a witness."""
+    stages = [part.to_json() for part in parts]
+    combined: Json = {"stages": stages[:-1], "combination": "conditional error"} if len(parts) > 1 else {}
+    return stages[-1] | combined | {"alpha": alpha}
+
+
+def kernel_problem(claim: Claim, level: str, bound: float, confidence: float, counts: Json, event: Json | None = None) -> str:
+    """Return why the kernel does not accept the counts of a refuted claim, or an empty text."""
+    kind, numbers = (claim.kind, claim.numbers) if claim.kind in checker.KINDS else ("", ())
+    if not kind and isinstance(claim, ApproxDP):  # the accountant's epsilon at a delta
+        kind, numbers = "approx", (claim.epsilon, claim.delta_budget)
+    if not kind:
+        return f"the kernel does not know the notion {claim.kind}: the verdict rests on the program alone"
+    text = str(claim) if kind == claim.kind else f"{kind}:"
+    found = {"claim": text, "claim_numbers": list(numbers), "level": level, "bound": strict(bound), "confidence": confidence}
+    try:
+        checker.check_audit(json.loads(json.dumps(found | {"counts": counts, "event": event}), parse_float=Fraction))
+    except checker.Refused as refusal:
+        return str(refusal)
+    return ""
+
+
+def _judged(result: AuditResult, problem: str) -> AuditResult:
+    """Return the result with a note on the problem, and as an ERROR if the kernel knows the notion but refuses the counts."""
+    if not problem:
+        return result
+    if problem.startswith("the kernel"):
+        return replace(result, notes=(*result.notes, problem))
+    bound, claim = f"{result.claim.symbol} > {result.parameter_lower:.9g}", f"{result.claim.symbol} <= {result.claim.parameter:.9g}"
+    why = f"the program certifies {bound} against {claim}, but the kernel refuses its counts: {problem}; please report this"
+    return replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))

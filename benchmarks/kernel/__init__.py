@@ -1,0 +1,1 @@
+"""Benchmark of the kernel: mutants of the checker, forged witnesses, and the published witnesses."""

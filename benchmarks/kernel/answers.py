@@ -1,0 +1,247 @@
+"""Answers of the checker to fixed questions: a changed checker is detected if one of its answers changes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.mechanisms.core.json_reader import Json
+
+F = Fraction
+STAGE: Json = {"correct": 120, "wrong": 30, "rounds": 400, "directions": 2, "lost": 3, "weight": 0.4}
+LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2, "lost": 0, "weight": 0}
+CURVE = [F(0), F(1), F(1, 10), F(6, 10), F(4, 10), F(2, 10), F(1), F(0)]
+RULE: Json = {"loss": {"value": [-0.4, 0.0, 0.7]}, "order": 2, "forward": True, "bets": {"value": [0.3, 0.2]}}
+
+
+def array(*values: Any, shape: tuple[int, ...] | None = None, dtype: str = "<f8") -> Json:
+    """Return the JSON of an array."""
+    return {"$type": "array", "dtype": dtype, "shape": list(shape or (len(values),)), "value": list(values)}
+
+
+def labelled(x: list[float], copies: list[int]) -> Json:
+    """Return the JSON of labelled vectors with one feature."""
+    fields = {"x": array(*x, shape=(len(x), 1)), "y": array(*[1.0] * len(x)), "multiplicity": array(*copies, dtype="<i8")}
+    return {"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": fields}
+
+
+def pair(relation: str, d0: Any, d1: Any) -> Json:
+    """Return the JSON of a pair."""
+    return {"relation": relation, "d0": d0, "d1": d1, "why": ""}
+
+
+def pairs() -> Iterator[Json]:
+    """Yield pairs that are neighbors, that are not, and that cannot be compared."""
+    for relation in ("replace-one", "add-remove", "l1", "l2", "linf", "replace-one:k=2", "add-remove:unit=user", "event"):
+        yield pair(relation, array(0.0, 1.0, 2.0), array(0.0, 1.5, 2.0))
+        yield pair(relation, array(0.0, 1.0, 2.0), array(0.0, 1.0))
+        yield pair(relation, array(0.0, 1.0, 2.0), array(0.9, 1.9, 2.0))
+        yield pair(relation, array(0.0, 1.0), array(0.7071067811865476, 1.7071067811865475))
+        yield pair(relation, array(0.0, 5.0), array(0.0, 6.1))
+        yield pair(relation, array(0, 5, dtype="<i8"), array(0, 6, dtype="<i8"))
+        yield pair(relation, array(0, 5, dtype="<i8"), array(0.0, 6.0))
+    yield pair("replace-one", [1, 2], [1, 2])
+    yield pair("replace-one", [{"a": 1}, 2], [{"a": 1}, 3])
+    yield pair("replace-one", {"a": 1}, {"a": 2})
+    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(2, 2)))
+    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(4, 1)))
+    yield pair("replace-one", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [1, 2]))
+    yield pair("replace-one", labelled([1.0, 2.0, 3.0], [1, 1, 1]), labelled([1.0, 4.0, 5.0], [1, 1, 1]))
+    yield pair("add-remove", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [2, 2]))
+    yield pair("add-remove", array(shape=(0, 2)), array(1.0, 2.0, shape=(1, 2)))
+    yield pair("l1", [0.0], [2**60])
+    yield pair("l1", [2**60], [2**60 + 1])
+    yield pair("l1", [0.25], [1.2500000000000016])
+    yield pair("l2", [0.0, 0.0], [0.6, 0.8])
+    yield pair("l2", [0.0, 0.0], [0.6, 0.8000001])
+    yield pair("linf", [0.25, 0.0], [1.25, 1.0])
+
+
+def audit(**changes: Any) -> Json:
+    """Return a sealed witness of an audit, with other fields in place of some."""
+    content: Json = {
+        "claim": "pure:1",
+        "claim_numbers": [1.0, 0.0],
+        "level": "value",
+        "bound": 1.8040131,
+        "confidence": 0.95,
+        "counts": {"correct": 450, "wrong": 60, "rounds": 1000, "directions": 2, "alpha": 0.04},
+        "pair": pair("l1", array(0.0), array(1.0)),
+    }
+    return seal(content | changes)
+
+
+def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
+    """Yield witnesses, right and wrong; `bounds` are the right bounds by name."""
+    right = audit(bound=bounds["pure"])
+    yield right
+    yield {**right, "sha256": "0" * 64}
+    yield {key: value for key, value in right.items() if key != "sha256"}
+    for factor in (1 - 1e-6, 1 - 3e-9, 1 - 0.3e-9, 1 + 0.3e-9, 1 + 3e-9, 1 + 1e-6, 0.1):
+        yield audit(bound=bounds["pure"] * factor)
+    counts = right["counts"]
+    for name, value in (
+        *(("correct", c) for c in (-1, 449, 451, 450.0)),
+        *(("wrong", c) for c in (-1, 59, 61, 600)),
+        *(("rounds", c) for c in (509, 510, 10**12, 10**12 + 1)),
+        *(("directions", c) for c in (0, 1, 3)),
+        *(("lost", c) for c in (-1, 1, 60, 61)),
+        *(("alpha", c) for c in (0, 0.05, 0.0500001, 0.5)),
+        ("cells", [[1, 2], [2, 1]]),
+    ):
+        yield audit(bound=bounds["pure"], counts=counts | {name: value})
+    without = {key: value for key, value in counts.items() if key != "alpha"}
+    yield audit(bound=bounds["pure"], counts=without)
+    yield audit(bound=bounds["pure"] * 2, counts=without)
+    yield audit(bound="inf")
+    yield audit(bound=2000.5)
+    yield audit(bound=bounds["pure"], claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
+    yield audit(bound=bounds["pure"], claim="gdp:3", claim_numbers=[3.0], level="bit")
+    yield audit(bound=bounds["pure"], claim="other:3", claim_numbers=[3.0])
+    yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001])
+    yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit")
+    yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], counts=counts | {"lost": 5})
+    stages = {"stages": [STAGE], "lost": 0, "combination": "conditional error", "alpha": 0.04}
+    for more in ({}, {"combination": "other"}, {"stages": [{**STAGE, "weight": 1.01}]}, {"stages": [{**STAGE, "lost": 31}]}):
+        for factor in (1, 1 - 3e-6, 1 + 3e-6):
+            yield audit(bound=bounds["stages"] * factor, counts=LAST | stages | more)
+    binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
+    event = {"kind": "binned", "rule": {"fields": RULE}}
+    for factor in (1, 1 - 3e-9, 1 + 3e-9):
+        yield audit(bound=bounds["cells"] * factor, claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned, event=event)
+    yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned | {"cells_alpha": 0.06}, event=event)
+    for above, bound in ((1.5, 1.5), (1.5, 1.6), ("inf", "inf"), (0.9, 0.9), (1.0, 1.0)):
+        yield seal(
+            {key: v for key, v in audit(bound=bound, level="white box", event={"above": above}).items() if key not in ("counts", "sha256")}
+        )
+    yield seal({"kind": "claim", "name": "x"})
+    yield seal({"kind": "canaries", "counts": {}, "name": "x"})
+
+
+BOUNDS = {"pure": 1.7707070626088, "approx": 1.7669507015542, "stages": 1.6258223195059, "cells": 0.0451735311502}  # see `bounds_of`
+
+
+def proved(checker: ModuleType, refuted: Callable[[F], bool]) -> float:
+    """Return the largest parameter that is refuted, as a float."""
+    return float(F(checker.bisect(lambda i: not refuted(F(i, 10**13)), 0, 10**14, 1) - 1, 10**13))
+
+
+def bounds_of(checker: ModuleType) -> dict[str, float]:
+    """Return the bounds that the checker proves for the witnesses."""
+    one = {"correct": 450, "wrong": 60, "rounds": 1000, "directions": 2, "lost": 0}
+    pure, approx, alpha = ("pure", [F(1), F(0)], F(1)), ("approx", [F(1), F(1, 1000)], F(1)), F(4, 100)
+    cells = [[900, 700, 1400], [1500, 700, 800]]
+    return {
+        "pure": proved(checker, lambda x: checker.refutes(pure, x, [one], alpha)),
+        "approx": proved(checker, lambda x: checker.refutes(approx, x, [one], alpha)),
+        "stages": proved(checker, lambda x: checker.refutes(pure, x, [STAGE, LAST], alpha)),
+        "cells": proved(checker, lambda x: checker.cells_refute(("zcdp", [F(1, 100)], F(1, 100)), x, RULE, cells, F(2, 100))),
+    }
+
+
+def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Callable[[], Any]]:
+    """Yield calls of the checker, cheap ones first."""
+    one = k.ONE
+    for n, j, a, c in (
+        (0, 0, 1, 1),
+        (7, 0, 2, 3),
+        (7, 7, 2, 3),
+        (7, 4, 2, 3),
+        (40, 31, 5, 7),
+        (900, 500, 1, 1),
+        (900, 880, 1, 1),
+        (900, 9, 99, 1),
+    ):
+        for unit, stop in ((one, k.STOP), (2**30, 0), (2**30, 2**20), (8, 8)):
+            yield lambda n=n, j=j, a=a, c=c, unit=unit, stop=stop: k.tail(n, j, a, c, unit, stop)
+        yield lambda n=n, j=j, a=a, c=c: (k.side(n, 2, 3, 6, a, c, 2**20, 4), k.tail(n, j, a, c))
+    for x in (F(0), F(1, 3), F(-1, 3), F(7)):
+        yield lambda x=x: (k.floor(x), k.ceil(x), k.exp(k.floor(x)), k.normal(k.floor(x)), k.density(k.floor(x)))
+    for n, d in ((1, 1), (10, 1), (1, 10), (2**70 - 1, 2**35), (3, 4), (5 * one, one + 1)):
+        yield lambda n=n, d=d: k.log(n, d)
+    for t in (-17, -3, 9, 16, 17, 40):
+        yield lambda t=t: (k.normal(t * one), k.exp(t * one // 3), k.exp(t * one), k.density(t * one))
+    yield lambda: [k.bisect(lambda i, end=end: i >= end, 0, 100, width) for end in (0, 1, 33, 100) for width in (1, 5)]
+    yield lambda: [k.quantile(p) for p in (one // 20, k.TINY, one)]
+    for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE), ("gdp", [F(1)])):
+        for total in (one, one // 50, one * 3 // 2):
+            for several in (False, True):
+                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, F(3, 4), s)
+    yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
+    yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
+    yield lambda: (k.zcdp_orders()[0], k.zcdp_orders()[239], len(k.zcdp_orders()), k.budgets(("zcdp", [], F(1)), F(1, 3))[::60])
+    for total, seen in ((one // 3, F(9, 10)), (one * 3 // 2, F(0)), (one, F(1))):
+        yield lambda t=total, s=seen: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, s, False)
+    yield lambda: k.allowed(("rdp", [F(2), F(1)], F(50)), F(50), one // 1000, F(3, 4), False)
+    for n, j in ((100, 0), (100, 1), (100, 100), (5000, 1200), (10**6, 3)):
+        yield lambda n=n, j=j: [k.frequency(n, j, one // part) for part in (100, 10**9)]
+    for share in (F(0), F(1, 8), F(99, 100)):
+        for level, more, many in (
+            (one // 50, one // 100, one // 80),
+            (one // 50, one - 3, one),
+            (one >> 200, 0, one),
+            (one // 9, 0, one // 10**40),
+        ):
+            yield lambda s=share, e=level, m=more, b=many: k.conditional_error(e, m, b, s)
+    yield lambda: [k.normal_integral(-one, b * one, one // 3, one // 2) for b in (-2, -1, 2)]
+    for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
+        claim = (kind, numbers, F(1))
+        yield lambda c=claim: k.p_values(c, F(3, 2), STAGE, F(1, 100) if c[0] != "pure" else F(0), True)
+        for right, wrong in ((5, 0), (0, 5), (0, 0)):
+            stage = {**STAGE, "correct": right, "wrong": wrong, "lost": 0}
+            yield lambda c=claim, s=stage: k.p_values(c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False)
+        yield lambda c=claim: [k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20)) for x in (10, 26, 33)]
+    for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
+        rule, numbers = {**RULE, "order": order, "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
+        yield lambda r=rule, n=numbers, c=kind: [
+            k.cells_refute((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
+        ]
+    many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
+    yield lambda: [k.cells_refute(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
+    yield lambda: k.cells_refute(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": [1.0, 0.0]}}, [[1, 1, 1]] * 2, F(1, 20))
+    yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
+    for each in pairs():
+        yield lambda each=each: k.check_pair(each)
+    for text, values in (
+        ("pure:1", [1, 0]),
+        ("rdp:2,0.5", [2, 0.5]),
+        ("rdp:2=0.5", [2, 0.5]),
+        ("fdp:x", [0, 1, 1, 0]),
+        ("gdp:2", [2]),
+        ("no:1", [1]),
+    ):
+        yield lambda text=text, values=values: k.claim_of({"claim": text, "claim_numbers": values})
+    for witness in witnesses(bounds):
+        yield lambda witness=witness: k.check(k.json.dumps(witness))
+    yield lambda: printed(k, bounds)
+
+
+def printed(k: ModuleType, bounds: dict[str, float]) -> tuple[Any, ...]:
+    """Return what the program prints on files, and its exit codes."""
+    found: list[Any] = []
+    with tempfile.TemporaryDirectory() as folder:
+        texts = {"right": k.json.dumps(audit(bound=bounds["pure"])), "wrong": k.json.dumps(audit(bound=9.0)), "damaged": "{", "none": None}
+        for name, text in texts.items():
+            if text is not None:
+                Path(folder, name).write_text(text, encoding="utf-8")
+        for names in ([], ["right"], ["wrong"], ["damaged"], ["none"], ["wrong", "right"]):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                code = k.main([str(Path(folder, name)) for name in names])
+            found.append((code, out.getvalue().replace(folder, "")))
+    return tuple(found)
+
+
+def answer(question: Callable[[], Any]) -> str:
+    """Return the answer to a question as text: the value, or the error."""
+    try:
+        return repr(question())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

@@ -1,0 +1,88 @@
+"""Benchmark of the kernel: mutants of the checker that its tests detect, forged witnesses refused, and published witnesses accepted."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import dpwitness
+from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.combination import Part, combined_bound
+from dpwitness.benchmarks.kernel.mutants import is_detected, right_answers, sample
+from dpwitness.benchmarks.table import Row, Table
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.privacy import parse_claim
+from dpwitness.proofs_checks.kernel import checker
+
+PUBLISHED = Path(dpwitness.__file__).resolve().parent.parent / "reports" / "published"
+CLAIMS = ("pure:0.5", "approx:0.5,0.001", "gdp:0.3", "rdp:3,0.2")
+MUTANTS, FORGERIES, ROUNDS = 320, 10_000, 400_000_000
+
+
+def measure() -> Table:
+    """Return the shares of mutants detected, forged witnesses refused and published witnesses accepted, and the longest times."""
+    right, chosen = right_answers(), sample(MUTANTS, 1)
+    alive = [mutant for mutant in chosen if not is_detected(mutant, right)]
+    forged = list(forgeries(FORGERIES, 1))
+    accepted = sum(not _reason(witness) for witness in forged)
+    paths, slowest, reasons = sorted(PUBLISHED.glob("*/witness-*.json")), 0.0, []
+    for path in paths:
+        start = time.process_time()
+        reasons.append(_reason(json.loads(path.read_text(encoding="utf-8"))))
+        slowest = max(slowest, time.process_time() - start)
+    start = time.process_time()
+    assert not _reason(witness_of("approx:0.5,0.001", Tally(ROUNDS // 4, ROUNDS // 8, ROUNDS, 2)))
+    largest = time.process_time() - start
+    rows = (
+        Row("mutants of the checker that change an answer", 0.98, 1 - len(alive) / len(chosen), "share"),
+        Row("forged witnesses accepted", 0, float(accepted), "witnesses", at_most=True),
+        Row("published witnesses refused", 0, float(sum(map(bool, reasons))), "witnesses", at_most=True),
+        Row("slowest published witness", 10, slowest, "s", at_most=True),
+        Row("witness of 4e8 rounds", 10, largest, "s", at_most=True),
+    )
+    return Table("kernel", rows, tuple(f"undetected: line {m.line}: {m.change} in {m.text}" for m in alive))
+
+
+def witness_of(text: str, tally: Tally, alpha: float = 0.04) -> Json:
+    """Return the witness of a claim with these counts."""
+    claim = parse_claim(text)
+    counts = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions, "alpha": alpha}
+    bound = combined_bound(claim, [Part(tally)], alpha)
+    content = {"claim": text, "claim_numbers": list(claim.numbers), "level": "value", "bound": bound, "confidence": 0.95}
+    return seal(content | {"counts": counts})
+
+
+def forgeries(size: int, seed: int) -> list[Json]:
+    """Return witnesses one of whose counts is changed by 1, or by 1 in its second digit, where the bound then differs by 1e-8 or more."""
+    rng, found = random.Random(seed), list[Json]()
+    while len(found) < size:
+        text, guesses = rng.choice(CLAIMS), int(10 ** rng.uniform(2, 5))
+        correct = int(guesses * rng.uniform(0.75, 0.99))
+        tally = Tally(correct, guesses - correct, int(guesses * rng.uniform(2.5, 5)), rng.choice((1, 2)))
+        right = witness_of(text, tally)
+        name, step = rng.choice(("correct", "wrong", "rounds", "directions", "alpha")), rng.choice((-1, 1))
+        counts = dict(right["counts"])
+        counts[name] = (
+            3 - counts[name] if name == "directions" else counts[name] * (1 + 0.01 * step) if name == "alpha" else counts[name] + step
+        )
+        if counts["wrong"] < 0 or counts["correct"] + counts["wrong"] > counts["rounds"]:
+            continue
+        changed = Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
+        bound = combined_bound(parse_claim(text), [Part(changed)], counts["alpha"])
+        if right["bound"] > Fraction(parse_claim(text).parameter) and not math.isclose(bound, right["bound"], rel_tol=1e-8, abs_tol=1e-8):
+            found.append(seal(right | {"counts": counts}))
+    return found
+
+
+def _reason(witness: Json) -> str:
+    """Return why the checker refuses a witness, or an empty text."""
+    try:
+        checker.check(json.dumps(witness))
+    except checker.Refused as refusal:
+        return str(refusal)
+    return ""

@@ -1,0 +1,400 @@
+"""Checker of witnesses: one file, the standard library only, integers with directed rounding instead of floating point.
+
+``python checker.py witness.json`` prints ACCEPTED, what was checked and what is taken on faith, or REFUSED with the reason. The counts must
+refute the claim and the stated bound at the stated error, by the theorems of `auditors/statistics/certificate.py` and `combination.py`.
+Real numbers are integers in units of 1 / ONE. Functions that enclose a number return (low, high).
+"""
+
+import hashlib
+import json
+import sys
+from collections import Counter
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+
+BITS = 384
+ONE, STOP = 1 << BITS, 1 << 144  # a walk over binomial weights ends below STOP
+LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2BE7B876206DEBAC98559552FB4AFA1B10  # floor(ONE ln 2)
+DENSITY = 0x662114CF50D942343F2CF1402EAE38BFD3829F30512706D8C0471B4802639D2E9DF8AC55447D3DB723F5D3ABB374E88D  # floor(ONE / sqrt(2 pi))
+FAR, TINY = 16 * ONE, 1 << BITS - 188  # a normal variable is beyond FAR with probability below TINY
+CUT = ONE >> 53  # error of a stage but the last that is spent on p-values above 1 - CUT
+SLACK, SLACKS = Fraction(1, 10**9), Fraction(1, 10**6)  # relative errors of a bound in floating point, from one stage and from several
+SHARE = Fraction(1, 50)  # part of the error for the frequency of guesses
+MOST = 2000  # parameters above this count as infinite
+KINDS = ("pure", "approx", "gdp", "zcdp", "rdp", "fdp")  # notions whose counts are checked
+
+
+class Refused(Exception):
+    """The witness does not prove what it states, or states something that is not checked here."""
+
+
+def require(condition, message):
+    """Raise Refused with the message unless the condition holds."""
+    if not condition:
+        raise Refused(message)
+
+
+def side(n, start, first, last, a, c, one, stop):
+    """Return bounds on sums of binomial weights after `start`, where the weight is 1: of all from below, of [first, last] from above."""
+    j, low, high, sum_low, sum_high = start, one, one, 0, 0
+    while j < n and high > stop:
+        up, down = (n - j) * a, (j + 1) * c
+        j, low, high = j + 1, low * up // down, -(-high * up // down)
+        sum_low += low
+        if first <= j <= last:
+            sum_high += high
+    return sum_low, sum_high + max(0, last - max(j, first - 1)) * high
+
+
+def tail(n, k, a, c, one=ONE, stop=STOP):
+    """Return an integer U with P(Bin(n, a / (a + c)) >= k) <= U / one, for 0 <= k <= n, a > 0 and c > 0."""
+    mode = (n + 1) * a // (a + c)
+    low_above, high_above = side(n, mode, k, n, a, c, one, stop)
+    low_below, high_below = side(n, n - mode, 0, n - k, c, a, one, stop)  # mirrored: n - X is binomial with c / (a + c)
+    upper = high_above + high_below + (one if k <= mode else 0)
+    return min(one, -(-upper * one // (low_above + low_below + one)))
+
+
+def floor(x):
+    """Return the largest number in units of 1 / ONE that is at most the fraction x."""
+    return (x.numerator << BITS) // x.denominator
+
+
+def ceil(x):
+    """Return the smallest number in units of 1 / ONE that is at least the fraction x."""
+    return -floor(-x)
+
+
+def log(n, d):
+    """Enclose ln(n / d) for integers n, d > 0: ln m + k ln 2 with m in [1, 2), where ln m = 2 artanh((m - 1) / (m + 1))."""
+    k = n.bit_length() - d.bit_length()
+    k -= (n << max(-k, 0)) < (d << max(k, 0))
+    m = (n << BITS + max(-k, 0)) // (d << max(k, 0))
+    power, total, j = ((m - ONE) << BITS) // (m + ONE), 0, 1
+    square = power * power >> BITS
+    while power:  # at most 130 terms, each rounded down by less than 4 units
+        power, total, j = power * square >> BITS, total + power // j, j + 2
+    value, error = 2 * total + k * LN2, (abs(k) + 1) << 12
+    return value - error, value + error
+
+
+def exp(x):
+    """Enclose e^x: 2^k e^r with r in [0, ln 2], and the series of e^r, whose rest is below its last term."""
+    k, r = divmod(x, LN2)
+    term, total, j = ONE, 0, 1
+    while term:
+        term, total, j = term * r // (j << BITS), total + term, j + 1
+    value = total << k if k >= 0 else total >> -k
+    return max(0, value - (value >> 320) - 1), value + (value >> 320) + 1
+
+
+def normal(t):
+    """Enclose P(Z > t) = 1/2 - phi(t) (t + t^3/3 + t^5/15 + ...) of a standard normal Z; all terms have one sign."""
+    if t < 0:
+        return ONE - normal(-t)[1], ONE - normal(-t)[0]
+    if t > FAR:
+        return 0, TINY
+    square, total, term, j = t * t >> BITS, 0, t, 1
+    while term:
+        total, j = total + term, j + 2
+        term = term * square // (j << BITS)
+    value = ONE // 2 - ((density(t) * total) >> BITS)
+    return max(0, value - (1 << 196)), value + (1 << 196)
+
+
+def density(t):
+    """Return phi(t) = e^(-t^2/2) / sqrt(2 pi), up to 2^-318."""
+    return (exp(-(t * t >> BITS + 1))[0] * DENSITY) >> BITS
+
+
+def bisect(holds, low, high, width):
+    """Return a point at which `holds` is true, close to where it begins; true at `high`, which rises from `low`."""
+    while high - low > width:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def quantile(level):
+    """Return a t with P(Z > t) <= level, for a level of at least TINY."""
+    return bisect(lambda t: normal(t)[1] <= level, -FAR, FAR + ONE, ONE >> 120)
+
+
+def allowed(claim, x, total, observed, several):
+    """Return integers (a, c): at most a / (a + c) of the guesses are right if the parameter is at most x and their rate at least `total`.
+
+    They are rates of right and wrong guesses of a point on or above the trade-off curve with a + c <= total.
+    """
+    kind, numbers, _ = claim
+    if kind == "gdp":
+        mu = ceil(x)
+        t = bisect(lambda u: normal(u)[1] + normal(u - mu)[1] <= total, -FAR - mu, FAR + mu + ONE, ONE >> 120)
+        return normal(t - mu)[1], normal(t)[0]
+    if kind in ("zcdp", "rdp"):
+        return renyi_allowed(budgets(claim, x), total, observed)
+    wrong = max((total - start) * ONE // (ONE + slope) for slope, start in lines(kind, numbers, x, several))
+    return total - max(0, wrong), max(0, wrong)
+
+
+def lines(kind, numbers, x, several):
+    """Return lines above the trade-off curve, (slope, start), rounded up. Of several stages, (epsilon, delta) uses the steep line only."""
+    steep, before = [(exp(ceil(x))[1], ceil(numbers[1]))] if kind in ("pure", "approx") else [], None
+    for a, b, later, below in zip(numbers[::2], numbers[1::2], numbers[2::2], numbers[3::2]):  # the pieces of a curve through points
+        slope, start = (b - below) / (later - a), 1 - b - a * (b - below) / (later - a)
+        require(a < later and (before is None or slope <= before), "claim: the points are not those of a convex curve")
+        before = slope
+        if slope > 0:
+            slope, start = (slope, start) if slope >= 1 else (1 / slope, (slope + start - 1) / slope)
+            steep.append((ceil(x * slope), ceil(max(start, Fraction(0)))))
+    mirrored = [(-(-ONE * ONE // slope), max(0, ONE - (ONE - start) * ONE // slope)) for slope, start in steep]  # datasets exchanged
+    return steep if kind == "pure" or (kind == "approx" and several) else steep + mirrored
+
+
+@lru_cache(maxsize=None)
+def zcdp_orders():
+    """Return the orders at which zCDP is tested: 1 + 10^(-3 + 7 i / 239)."""
+    return [Fraction(ONE + exp(log(10, 1)[0] * (7 * i - 717) // 239)[0], ONE) for i in range(240)]
+
+
+def budgets(claim, x):
+    """Return (order, (order - 1) * allowed divergence), rounded up, of a Renyi claim with parameter x."""
+    pairs = [(a, a) for a in zcdp_orders()] if claim[0] == "zcdp" else zip(claim[1][::2], claim[1][1::2])
+    return [(floor(order), ceil((order - 1) * unit * x)) for order, unit in pairs]
+
+
+def renyi_allowed(entries, total, observed):
+    """Return `allowed` of a Renyi claim: a point whose divergence at one order is proved to be at least the budget of the order."""
+
+    def excess(order, budget, backward, right):
+        p, q = (total - right, right) if backward else (right, total - right)
+        sides = [(log(p, ONE)[0], log(q, ONE)[1]), (log(ONE - p, ONE)[0], log(ONE - q, ONE)[1])]
+        one, other = (order * up - (order - ONE) * down >> BITS for up, down in sides)  # ln p^a q^(1-a), and of 1 - p and 1 - q
+        return (max(one, other) + log(ONE + exp(-abs(one - other))[0], ONE)[0]) * ONE // budget
+
+    least, most = total // 2 + 1, min(total, ONE) - 1
+    right, best = min(max(floor(observed * Fraction(total, ONE)), least), most), ()
+    for _ in range(4):  # the best order at a point, then the point of this order
+        best = max((excess(*entry, backward, right), *entry, backward) for entry in entries for backward in (False, True))[1:]
+        right = bisect(lambda rate, best=best: excess(*best, rate) >= ONE, least, most, ONE >> 120)
+    return (right, total - right) if excess(*best, right) >= ONE else (1, 0)
+
+
+@lru_cache(maxsize=None)
+def frequency(rounds, guesses, error):
+    """Return a lower limit on the probability of a guess: an s with P(Bin(rounds, s) >= guesses) <= error, found by secants."""
+
+    def score(p):
+        return isqrt(max(0, -log(p, ONE)[1]) << BITS)  # nearly linear in s
+
+    rate, aim, best = ONE * guesses // rounds, score(error), 0
+    deviation = rate * ONE // (isqrt(guesses << 2 * BITS) or 1)
+    before, s = rate - min(rate * 3 // 4, 4 * deviation), rate - min(rate // 2, 2 * deviation)
+    score_before = score(tail(rounds, guesses, before, ONE - before))
+    for _ in range(60):
+        p = tail(rounds, guesses, s, ONE - s)
+        best = max(best, s) if p <= error else best
+        if abs(s - before) <= s >> 40:
+            break
+        step = (s - before) * (aim - score(p)) // (score(p) - score_before or 1)
+        before, score_before, s = s, score(p), min(max(s + step, s // 4), rate - 1) - (s >> 44)
+    return best
+
+
+def conditional_error(level, more, as_many, share):
+    """Return a lower bound on the error that a stage leaves: the mean of A(u) over [more, as_many], A as in `combination`.
+
+    With z = Phi^-1(1 - u), A is Phi(slope z - shift), and A(1 - CUT) beyond 1 - CUT. Any share that is known before the stage is valid.
+    """
+    share, level = min(share, Fraction(49, 50)), level if share <= 0 else level - CUT
+    if share <= 0 or level < TINY:
+        return max(0, level)
+    slope = isqrt(floor(share / (1 - share)) << BITS)
+    shift = (quantile(level) * isqrt(ONE * ONE + slope * slope) >> BITS) + 32
+    more, as_many = min(more, ONE - CUT), max(min(as_many, ONE - CUT), TINY)
+    low, high = quantile(as_many), -quantile(ONE - more)
+    integral = normal_integral(low, high, slope, shift) - (1 << BITS - 116)
+    mean = integral * ONE // max(1, as_many - normal(high)[0])
+    return max(mean, normal(shift + (slope * quantile(ONE - as_many) >> BITS) + 1)[0])  # A is least at the upper end
+
+
+def normal_integral(low, high, slope, shift):
+    """Return the integral of f(z) = phi(z) Phi(slope z - shift) over [low, high], up to 2^-116.
+
+    Panels of half width h <= 1 / (4 (1 + slope)^2) use the Taylor series: f' = -z f + g, g' = -(z + slope (slope z - shift)) g. On a disc
+    of radius 1 / (1 + slope), |f| < 2: the terms fall at least as 2 * 4^-n, so 64 terms leave less than 2^-125 h.
+    """
+    panels = max(0, high - low) * 2 * (ONE + slope) ** 2 // ONE**3 + 1
+    h, integral = (high - low) // (2 * panels), 0
+    for i in range(panels):
+        m = low + h * (2 * i + 1)
+        at = (slope * m >> BITS) - shift
+        f, g = density(m) * normal(-at)[0] >> BITS, density(m) * (slope * density(at) >> BITS) >> BITS
+        centre, square, f_before, g_before = m + (slope * at >> BITS), ONE + (slope * slope >> BITS), 0, 0
+        for n in range(64):
+            integral += 0 if n % 2 else 2 * h * f // ((n + 1) << BITS)
+            f_next = h * (((-m * f - h * f_before) >> BITS) + g) // ((n + 1) << BITS)
+            g_next = h * ((-centre * g - (square * h >> BITS) * g_before) >> BITS) // ((n + 1) << BITS)
+            f, f_before, g, g_before = f_next, f, g_next, g
+    return integral
+
+
+def refutes(claim, x, stages, alpha):
+    """Return whether the counts of all stages refute "the parameter is at most x" at error alpha, by conditional errors."""
+    gamma = Fraction(0) if claim[0] == "pure" else alpha * SHARE / len(stages)  # error of the frequency of guesses in a stage
+    level, left = floor(alpha - gamma * len(stages)), Fraction(1)
+    for stage in stages[:-1]:
+        more, as_many = p_values(claim, x, stage, gamma, True)
+        level = conditional_error(level, more, as_many, Fraction(stage["weight"]) ** 2 / left if left > 0 else left)
+        left -= Fraction(stage["weight"]) ** 2
+    return p_values(claim, x, stages[-1], gamma, len(stages) > 1)[1] <= level
+
+
+def p_values(claim, x, stage, gamma, several):
+    """Return upper bounds on the probabilities of more right guesses than in the stage and of at least as many, if the parameter is x."""
+    right, guesses = stage["correct"], stage["correct"] + stage["wrong"]
+    total = 2 * frequency(stage["rounds"], guesses - stage["lost"], floor(gamma)) // stage["directions"] if gamma else ONE
+    a, c = allowed(claim, x, total, Fraction(right, max(guesses, 1)), several)
+    more = 0 if right == guesses else tail(guesses, right + 1, a, c) if c else ONE
+    return more, tail(guesses, right, a, c) if c else ONE
+
+
+def cells_refute(claim, x, rule, cells, alpha):
+    """Return whether the counts of cells prove a Renyi divergence of at least the one that parameter x allows, at error alpha."""
+    loss, order, bets = [Fraction(value) for value in rule["loss"]["value"]], Fraction(rule["order"]), rule["bets"]["value"]
+    units = [order] if claim[0] == "zcdp" else [unit for a, unit in zip(claim[1][::2], claim[1][1::2]) if a == order]
+    require(
+        order > 1 and units and all(0 <= Fraction(bet) <= Fraction(99, 100) for bet in bets),
+        "event: order or bets are not those of the claim",
+    )
+    first = [exp(floor((order - 1) * (value - max(loss))))[0] for value in loss]
+    second = [ONE - exp(ceil(order * (value - max(loss))))[1] for value in loss]
+    p, q = cells if rule["forward"] else cells[::-1]
+    low, high = mean_limit(first, p, Fraction(bets[0]), alpha / 2), ONE - mean_limit(second, q, Fraction(bets[1]), alpha / 2)
+    gain = floor(order) * log(low, ONE)[0] - (floor(order) - ONE) * log(high, ONE)[1] if low > 0 else -1
+    return gain >= ceil((order - 1) * units[0] * x) * ONE
+
+
+def mean_limit(values, counts, bet, error):
+    """Return a lower confidence limit of the mean of a variable in [0, 1] that took each of `values` `counts` times, by a bet."""
+    aim, stake = log(error.denominator, error.numerator)[1], floor(bet)
+    pairs = list(zip(values, counts))
+    return bisect(lambda m: sum(n * log(ONE + (stake * (v - m) >> BITS), ONE)[0] for v, n in pairs) < aim, 0, ONE, ONE >> 60) - (ONE >> 60)
+
+
+def canonical(value):
+    """Return the canonical JSON of a value: sorted names, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=str)
+
+
+def records(dataset):
+    """Return the records of a dataset as texts, whether they are in order, and the rest of the dataset; None for an unknown kind."""
+    if isinstance(dataset, list):
+        return [canonical(record) for record in dataset], True, ""
+    kind = dataset.get("$type") if isinstance(dataset, dict) else ""
+    if kind == "array" and dataset["shape"]:
+        width = len(dataset["value"]) // max(dataset["shape"][0], 1)
+        rows = [canonical(dataset["value"][i * width : (i + 1) * width]) for i in range(dataset["shape"][0])]
+        return rows, True, canonical([dataset["dtype"], dataset["shape"][1:]])
+    if kind == "object" and dataset["class"] == "dpwitness.mechanisms:LabelledVectors":
+        x, y = (records(dataset["fields"][name])[0] for name in ("x", "y"))
+        return [row for *row, n in zip(x, y, dataset["fields"]["multiplicity"]["value"]) for row in [tuple(row)] * n], False, ""
+    return None
+
+
+def check_pair(pair):
+    """Raise Refused if the datasets are not neighbors under the relation. Return what was checked and what is taken on faith."""
+    (relation, _, options), d0, d1 = pair["relation"].partition(":"), pair["d0"], pair["d1"]
+    require(canonical(d0) != canonical(d1), "pair: d0 and d1 are identical")
+    sides, size = (records(d0), records(d1)), int(options[2:]) if options.startswith("k=") else 1
+    if relation not in ("replace-one", "add-remove", "l1", "l2", "linf") or None in sides or options not in ("", "k=%d" % size):
+        return [], ["the datasets are neighbors under %s" % pair["relation"]]
+    (first, ordered, about), (second, _, other) = sides
+    require(about == other, "pair: the datasets are of different kinds")
+    require(relation == "add-remove" or len(first) == len(second), "pair: the numbers of records differ")
+    if relation[0] == "l":
+        numbers = [[Fraction(number) for number in (d if isinstance(d, list) else d["value"])] for d in (d0, d1)]
+        steps = [abs(a - b) for a, b in zip(*numbers)]
+        apart = max(steps) if relation == "linf" else sum(step * step if relation == "l2" else step for step in steps)
+        room = Fraction(max(1, *(abs(number) for side in numbers for number in side))) * len(steps) / (1 << 50)
+        require(apart <= 1 + (room if any(step.denominator > 1 for step in steps) else 0), "pair: the distance exceeds 1")
+        return ["pair"], []
+    removed, added = sum((Counter(first) - Counter(second)).values()), sum((Counter(second) - Counter(first)).values())
+    apart = removed + added if relation == "add-remove" else sum(a != b for a, b in zip(first, second)) if ordered else removed
+    require(1 <= apart <= size, "pair: %d records differ, at most %d may" % (apart, size))
+    return ["pair"], []
+
+
+def claim_of(witness):
+    """Return the claim: kind, numbers and parameter."""
+    (kind, _, text), numbers = witness["claim"].partition(":"), [Fraction(number) for number in witness["claim_numbers"]]
+    require(kind in KINDS, "claim: the notion %s is not checked here" % kind)
+    if kind == "rdp" and "=" not in text:
+        return kind, [numbers[0], Fraction(1)], numbers[1]
+    return kind, numbers, Fraction(1) if kind in ("rdp", "fdp") else numbers[0]
+
+
+def check_audit(witness):
+    """Raise Refused unless the counts refute the claim and prove the stated bound. Return what was checked and what is taken on faith."""
+    counts, claim, most = witness["counts"], claim_of(witness), (1 - Fraction(witness["confidence"])) * (1 + SLACK)
+    stages = [dict({"lost": 0, "weight": 0}, **stage) for stage in counts.get("stages", []) + [counts]]
+    for stage in stages:
+        correct, wrong, rounds, lost, directions = (stage[name] for name in ("correct", "wrong", "rounds", "lost", "directions"))
+        is_possible = 0 <= lost <= wrong and 0 <= correct <= rounds - wrong and rounds <= 10**12 and directions in (1, 2)
+        require(is_possible and all(isinstance(n, int) for n in (correct, wrong, rounds, lost)), "counts: they are impossible")
+    require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
+    bound = Fraction(MOST) if witness["bound"] == "inf" else Fraction(witness["bound"])
+    error = "cells_alpha" if "cells" in counts else "alpha"
+    alpha, slack = Fraction(counts.get(error, most)), max(1, bound) * (SLACK if len(stages) == 1 else SLACKS)
+    require(0 < alpha <= most, "counts: the error exceeds 1 - confidence")
+    tested = claim if witness["level"] == "value" or claim[0] in KINDS[:2] else ("pure", [Fraction(1), Fraction(0)], Fraction(0))
+    require(tested[2] < bound <= MOST, "bound: it does not exceed the claim")
+
+    def refuted(which, x):
+        if "cells" in counts:
+            return cells_refute(which, x, witness["event"]["rule"]["fields"], counts["cells"], alpha)
+        return refutes(which, x, stages, alpha)
+
+    require(refuted(claim, claim[2]), "counts: they do not refute the claim")
+    require(refuted(tested, bound - slack), "bound: the counts do not prove it")
+    is_exact = "cells" in counts or ("alpha" in counts and (len(stages) == 1 or counts.get("combination") == "conditional error"))
+    require(not is_exact or bound == MOST or not refuted(tested, bound + slack), "bound: the counts prove more: they are of another bound")
+    faith = ["the rounds are independent", "the event and its directions were fixed before its rounds", "the counts are those of the runs"]
+    return ["counts"], faith if is_exact else [*faith, "the bound may be smaller than the counts prove: an earlier version wrote it"]
+
+
+def check_other(witness):
+    """Raise Refused if a witness without counts contradicts itself. Return what was checked and what is taken on faith."""
+    if witness.get("level") == "white box":
+        bound, (kind, _, parameter) = witness["bound"], claim_of(witness)
+        require(bound == "inf" or Fraction(bound) > parameter, "bound: it does not exceed the claim")
+        require(witness["event"]["above"] == bound or kind not in ("pure", "approx"), "event: it is of another bound")
+    return ["form"], ["the evidence of a witness without counts (%s): it is not computed here" % witness.get("kind", "white box")]
+
+
+def check(text):
+    """Check the witness in a JSON text: return what was checked and what is taken on faith, or raise Refused."""
+    raw, witness = json.loads(text), json.loads(text, parse_float=Fraction)
+    content = canonical({key: value for key, value in raw.items() if key != "sha256"})
+    require(hashlib.sha256(content.encode("ascii")).hexdigest() == raw.get("sha256"), "sha256: it is not the hash of the content")
+    checked, faith = check_audit(witness) if "counts" in witness and "kind" not in witness else check_other(witness)
+    more = check_pair(witness["pair"]) if "pair" in witness else ([], [])
+    return ["hash", *checked, *more[0]], faith + more[1]
+
+
+def main(paths):
+    """Check the files, print a line for each and what is taken on faith, and return the exit code."""
+    failed = not paths
+    for path in paths:
+        try:
+            with open(path, encoding="utf-8") as file:
+                checked, faith = check(file.read())
+            print("ACCEPTED %s: checked %s" % (path, ", ".join(checked)), *faith, sep="\n    on faith: ")
+        except (Refused, ArithmeticError, ValueError, KeyError, TypeError, IndexError, OSError) as error:
+            failed = True
+            print("REFUSED %s: %s" % (path, error if isinstance(error, Refused) else repr(error)))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
