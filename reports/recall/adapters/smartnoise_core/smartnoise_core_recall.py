@@ -6,7 +6,7 @@ import tempfile
 import numpy as np
 import opendp.smartnoise.core as sn
 
-LIBRARY = "smartnoise-core"
+LIBRARY = "opendp-smartnoise-core"
 
 
 def _releases(values, size, neighboring, query):

@@ -8,7 +8,7 @@ import pandas as pd
 from opendp.smartnoise.metadata import CollectionMetadata
 from opendp.smartnoise.sql import PandasReader, PrivateReader
 
-LIBRARY = "smartnoise-sql"
+LIBRARY = "opendp-smartnoise"
 
 warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
