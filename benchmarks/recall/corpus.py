@@ -58,6 +58,7 @@ class Entry:
     target: str = ""  # ``FILE.py:NAME``; empty if the entry cannot run yet
     bits: bool = False  # whether the bug is one of the low bits of floating-point outputs
     visible_errors: bool = False  # whether the library shows errors to the analyst
+    harmless: str = ""  # why the documented fault moves no output; the entry does not count
     held_out: bool = False  # whether the entry is set aside from all tuning
 
     @property

@@ -115,7 +115,10 @@ def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> 
 def _details(result: Json, relation: str) -> str:
     """Return what was measured, in Markdown."""
     parts = [result.get("headline") or f"{result['verdict']} against the claim {result.get('claim')}", result.get("cause")]
-    parts += [f"Neighboring relation: {relation}." if relation else "", f"Event: {result['description']}." if result.get("description") else ""]
+    parts += [
+        f"Neighboring relation: {relation}." if relation else "",
+        f"Event: {result['description']}." if result.get("description") else "",
+    ]
     return "\n\n".join(line(part, 1500) for part in parts if part)
 
 

@@ -40,8 +40,8 @@ def sheet(document: Json) -> str:
     lines = [
         f"# Evidence sheet: {escaped_markdown(line(document['title'], 200))}",
         "",
-        "The sheet follows NIST SP 800-226, *Guidelines for Evaluating Differential Privacy Guarantees*. Each row states what the audits of "
-        f"this report measured; *{NOT_COVERED}* means that no audit of the report looked at the subject.",
+        "The sheet follows NIST SP 800-226, *Guidelines for Evaluating Differential Privacy Guarantees*. Each row states what the audits "
+        f"of this report measured; *{NOT_COVERED}* means that no audit of the report looked at the subject.",
         "",
     ]
     for part, rows in _PARTS:

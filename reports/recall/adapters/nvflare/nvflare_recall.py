@@ -9,11 +9,11 @@ import logging
 import numpy as np
 
 if not hasattr(np, "float"):
-    np.float = float  # releases before 2.1 use the old alias
+    np.float = float  # noqa: NPY001 - releases before 2.1 use the old alias
 
-from nvflare.apis.dxo import DXO, DataKind, from_shareable  # noqa: E402
-from nvflare.apis.fl_context import FLContext  # noqa: E402
-from nvflare.app_common.filters.svt_privacy import SVTPrivacy  # noqa: E402
+from nvflare.apis.dxo import DXO, DataKind, from_shareable
+from nvflare.apis.fl_context import FLContext
+from nvflare.app_common.filters.svt_privacy import SVTPrivacy
 
 LIBRARY = "nvflare"
 

@@ -11,13 +11,7 @@ _resize = trans.make_bounded_resize(3, (0, 9), 0)
 _sum = trans.make_sized_bounded_sum(3, (0, 9))
 
 TARGETS = {
-    "resize": {
-        "kind": "transformation",
-        "map": "resize_map",
-        "input": _WHOLE,
-        "input_metric": "symmetric",
-        "output_metric": "symmetric",
-    },
+    "resize": {"kind": "transformation", "map": "resize_map", "input": _WHOLE, "input_metric": "symmetric", "output_metric": "symmetric"},
     "sized_sum": {
         "kind": "transformation",
         "map": "sum_map",
@@ -38,6 +32,7 @@ def resize(rows):
 
 
 def resize_map(d_in):
+    """Return the distance of the outputs that the library allows."""
     return _smallest(_resize, d_in)
 
 
@@ -47,4 +42,5 @@ def sized_sum(rows):
 
 
 def sum_map(d_in):
+    """Return the distance of the outputs that the library allows."""
     return _smallest(_sum, d_in)

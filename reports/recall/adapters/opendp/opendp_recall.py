@@ -99,7 +99,9 @@ def noisy_max_zcdp(dataset, size, rng):
 def _eigenvector():
     from opendp.extras.sklearn._make_eigenvector import make_private_eigenvector
 
-    return make_private_eigenvector(dp.numpy.array2d_domain(T=float, num_columns=2, norm=1.0, p=2), dp.symmetric_distance(), unit_epsilon=1.0)
+    return make_private_eigenvector(
+        dp.numpy.array2d_domain(T=float, num_columns=2, norm=1.0, p=2), dp.symmetric_distance(), unit_epsilon=1.0
+    )
 
 
 @_target("pure:1", kind="Rows", size=6, features=((-0.7, 0.7), (-0.7, 0.7)), relation="add-remove")

@@ -13,9 +13,7 @@ _bounded = dp.t.make_metric_bounded(dp.vector_domain(dp.atom_domain(T=int), size
 _resize = dp.t.make_resize(
     dp.vector_domain(dp.atom_domain(T=int)), dp.insert_delete_distance(), size=3, constant=0, MO="InsertDeleteDistance"
 )
-_impute = dp.t.make_impute_uniform_float(
-    dp.vector_domain(dp.atom_domain(T=float)), dp.symmetric_distance(), bounds=(0.0, math.inf)
-)
+_impute = dp.t.make_impute_uniform_float(dp.vector_domain(dp.atom_domain(T=float)), dp.symmetric_distance(), bounds=(0.0, math.inf))
 
 TARGETS = {
     "metric_bounded": {
@@ -48,6 +46,7 @@ def metric_bounded(rows):
 
 
 def bounded_map(d_in):
+    """Return the distance of the outputs that the library allows."""
     return _bounded.map(int(d_in))
 
 
@@ -57,6 +56,7 @@ def resize_ordered(rows):
 
 
 def resize_map(d_in):
+    """Return the distance of the outputs that the library allows."""
     return _resize.map(int(d_in))
 
 
@@ -66,4 +66,5 @@ def impute_uniform(rows):
 
 
 def impute_map(d_in):
+    """Return the distance of the outputs that the library allows."""
     return _impute.map(int(d_in))

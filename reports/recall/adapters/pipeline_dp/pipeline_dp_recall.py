@@ -11,8 +11,7 @@ _EXTRACTORS = pipeline_dp.DataExtractors(
 
 
 def vector_sum(dataset, size, rng):
-    """VECTOR_SUM with Laplace noise, vector_max_norm 4 in the L-infinity norm, of 100 public users and up to 5 more;
-    one user more or less."""
+    """VECTOR_SUM with Laplace noise, vector_max_norm 4 (L-infinity), of 100 public users and up to 5 more; one user more or less."""
     public = [(-user, np.zeros(2)) for user in range(1, 101)]  # so many that the partition is kept
     rows = [*public, *((user, np.array(row, dtype=float)) for user, row in enumerate(np.asarray(dataset).reshape(-1, 2)))]
     found = []

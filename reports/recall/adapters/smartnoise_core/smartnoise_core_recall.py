@@ -17,7 +17,7 @@ def _releases(values, size, neighboring, query):
             file.write("x\n" + "\n".join(repr(float(value)) for value in values) + "\n")
         found = []
         for _ in range(size):
-            with sn.Analysis(neighboring=neighboring) as analysis:
+            with sn.Analysis(neighboring=neighboring, protect_floating_point=False) as analysis:
                 answer = query(sn.to_float(sn.Dataset(path=path, column_names=["x"])["x"]))
             analysis.release()
             found.append(float(np.ravel(answer.value)[0]))

@@ -46,6 +46,7 @@ def left_join(rows):
 
 
 def join_map(d_in):
+    """Return the distance of the outputs that the library allows."""
     return int(_join()[2].stability_function(int(d_in)))
 
 
