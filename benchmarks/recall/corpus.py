@@ -122,7 +122,7 @@ def _read(path: Path) -> list[Entry]:
 def _release(folder: str, name: str, table: dict[str, Any]) -> Release:
     if "build" in table:
         return Release(name, build=table["build"])
-    pins = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    pins: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     return Release(name, Environment(f"recall-{folder}-{name}", **pins))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.benchmarks.recall.campaign import BUDGETS, NOT_INSTALLED, Run
 from dpwitness.benchmarks.recall.corpus import FAMILIES, FOLDER, Entry
@@ -85,7 +86,7 @@ def table(entries: Sequence[Entry], runs: Runs) -> Table:
             row = Row(f"violations of {len(repaired)} repaired releases, {minutes} CPU min", 0, alarms, "audits", at_most=True)
             rows.append(row)
         notes += [f"{minutes} CPU min, {line}" for line in _families(entries, runs, minutes)]
-    return Table("recall", tuple(rows), (*notes, *_misses(runs), *_not_run(entries, runs)))
+    return Table("recall", tuple(rows), (*notes, *_misses(runs), *_undecided(runs), *_not_run(entries, runs)))
 
 
 def causes(file: Path = FOLDER / "causes.toml") -> dict[str, str]:
@@ -109,6 +110,12 @@ def _misses(runs: Runs) -> list[str]:
         for run in wrong
         if run.side == "before" or run.violated
     ]
+
+
+def _undecided(runs: Runs) -> list[str]:
+    """Lines with the repaired releases whose audit has no verdict: a repair that refuses the call, or a target that fails."""
+    found = [run for run in runs.values() if run.side == "after" and run.outcome in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)]
+    return [f"no verdict after the repair, {run.minutes} CPU min: {run.entry} {run.release}: {run.headline}" for run in found]
 
 
 def _not_run(entries: Sequence[Entry], runs: Runs) -> list[str]:

@@ -32,14 +32,14 @@ def _private(model, rows, labels, clip, **options):
 
 
 class _Half(torch.nn.Module):
-    """Half of the squared error, a module as ghost clipping asks for."""
+    """Half of the squared error of a record, with the attribute `reduction` that ghost clipping asks for."""
 
     def __init__(self, reduction="sum"):
         super().__init__()
         self.reduction = reduction
 
     def forward(self, found, wanted):
-        errors = 0.5 * (found - wanted) ** 2
+        errors = (0.5 * (found - wanted) ** 2).flatten(1).sum(1)  # one number per record
         return errors.sum() if self.reduction == "sum" else errors
 
 

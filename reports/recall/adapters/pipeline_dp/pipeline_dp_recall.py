@@ -2,6 +2,7 @@
 
 import numpy as np
 import pipeline_dp
+from pipeline_dp.aggregate_params import NormKind
 
 LIBRARY = "pipeline-dp"
 
@@ -23,7 +24,7 @@ def vector_sum(dataset, size, rng):
             metrics=[pipeline_dp.Metrics.VECTOR_SUM],
             max_partitions_contributed=1,
             max_contributions_per_partition=1,
-            vector_norm_kind=pipeline_dp.NormKind.Linf,
+            vector_norm_kind=NormKind.Linf,
             vector_max_norm=4.0,
             vector_size=2,
         )

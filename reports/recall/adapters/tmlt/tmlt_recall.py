@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 
 import numpy as np
 
@@ -27,6 +28,7 @@ def _join():
     from tmlt.core.metrics import SymmetricDifference
     from tmlt.core.transformations.spark_transformations.join import PublicJoin
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     schema = StructType([StructField("key", LongType(), nullable=False)])
     public = spark.createDataFrame([], StructType([*schema.fields, StructField("name", LongType(), nullable=False)]))
@@ -47,7 +49,7 @@ def left_join(rows):
 
 def join_map(d_in):
     """Return the distance of the outputs that the library allows."""
-    return int(_join()[2].stability_function(int(d_in)))
+    return _join()[2].stability_function(int(d_in)).to_float(round_up=True)
 
 
 def forked_noise(dataset, size, rng):
