@@ -17,7 +17,7 @@ from dpwitness.reports.formats.osv_format import osv
 from dpwitness.reports.formats.sp800_226_format import NOT_COVERED, sheet
 from dpwitness.reports.site.osv_feed import publish_osv
 
-PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
+PUBLISHED = Path(__file__).resolve().parents[3] / "reports" / "published"
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 TIME = "2026-01-02T03:04:05Z"
 _event = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"type": "string"}}
