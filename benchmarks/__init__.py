@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, str] = {
     "mutation": "dpwitness.benchmarks.mutation.run",
     "power": "dpwitness.benchmarks.power",
     "programs": "dpwitness.benchmarks.programs",
+    "recall": "dpwitness.benchmarks.recall.run",
     "scale": "dpwitness.benchmarks.performance.scale",
     "scan": "dpwitness.benchmarks.scan.run",
     "speed": "dpwitness.benchmarks.performance.speed",

@@ -14,7 +14,7 @@ from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
-from dpwitness.auditors.stability.outcomes import Comparison, Failure, applier
+from dpwitness.auditors.stability.outcomes import ABORTS, Comparison, Failure, applier
 from dpwitness.auditors.stability.result import StabilityResult, shown_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.stability.shrink import distance_within, shrunk
@@ -35,6 +35,7 @@ from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_stability"
 _SHRINK_SECONDS = 5.0
+_CONFIRMATIONS = 8  # further runs of both inputs of a finding
 _FIRST = 3  # datasets that are run twice to see whether the transformation is deterministic
 
 
@@ -140,9 +141,9 @@ def audit_stability(
         if distance_within(found.first, found.second, space, measure_in, search.comparison) is None:
             raise AssertionError(f"{_OWNER}: a pair of the search is not within its distance: {found.first!r}, {found.second!r}")
         found = _confirmed(found, search)
+        if found is not None:  # the outcomes of smaller inputs may be random, and look worse on one run
+            found = _confirmed(shrunk(found, space, measure_in, search, min(_SHRINK_SECONDS, max(1.0, seconds / 2))), search) or found
         problem = "" if found else "two runs on one input have different outcomes: the transformation must be deterministic"
-    if found is not None:
-        found = shrunk(found, space, measure_in, search, min(_SHRINK_SECONDS, max(1.0, seconds / 2)))
     return concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
 
 
@@ -219,9 +220,12 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _confirmed(found: Found, search: Search) -> Found | None:
-    """Return the finding after a second run of both inputs; None if the outcomes differ."""
-    left, right = search.apply([found.first, found.second])
-    again = search.comparison.excess(left, right, found.d_in)
-    if again is None or again.kind != found.excess.kind or again.measured != found.excess.measured:
-        return None
-    return found if _same(left, found.outcomes[0]) and _same(right, found.outcomes[1]) else None
+    """Return the finding after further runs of both inputs; None if an outcome differs."""
+    for _ in range(1 if found.excess.kind == ABORTS else _CONFIRMATIONS):  # each abort costs a process
+        left, right = search.apply([found.first, found.second])
+        again = search.comparison.excess(left, right, found.d_in)
+        if again is None or again.kind != found.excess.kind or again.measured != found.excess.measured:
+            return None
+        if not (_same(left, found.outcomes[0]) and _same(right, found.outcomes[1])):
+            return None
+    return found

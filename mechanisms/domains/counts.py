@@ -60,7 +60,7 @@ class Counts(Domain):
         return whole and len(dataset) == self.length and all(self.low <= v <= self.high for v in dataset)
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: one count up, at zero, at both bounds and where a float cannot distinguish two integers."""
+        """Yield fixed pairs: one count up, all up, equal counts up and down, at zero, at both bounds and where floats round integers."""
         n, low, high = self.length, self.low, self.high
         levels = {"": min(max(0, low), high - 1), ", at the bottom": low, ", at the top": high - 1}
         power = 2 ** (max(high - 1, 1).bit_length() - 1)
@@ -76,6 +76,9 @@ class Counts(Domain):
             if n > 1 and self.relation == "linf":
                 yield self.pair(base, base + 1, "all counts up" + place)
                 yield self.pair(base + one, base + (1 - one), "one up, the rest down" + place)
+                if high - low > 1 and not place:
+                    equal = np.clip(base, low + 1, high - 1)  # equal counts, among which a selection has no preference
+                    yield self.pair(equal, equal + np.where(np.arange(n) % 2 == 0, 1, -1), "equal counts, alternately up and down")
             if n > 1:
                 yield self.pair(base, base + one[::-1], "last count up" + place)
             if n > 2 and not place:

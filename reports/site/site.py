@@ -16,6 +16,7 @@ from dpwitness.reports.formats.markdown_page import page
 from dpwitness.reports.formats.md_format import markdown
 from dpwitness.reports.phrasing.summary import family
 from dpwitness.reports.plots.album import Album
+from dpwitness.reports.site.osv_feed import publish_osv
 from dpwitness.reports.site.overview import overview
 
 PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
@@ -103,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit("usage: python -m dpwitness.reports.site FOLDER [AUDIT.json of the zoo]")
     if len(given) == 2:
         publish_zoo(given[1], given[0])
-    for file in build(given[0]):
+    records = publish_osv(given[0]) if (Path(given[0]) / "third-party.json").is_file() else []
+    for file in [*build(given[0]), *records]:
         print(file)
     return 0

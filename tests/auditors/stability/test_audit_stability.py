@@ -1,6 +1,8 @@
 """Tests of the stability audit: broken and right transformations, and the words of the results."""
 
+import random
 import time
+from collections import deque
 from fractions import Fraction
 
 import pytest
@@ -165,6 +167,21 @@ def test_outputs_that_change_between_runs_are_no_violation():
     calls = iter(range(10**9))
     found = audit(lambda rows: next(calls) if 7 in rows else 0, lambda d: d, INTS, "symmetric", "absolute")
     assert found.verdict is Verdict.ERROR and "deterministic" in found.headline() and found.witness is None
+
+
+def test_a_violation_is_not_made_smaller_by_random_outcomes():
+    draws, calls, confirmed = random.Random(3), deque(maxlen=12), []
+
+    def count(rows):
+        calls.append(tuple(rows))
+        if len(rows) > 3:
+            confirmed.extend(calls if len(calls) == 12 and len(set(calls)) == 2 else ())  # two inputs in turn: the finding is confirmed
+            return 11 * len(rows) - 4
+        return draws.choice((0, 5000)) if confirmed else 10 * len(rows)
+
+    found = audit(count, lambda d: 10 * d, INTS, "symmetric", "absolute")
+    assert found.verdict is Verdict.VIOLATED and found.distance == 11 * found.d_in
+    assert min(len(found.first), len(found.second)) > 3
 
 
 def test_hypothesis_finds_a_violation_without_the_other_stages():

@@ -1,0 +1,158 @@
+"""Campaign of audits over the corpus: installs releases, audits each side of an entry, and stores each verdict as soon as it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
+from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.mechanisms.core.validation import InvalidArgument
+
+PUBLISHED = FOLDER.parent / "published" / "recall.json"
+NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed
+BUDGETS = (1, 10)  # CPU minutes
+_SEED = 34
+_SHARE = 0.75  # part of the CPU budget that is given to the runs; start and learning take the rest
+_PATIENCE = 4  # multiple of the budget, by the clock, up to which an audit that needs more time is given it
+_TOO_SHORT = re.compile(r"is too short: .*give seconds=(\d+)")
+_LIMIT = 3  # multiple of the budget after which a process is ended
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Outcome of one audit: one side of an entry with one budget."""
+
+    entry: str
+    side: str  # before or after
+    release: str
+    minutes: int
+    outcome: str  # a verdict, or `NOT_INSTALLED`
+    headline: str
+    cpu_seconds: float
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.entry, self.side, self.minutes
+
+    @property
+    def violated(self) -> bool:
+        return self.outcome == Verdict.VIOLATED.value
+
+
+def stored(file: Path = PUBLISHED) -> dict[tuple[str, str, int], Run]:
+    """Return the runs of a campaign by entry, side and budget; empty if there is no file."""
+    if not file.exists():
+        return {}
+    runs = (Run(**values) for values in json.loads(file.read_text(encoding="utf-8"))["runs"])
+    return {run.key: run for run in runs}
+
+
+def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
+    """Write all runs of a campaign, sorted, so that an interrupted campaign resumes."""
+    ordered = [asdict(run) for run in sorted(runs, key=lambda run: run.key)]
+    write_text(file, json.dumps({"schema": 1, "seed": _SEED, "runs": ordered}, indent=1) + "\n")
+
+
+def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED) -> None:
+    """Audit both sides of each runnable entry that has no stored run with this budget.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Entries to audit, in this order.
+    minutes : int
+        CPU budget of one audit, in minutes.
+    say : callable
+        Receives one line of progress per side.
+    file : Path
+        File of the runs, written after each audit. A side whose release could not be installed is tried again by the next campaign.
+    """
+    for entry in entries:
+        for side, release in entry.sides if entry.runnable else ():
+            done = stored(file)
+            known = done.get((entry.name, side, minutes))
+            if known is None or known.outcome == NOT_INSTALLED:
+                run = audit_side(entry, side, release, minutes)
+                store((done | {run.key: run}).values(), file)
+                say(f"{entry.name} {side} ({release.name}), {minutes} min: {run.outcome} in {run.cpu_seconds:.0f} s; {run.headline}")
+
+
+def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
+    """Install a release, audit the target of an entry in it, and return the outcome."""
+    assert release.environment is not None
+    try:
+        release.environment.setup(lambda line: None)
+    except InvalidArgument as error:
+        return Run(entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0)
+    begin, python = _cpu_seconds(), str(release.environment.interpreter)
+    outcome, headline = _audit(entry, python, 60 * minutes * _SHARE, minutes)
+    asked = _TOO_SHORT.search(headline) if outcome == Verdict.ERROR.value else None
+    if asked is not None and float(asked[1]) <= 60 * minutes * _PATIENCE:  # by the clock, which a busy machine slows down
+        outcome, headline = _audit(entry, python, float(asked[1]), minutes)
+    used = _cpu_seconds() - begin
+    if used > 60 * minutes:
+        outcome, headline = Verdict.ERROR.value, f"over the budget: {outcome} after {used:.0f} s of CPU time"
+    return Run(entry.name, side, release.name, minutes, outcome, _portable(headline), round(used, 1))
+
+
+def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str, str]:
+    """Run one audit, and return its verdict and headline."""
+    done = subprocess.run(
+        command(entry, python, seconds),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: _limit(60 * minutes * _LIMIT),
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    return read(done.stdout, done.stderr, entry.bits)
+
+
+def command(entry: Entry, python: str, seconds: float) -> list[str]:
+    """Return the command line of one audit: the target alone, with the default options and a time budget."""
+    options = [*(["--bits"] if entry.bits else []), *(["--visible-errors"] if entry.visible_errors else [])]
+    own = [sys.executable, "-m", "dpwitness", "audit", entry.target, "--python", python, "--json", "--seed", str(_SEED)]
+    return [*own, "--seconds", f"{seconds:g}", "--workers", "1", *options]
+
+
+def read(output: str, errors: str, bits: bool) -> tuple[str, str]:
+    """Return verdict and headline from the JSON of an audit; ERROR with the last line of the errors if there is none.
+
+    With `bits`, a violation in the low bits of the outputs counts, which an audit reports separately.
+    """
+    try:
+        result: dict[str, Any] = json.loads(output)
+    except json.JSONDecodeError:
+        last = errors.strip().splitlines() or ["no output"]
+        return Verdict.ERROR.value, last[-1]
+    low = result.get("bit_level") or {}
+    if bits and low.get("verdict") == Verdict.VIOLATED.value:
+        return Verdict.VIOLATED.value, f"epsilon > {low['epsilon_lower']:.4g} from floating-point bits alone, claim {result['claim']}"
+    return str(result["verdict"]), str(result["headline"])
+
+
+def _portable(text: str) -> str:
+    """Return a text without the folders of this machine."""
+    for folder in (str(FOLDER.parents[1]), str(Path.home()), os.environ.get("DPWITNESS_HOME") or ""):
+        text = text.replace(folder, "~") if folder else text
+    return text[:400]
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of all ended child processes."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _limit(seconds: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))

@@ -1,0 +1,131 @@
+"""Figures of a campaign: recall by family with exact intervals, violations of repaired releases, and a cause for each miss."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
+from dpwitness.benchmarks.recall.campaign import BUDGETS, NOT_INSTALLED, Run
+from dpwitness.benchmarks.recall.corpus import FAMILIES, FOLDER, Entry
+from dpwitness.benchmarks.table import Row, Table
+
+CONFIDENCE = 0.95
+REQUIRED = {(False, 1): 0.7, (True, 1): 0.6, (False, 10): 0.9, (True, 10): 0.8}  # recall by part (held out or not) and CPU minutes
+Runs = Mapping[tuple[str, str, int], Run]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Number of bugs that were found among those that were audited."""
+
+    found: int
+    audited: int
+
+    @property
+    def rate(self) -> float:
+        return self.found / self.audited if self.audited else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Two-sided Clopper-Pearson interval at the confidence `CONFIDENCE`.
+
+        Examples
+        --------
+        >>> [round(limit, 4) for limit in Recall(0, 10).interval]
+        [0.0, 0.3085]
+        """
+        alpha = (1 - CONFIDENCE) / 2
+        if not self.audited:
+            return 0.0, 1.0
+        low = clopper_pearson_lower(self.found, self.audited, alpha)
+        high = 1 - clopper_pearson_lower(self.audited - self.found, self.audited, alpha)
+        return float(low), float(high)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.found} of {self.audited} ({low:.2f} to {high:.2f})"
+
+
+def recall(entries: Sequence[Entry], runs: Runs, minutes: int) -> Recall:
+    """Return the recall on entries: violations of releases before the repair, among the audits that could run."""
+    outcomes = [runs[key] for key in ((entry.name, "before", minutes) for entry in entries) if key in runs]
+    audited = [run for run in outcomes if run.outcome != NOT_INSTALLED]
+    return Recall(sum(run.violated for run in audited), len(audited))
+
+
+def table(entries: Sequence[Entry], runs: Runs) -> Table:
+    """Return the figures of a campaign, with notes on families, misses, and entries that could not run.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        The corpus.
+    runs : mapping
+        Stored runs by entry, side and CPU minutes.
+
+    Returns
+    -------
+    Table
+        One row per part and budget that has runs; each row of repaired releases counts false alarms.
+    """
+    rows, notes = list[Row](), list[str]()
+    for minutes in BUDGETS:
+        for held_out in (False, True):
+            part = [entry for entry in entries if entry.held_out is held_out]
+            found, label = recall(part, runs, minutes), "set aside" if held_out else "tuned"
+            if found.audited:
+                counts = (found.found, found.audited)
+                rows.append(Row(f"recall, {label}, {minutes} CPU min", REQUIRED[held_out, minutes], found.rate, "rate", counts=counts))
+        repaired = [run for run in runs.values() if run.side == "after" and run.minutes == minutes and run.outcome != NOT_INSTALLED]
+        if repaired:
+            alarms = sum(run.violated for run in repaired)
+            row = Row(f"violations of {len(repaired)} repaired releases, {minutes} CPU min", 0, alarms, "audits", at_most=True)
+            rows.append(row)
+        notes += [f"{minutes} CPU min, {line}" for line in _families(entries, runs, minutes)]
+    return Table("recall", tuple(rows), (*notes, *_misses(runs), *_undecided(runs), *_not_run(entries, runs)))
+
+
+def causes(file: Path = FOLDER / "causes.toml") -> dict[str, str]:
+    """Return the cause of each miss and each violation of a repaired release, by ``entry side``."""
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def _families(entries: Sequence[Entry], runs: Runs, minutes: int) -> list[str]:
+    """Lines with the recall of each family that has runs."""
+    found = {family: recall([entry for entry in entries if entry.family == family], runs, minutes) for family in FAMILIES}
+    return [f"{family}: {count}" for family, count in found.items() if count.audited]
+
+
+def _misses(runs: Runs) -> list[str]:
+    """Lines with the misses and the violations of repaired releases, each with its cause."""
+    known = causes()
+    wrong = [run for run in runs.values() if run.outcome != NOT_INSTALLED and run.violated is not (run.side == "before")]
+    return [
+        f"{'missed' if run.side == 'before' else 'violated after the repair'}, {run.minutes} CPU min: {run.entry} {run.release}, "
+        f"{run.outcome}: {known.get(f'{run.entry} {run.side}', 'cause not known yet; ' + run.headline)}"
+        for run in wrong
+        if run.side == "before" or run.violated
+    ]
+
+
+def _undecided(runs: Runs) -> list[str]:
+    """Lines with the repaired releases whose audit has no verdict: a repair that refuses the call, or a target that fails."""
+    found = [run for run in runs.values() if run.side == "after" and run.outcome in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)]
+    return [f"no verdict after the repair, {run.minutes} CPU min: {run.entry} {run.release}: {run.headline}" for run in found]
+
+
+def _not_run(entries: Sequence[Entry], runs: Runs) -> list[str]:
+    """Lines with the releases that could not be installed and the entries without one."""
+    failed = [f"not installed: {run.entry} {run.release}: {run.headline}" for run in runs.values() if run.outcome == NOT_INSTALLED]
+    by_hand = [f"{entry.name}: {release.build}" for entry in entries for _, release in entry.sides if release.build]
+    without = [
+        f"no target yet: {entry.name}"
+        for entry in entries
+        if not entry.target and not entry.harmless and all(not r.build for _, r in entry.sides)
+    ]
+    harmless = [f"harmless: {entry.name}: {entry.harmless}" for entry in entries if entry.harmless]
+    return [*failed, *harmless, *(f"needs a build from source: {line}" for line in by_hand), *without]

@@ -1,0 +1,49 @@
+"""Benchmark of recall: audits of documented bugs before and after their repair, at 1 and 10 CPU minutes.
+
+``dpwitness bench recall`` runs what the published campaign lacks and prints its figures. Parts of a campaign:
+``python -m dpwitness.benchmarks.recall.run --minutes 1 --part tuned NAME...``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from dpwitness.benchmarks.recall.campaign import BUDGETS, campaign, stored
+from dpwitness.benchmarks.recall.corpus import corpus
+from dpwitness.benchmarks.recall.figures import table
+from dpwitness.benchmarks.table import Table, format_table
+
+PARTS = ("tuned", "held-out", "all")
+
+
+def measure() -> Table:
+    """Run all audits that are not stored yet, and return the figures."""
+    for minutes in BUDGETS:
+        campaign(corpus(), minutes, _say)
+    return table(corpus(), stored())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a part of the campaign and print the figures so far."""
+    parser = argparse.ArgumentParser(description="run a part of the recall campaign")
+    parser.add_argument("--minutes", type=int, choices=BUDGETS, default=BUDGETS[0], help="CPU minutes of one audit")
+    parser.add_argument("--part", choices=PARTS, default="tuned", help="part of the corpus; run the part set aside once, at the end")
+    parser.add_argument("--figures", action="store_true", help="print the figures of the stored runs, and run nothing")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names of entries; default: all of the part")
+    args = parser.parse_args(arguments)
+    wanted = {"tuned": (False,), "held-out": (True,), "all": (False, True)}[args.part]
+    entries = [entry for entry in corpus() if entry.held_out in wanted and entry.name.startswith(tuple(args.names) or "")]
+    if not args.figures:
+        campaign(entries, args.minutes, _say)
+    print(format_table(table(corpus(), stored())))
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

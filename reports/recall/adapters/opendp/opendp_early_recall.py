@@ -1,0 +1,70 @@
+"""OpenDP before release 0.6, whose relations are asked whether they hold; the claim is the smallest epsilon that they accept."""
+
+import functools
+import math
+
+import numpy as np
+from opendp import meas, mod, trans
+
+LIBRARY = "opendp"
+
+mod.enable_features("contrib", "floating-point")
+
+
+def _target(claim, **domain):
+    def declare(function):
+        function.claim, function.domain, function.seeded = claim, domain, False
+        return function
+
+    return declare
+
+
+def _smallest(holds, low=0.0, high=64.0):
+    """Smallest number that a relation accepts, to 1e-6 and never below it."""
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+@functools.lru_cache(None)
+def _response():
+    return meas.make_randomized_response_bool(0.75)
+
+
+@_target(f"pure:{math.log(3)!r}", kind="Records", size=1, low=0, high=1, integer=True)
+def response_bool(dataset, size, rng):
+    """make_randomized_response_bool, which keeps the answer with probability 0.75."""
+    return np.array([int(_response()(bool(dataset[0]))) for _ in range(size)])
+
+
+@functools.lru_cache(None)
+def _laplace():
+    return meas.make_base_laplace(1.0)
+
+
+@_target("pure:1", kind="Answers", length=1, low=-10, high=10, relation="l1")
+def laplace(dataset, size, rng):
+    """make_base_laplace with scale 1 on one float."""
+    return np.array([_laplace()(float(dataset[0])) for _ in range(size)])
+
+
+@functools.lru_cache(None)
+def _stable_counts():
+    """Counts of keys that are not public, by the constructor that the release has."""
+    if hasattr(meas, "make_base_stability"):
+        return trans.make_count_by(5, "L1Distance<i32>", "i32") >> meas.make_base_stability(5, 1.0, 6.0, "L1Distance<i32>", "i32")
+    return trans.make_count_by("L1Distance<f64>", "i32", "f64") >> meas.make_base_ptr(1.0, 6.0, "i32")
+
+
+def _stable_claim():
+    epsilon = _smallest(lambda value: _stable_counts().check(2, (value, 0.1)))
+    return f"approx:{epsilon!r},0.1"
+
+
+@_target(_stable_claim, kind="Records", size=5, low=0, high=2, categories=True)
+def stable_counts(dataset, size, rng):
+    """Noisy counts of the keys of five rows whose noisy count is at least 6; delta 0.1."""
+    rows = [int(value) for value in dataset]
+    found = [_stable_counts()(rows) for _ in range(size)]
+    return [[release.get(key) for key in range(3)] for release in found]

@@ -1,0 +1,111 @@
+"""OpenDP from release 0.12 on: measurements as its documentation calls them; each claim is what the privacy map says."""
+
+import functools
+
+import numpy as np
+import opendp.prelude as dp
+
+LIBRARY = "opendp"
+
+dp.enable_features("contrib", "honest-but-curious")
+
+
+def _target(claim, **domain):
+    def declare(function):
+        function.claim, function.domain, function.seeded = claim, domain, False
+        return function
+
+    return declare
+
+
+def _mapped(build, distance, notion="pure"):
+    def claim():
+        return f"{notion}:{build().map(distance)!r}"
+
+    return claim
+
+
+@functools.cache
+def _bitvec():
+    return dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=0.5)
+
+
+@_target(_mapped(_bitvec, 1), kind="Records", size=1, low=0, high=7, categories=True)
+def bitvec(dataset, size, rng):
+    """make_randomized_response_bitvec with f = 0.5 of one of eight categories as a vector with one bit."""
+    bits = np.zeros(8, dtype=np.uint8)
+    bits[int(dataset[0])] = 1
+    packed = np.packbits(bits).tobytes()
+    return np.array([np.unpackbits(np.frombuffer(_bitvec()(packed), dtype=np.uint8)) for _ in range(size)])
+
+
+@functools.cache
+def _laplace():
+    return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), scale=1.0)
+
+
+@_target(_mapped(_laplace, 1), kind="Counts", length=1, low=0, high=100)
+def laplace_integers(dataset, size, rng):
+    """make_laplace with scale 1 on integers, one coordinate a run."""
+    return np.array(_laplace()([int(dataset[0])] * size))
+
+
+@functools.cache
+def _float_sum():
+    space = dp.vector_domain(dp.atom_domain(T=float)), dp.symmetric_distance()
+    return space >> dp.t.then_clamp((0.0, 1.0)) >> dp.t.then_resize(5, constant=0.0) >> dp.t.then_sum() >> dp.m.then_laplace(scale=1.0)
+
+
+@_target(_mapped(_float_sum, 1), kind="Records", size=5, low=0, high=1, missing=True, relation="add-remove")
+def float_sum(dataset, size, rng):
+    """Clamp to [0, 1], resize to 5 and sum a list of floats, with Laplace noise of scale 1."""
+    rows = [float(value) for value in dataset]
+    return np.array([_float_sum()(rows) for _ in range(size)])
+
+
+@functools.cache
+def _threshold():
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    return space >> dp.t.then_count_by() >> dp.m.then_laplace_threshold(scale=1.0, threshold=5)
+
+
+def _threshold_claim():
+    epsilon, delta = _threshold().map(1)
+    return f"approx:{epsilon!r},{delta!r}"
+
+
+@_target(_threshold_claim, kind="Records", size=4, low=0, high=2, categories=True, relation="add-remove")
+def thresholded_counts(dataset, size, rng):
+    """Counts of the keys that occur among up to four rows, released by make_laplace_threshold(scale=1, threshold=5)."""
+    rows = [int(value) for value in dataset]
+    found = [_threshold()(rows) for _ in range(size)]
+    return [[release.get(key) for key in range(3)] for release in found]
+
+
+@functools.cache
+def _noisy_max():
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.linf_distance(T=int)
+    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=1.0)
+
+
+@_target(_mapped(_noisy_max, 1, "zcdp"), kind="Counts", length=4, low=0, high=10, relation="linf")
+def noisy_max_zcdp(dataset, size, rng):
+    """make_noisy_max for zero-concentrated divergence, scale 1, of four counts."""
+    scores = [int(value) for value in dataset]
+    return np.array([_noisy_max()(scores) for _ in range(size)])
+
+
+@functools.cache
+def _eigenvector():
+    from opendp.extras.sklearn._make_eigenvector import make_private_eigenvector
+
+    return make_private_eigenvector(
+        dp.numpy.array2d_domain(T=float, num_columns=2, norm=1.0, p=2), dp.symmetric_distance(), unit_epsilon=1.0
+    )
+
+
+@_target("pure:1", kind="Rows", size=6, features=((-0.7, 0.7), (-0.7, 0.7)), relation="add-remove")
+def eigenvector(dataset, size, rng):
+    """make_private_eigenvector of a covariance matrix of up to six rows of norm at most 1, epsilon 1; its sign is arbitrary."""
+    rows = np.asarray(dataset, dtype=float).reshape(-1, 2)
+    return np.abs([_eigenvector()(rows.T @ rows) for _ in range(size)])

@@ -1,0 +1,114 @@
+"""The corpus of documented bugs, the split, and the figures of a campaign."""
+
+import ast
+import json
+
+import pytest
+
+from dpwitness.benchmarks.recall import campaign as campaigns
+from dpwitness.benchmarks.recall.campaign import NOT_INSTALLED, Run, campaign, command, read, store, stored
+from dpwitness.benchmarks.recall.corpus import FOLDER, corpus, drawn
+from dpwitness.benchmarks.recall.figures import Recall, causes, recall, table
+from dpwitness.mechanisms.core.validation import InvalidArgument
+
+
+def run(entry, side="before", outcome="VIOLATED", minutes=1):
+    return Run(entry, side, "1.0", minutes, outcome, "headline", 1.0)
+
+
+def test_the_corpus_is_large_enough_and_each_entry_has_a_source():
+    entries = corpus()
+    assert len(entries) >= 40 and len({entry.library for entry in entries}) >= 15
+    assert sum(entry.runnable for entry in entries) >= 25
+    assert all(entry.source and entry.source[0].startswith("https://") and entry.fault.endswith(".") for entry in entries)
+    assert all(release.build or release.environment.requirements for entry in entries for _, release in entry.sides)
+
+
+def test_the_part_set_aside_is_the_draw_of_its_seed():
+    split = json.loads((FOLDER / "split.json").read_text())
+    assert split["held_out"] == drawn([entry.name for entry in corpus()], split["seed"])
+    assert sum(entry.held_out for entry in corpus()) == len(split["held_out"]) == round(len(corpus()) / 3)
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("adapters/*/*.py")), ids=lambda file: file.stem)
+def test_a_target_names_no_pair_no_event_and_no_hint(file):
+    tree = ast.parse(file.read_text())
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    keys = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert not {"Pair", "Threshold"} & names
+    assert not {"features", "primitives", "cause", "expected_failures", "expected_findings"} & attributes
+    assert not {"inputs", "d0", "d1"} & keys  # inputs to try, of transformations
+
+
+def test_an_unknown_family_or_release_is_an_error(tmp_path):
+    (tmp_path / "adapters" / "x").mkdir(parents=True)
+    (tmp_path / "split.json").write_text('{"held_out": []}')
+    text = 'library = "x"\n[releases."1"]\nrequirements = ["x==1"]\n[entries.a]\nbefore = "1"\nafter = "2"\nfamily = "scale"\n'
+    text += 'source = []\nfault = ""\n'
+    file = tmp_path / "adapters" / "x" / "entries.toml"
+    for wrong, message in ((text, "after must be one of the declared releases 1, got '2'"), (text.replace("scale", "size"), "family must")):
+        file.write_text(wrong)
+        with pytest.raises(InvalidArgument, match=message):
+            corpus(tmp_path)
+
+
+def test_an_audit_gets_the_target_and_a_budget_and_nothing_else():
+    entry = next(entry for entry in corpus() if entry.bits)
+    words = command(entry, "/env/bin/python", 45.0)
+    assert words[words.index("audit") + 1] == entry.target and "--bits" in words
+    assert not {"--d0", "--d1", "--claim", "--domain", "--scores"} & set(words)
+
+
+def test_the_verdict_is_read_from_the_json_of_an_audit():
+    found = {"verdict": "NOT_REFUTED", "headline": "none", "claim": "pure:1", "bit_level": {"verdict": "VIOLATED", "epsilon_lower": 3.0}}
+    assert read(json.dumps(found), "", bits=False) == ("NOT_REFUTED", "none")
+    assert read(json.dumps(found), "", bits=True)[0] == "VIOLATED"
+    assert read("", "Traceback\nValueError: x", bits=False) == ("ERROR", "ValueError: x")
+
+
+def test_a_campaign_resumes_and_tries_again_what_was_not_installed(tmp_path, monkeypatch):
+    entry, file, asked = next(entry for entry in corpus() if entry.runnable and entry.after), tmp_path / "runs.json", []
+
+    def audit(entry, side, release, minutes):
+        asked.append(side)
+        return run(entry.name, side, NOT_INSTALLED if side == "after" else "VIOLATED")
+
+    monkeypatch.setattr(campaigns, "audit_side", audit)
+    for _ in range(2):
+        campaign([entry], 1, lambda line: None, file)
+    assert asked == ["before", "after", "after"]
+    assert stored(file)[entry.name, "before", 1].violated and len(stored(file)) == 2
+
+
+def test_what_could_not_be_installed_does_not_count():
+    entries = [entry for entry in corpus() if not entry.held_out][:4]
+    outcomes = ["VIOLATED", "NOT_REFUTED", NOT_INSTALLED, "ERROR"]
+    runs = {found.key: found for found in (run(entry.name, outcome=outcome) for entry, outcome in zip(entries, outcomes, strict=True))}
+    assert recall(entries, runs, 1) == Recall(1, 3) and recall(entries, runs, 10) == Recall(0, 0)
+    alarm = run(entries[0].name, "after")
+    shown = table(entries, runs | {alarm.key: alarm})
+    rates = {row.case: row.measured for row in shown.rows}
+    assert rates == {"recall, tuned, 1 CPU min": 1 / 3, "violations of 1 repaired releases, 1 CPU min": 1}
+    assert sum(note.startswith("missed") for note in shown.notes) == 2
+    assert sum(note.startswith("violated after the repair") for note in shown.notes) == 1
+
+
+@pytest.mark.parametrize(("found", "audited", "low", "high"), [(9, 10, 0.5550, 0.9975), (0, 0, 0.0, 1.0), (10, 10, 0.6915, 1.0)])
+def test_intervals_are_exact(found, audited, low, high):
+    assert Recall(found, audited).interval == pytest.approx((low, high), abs=1e-4)
+
+
+def test_the_published_runs_are_of_the_corpus_and_every_miss_has_a_cause():
+    entries = {entry.name: entry for entry in corpus()}
+    for found in stored().values():
+        release = dict(entries[found.entry].sides)[found.side]
+        assert release.name == found.release and found.cpu_seconds <= 60 * found.minutes
+        wrong = found.outcome != NOT_INSTALLED and (found.violated if found.side == "after" else not found.violated)
+        assert not wrong or causes().get(f"{found.entry} {found.side}"), f"{found.entry} {found.side} has no cause in causes.toml"
+
+
+def test_runs_are_stored_in_order(tmp_path):
+    file = tmp_path / "runs.json"
+    store([run("b"), run("a", "after"), run("a")], file)
+    assert [found["entry"] + found["side"] for found in json.loads(file.read_text())["runs"]] == ["aafter", "abefore", "bbefore"]
