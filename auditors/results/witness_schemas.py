@@ -32,8 +32,9 @@ def relation_rule(value: Any, path: str) -> str:
 _pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
 _tallied: dict[str, Rule] = {"correct": whole(), "wrong": whole(), "rounds": whole(1, RUNS), "directions": whole(1, 2)}
 _weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
-_stage = record(None, **_tallied, lost=whole(), weight=_weight)
-_counts = record({"alpha": _confidence, "stages": listing(_stage, 0, 10), "lost": whole(), "tested": whole(1, RUNS)}, **_tallied)
+_prior = {"prior": listing(number(lambda v: v >= 0, "at least 0"), 3, 3)}  # of an epoch of a sequential audit
+_stage = record(_prior, **_tallied, lost=whole(), weight=_weight)
+_counts = record({"alpha": _confidence, "stages": listing(_stage, 0, 100), "lost": whole(), "tested": whole(1, RUNS)} | _prior, **_tallied)
 _source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))
 _scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
 _more: dict[str, Rule] = {"ledger": text(200), "sha256": text(64), "source": _source, "versions": items(text(200)), "own_claim": boolean}
