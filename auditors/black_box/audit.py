@@ -222,7 +222,7 @@ def audit(
         runner.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(runner.ledger, total)
         if announce is not None:
-            announce(runner.ledger.told())
+            announce(runner.ledger.told(sequential=bool(sequential)))
         return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
 
 
@@ -357,8 +357,6 @@ def _run_plan(
 
 def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> Iterator[Findings]:
     """Run a sequential audit: choose a pair from few rounds, and test it until the question is settled."""
-    if options.announce is not None:
-        options.announce(f"{options.name}: sequential, {runner.done:,} runs so far")
     runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
     options, probed = run_probes(runner, options, pairs)
     require_same_chunks(runner, probed)

@@ -25,7 +25,7 @@ from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.running.engine import Phase
 from dpwitness.auditors.running.statefulness import check_drift
-from dpwitness.auditors.statistics.anytime import DISCOUNT, epoch_weight, equivalent_level, is_refuted, shown_at_most
+from dpwitness.auditors.statistics.anytime import epoch_weight, equivalent_level, is_refuted, shown_at_most
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
@@ -84,10 +84,9 @@ class SequentialTest:
         options, sides = self.options, both_sides(self.kept)
         level = equivalent_level(options.alpha)
         self.learned = learn(*sides, options.claim, alpha=level, rounds=rounds, near=options.near, earlier=self.learned)
-        size = DISCOUNT * rows
-        prior = [min(max(float(rate), 0.0), 1.0) * size for rate in self.learned.rates]
+        prior = [min(max(float(rate), 0.0), 1.0) * rows for rate in self.learned.rates]
         law = self.learned.law and [to_jsonable(self.learned.law.mass), to_jsonable(self.learned.law.loss), self.learned.law.size]
-        return {"event": self.learned.event.to_json(), "method": self.learned.method, "prior": [*prior, size], "law": law}
+        return {"event": self.learned.event.to_json(), "method": self.learned.method, "prior": [*prior, float(rows)], "law": law}
 
     def _count(self, number: int, rounds: int, test: EventTest) -> Iterator[EventTest]:
         """Count the event in the rounds of an epoch, and look at the evidence on the way."""
@@ -139,7 +138,7 @@ class SequentialTest:
         return self._shows_too_little(test)
 
     def _shows_too_little(self, test: EventTest) -> bool:
-        """Return whether the event shows no violation of the requested size, although an event of such a violation would have been found."""
+        """Return whether the event shows no violation of size `find`, although this test would have found a violation of this size."""
         options, claim, part = self.options, self.options.claim, test.parts[-1]
         if part.tally.rounds < self.checked * _CHECK_GROWTH:
             return False
@@ -150,7 +149,7 @@ class SequentialTest:
         if most >= least or detectable(claim, test.law, test.planned, equivalent_level(options.alpha)) > least:
             return False
         self.runner.note(
-            f"the tested event shows {claim.symbol} <= {most:.4g} at most (confidence {1 - options.alpha:.12g}), less than {options.find:g} "
-            f"times the claim; this ended the audit. Other events are not excluded"
+            f"the tested event shows {claim.symbol} <= {most:.4g} at most (confidence {1 - options.alpha:.12g}), "
+            f"less than {options.find:g} times the claim; this ended the audit. Other events are not excluded"
         )
         return True
