@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, str] = {
     "programs": "dpwitness.benchmarks.programs",
     "scale": "dpwitness.benchmarks.performance.scale",
     "scan": "dpwitness.benchmarks.scan.run",
+    "sequential": "dpwitness.benchmarks.sequential",
     "speed": "dpwitness.benchmarks.performance.speed",
     "white-box": "dpwitness.benchmarks.white_box",
 }

@@ -128,9 +128,15 @@ def log_e_value(claim: Claim, epochs: Sequence[Part], x: float, gamma: float) ->
     if not all(part.prior for part in epochs):
         raise InvalidArgument("stages must all have priors, or none: the counts mix a sequential audit with a fixed plan")
     logs = [_epoch_evidence(claim, part, x, gamma * epoch_weight(k)) for k, part in enumerate(epochs)]
-    from_epoch = np.cumsum(logs[::-1])[::-1]
-    weights = np.array([epoch_weight(k) for k in range(len(epochs))])
-    return float(logsumexp([*(np.log(weights) + from_epoch), math.log1p(-weights.sum())]))
+    return float(mixed_evidence(logs))
+
+
+def mixed_evidence(logs: ArrayLike) -> FloatArray:
+    """Return ln E of the epochs so far from the ln E_k of each, along the first axis."""
+    found = np.asarray(logs, dtype=float)
+    weights = np.array([epoch_weight(k) for k in range(len(found))]).reshape(-1, *[1] * (found.ndim - 1))
+    from_epoch = np.log(weights) + np.cumsum(found[::-1], axis=0)[::-1]
+    return np.logaddexp(logsumexp(from_epoch, axis=0), math.log1p(-weights.sum()))
 
 
 def epoch_weight(number: int) -> float:
