@@ -26,6 +26,7 @@ from dpwitness.commands import (
     suite,
     targets,
     trace,
+    watch,
 )
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
@@ -48,6 +49,7 @@ COMMANDS = {
     "targets": targets,
     "store": store,
     "claims": claims,
+    "watch": watch,
     "suite": suite,
     "protocol": protocol,
     "bench": bench,

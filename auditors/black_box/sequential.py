@@ -49,14 +49,21 @@ class SequentialTest:
         self.learned: Learned | None = None
         self.most_trained = min(TRAIN_ROUNDS, TRAIN_VALUES // options.width)
 
-    def run(self) -> Iterator[EventTest]:
-        """Yield the test after each change, until it is settled, or its runs or its time are used up."""
-        seen = sum(len(side) for sides in self.kept for side in sides)
-        if seen < FIRST_EPOCH:
-            self.kept.append(training_outputs(self.runner, self.options, self.probed, Phase.TRAIN, FIRST_EPOCH - seen))
-        number, before, test = 0, max(seen, FIRST_EPOCH), None
+    @property
+    def rows(self) -> int:
+        """Number of outputs from which the next event would be learned."""
+        return sum(len(side) for sides in self.kept for side in sides)
+
+    def run(self, start: EventTest | None = None, trained: int = 0) -> Iterator[EventTest]:
+        """Yield the test after each change, until it is settled, or its runs or its time are used up.
+
+        `start` is a test to continue, whose event was learned from `trained` outputs that are no longer available.
+        """
+        if start is None and self.rows < FIRST_EPOCH:
+            self.kept.append(training_outputs(self.runner, self.options, self.probed, Phase.TRAIN, FIRST_EPOCH - self.rows))
+        test, self.trained, number, before = start, trained, 0, 0 if start else max(self.rows, FIRST_EPOCH)
         while test is None or not test.stopped:
-            rounds = (GROWTH - 1) * before
+            rounds = (GROWTH - 1) * before if before else GROWTH * trained
             test = self._begin(number, rounds, test)
             yield test
             for test in self._count(number, rounds, test):  # noqa: B020
@@ -66,8 +73,8 @@ class SequentialTest:
 
     def _begin(self, number: int, rounds: int, test: EventTest | None) -> EventTest:
         """Return the test with a new epoch, whose event is learned from all rounds so far while these are few enough."""
-        rows = sum(len(side) for sides in self.kept for side in sides)
-        if test is not None and rows == self.trained:
+        rows = self.rows
+        if test is not None and rows <= self.trained:
             return test
         plan = self.runner.settled(f"epoch {number}", lambda: self._learn(rows, rounds))
         event, method = read_event(plan["event"]), plan["method"]
@@ -93,7 +100,7 @@ class SequentialTest:
         runner, options = self.runner, self.options
         chunk = max(_MIN_CHUNK, min(rounds // _LOOKS_PER_EPOCH, chunk_size(rounds, options.width)))
         stage = runner.stage(test.pair, Phase.EXTENSION + number, test.index, rounds, chunk)
-        learning = self.trained + rounds <= self.most_trained
+        learning = self.rows + rounds <= self.most_trained
         runner.planned = min(options.trials, runner.done + rounds)
         tables: list[NDArray[np.int64]] = []
         pictured: list[BothSides] = []
@@ -135,21 +142,20 @@ class SequentialTest:
         parameter = claim.parameter
         if is_refuted(claim, test.parts, parameter, options.alpha):
             return options.stop == "violation" or is_refuted(claim, test.parts, gross_bound(parameter), options.alpha)
-        return self._shows_too_little(test)
+        return options.find is not None and self._shows_too_little(test, options.find)
 
-    def _shows_too_little(self, test: EventTest) -> bool:
+    def _shows_too_little(self, test: EventTest, find: float) -> bool:
         """Return whether the event shows no violation of size `find`, although this test would have found a violation of this size."""
         options, claim, part = self.options, self.options.claim, test.parts[-1]
         if part.tally.rounds < self.checked * _CHECK_GROWTH:
             return False
         self.checked = part.tally.rounds
-        assert options.find is not None
-        least = options.find * claim.parameter
+        least = find * claim.parameter
         most = shown_at_most(claim, part, options.alpha * epoch_weight(len(test.parts) - 1))
         if most >= least or detectable(claim, test.law, test.planned, equivalent_level(options.alpha)) > least:
             return False
         self.runner.note(
             f"the tested event shows {claim.symbol} <= {most:.4g} at most (confidence {1 - options.alpha:.12g}), "
-            f"less than {options.find:g} times the claim; this ended the audit. Other events are not excluded"
+            f"less than {find:g} times the claim; this ended the audit. Other events are not excluded"
         )
         return True

@@ -245,6 +245,24 @@ def shown_at_most(claim: Claim, part: Part, beta: float) -> float:
     return float(parameter_from_rates(claim, frequency, theta, tally.directions))
 
 
+def e_discoveries(log_e: Sequence[float], alpha: float) -> list[bool]:
+    """Return which hypotheses e-BH rejects, given ln E of each: the false discovery rate is at most `alpha`, whatever their dependence.
+
+    With K hypotheses, e-BH rejects the k with the largest evidence, for the largest k such that each of them
+    has E >= K / (k alpha) (Wang and Ramdas 2022, Theorem 5.1).
+
+    Examples
+    --------
+    >>> e_discoveries([6.0, 0.1, 4.0], 0.05)
+    [True, False, False]
+    >>> e_discoveries([6.0, 0.1, 3.5], 0.1)
+    [True, False, True]
+    """
+    ordered = sorted(log_e, reverse=True)
+    passing = [k for k, log in enumerate(ordered, start=1) if log >= math.log(len(ordered) / (k * alpha))]
+    return [bool(passing) and log >= ordered[passing[-1] - 1] for log in log_e]
+
+
 def equivalent_level(alpha: float) -> float:
     """Return the error of a test at a fixed number of rounds that needs as many rounds as a long sequential audit at error `alpha`."""
     return float(ndtr(-math.sqrt(2 * (_PRICE - math.log(alpha)))))
