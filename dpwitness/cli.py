@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from dpwitness.colors import wanted
 from dpwitness.commands import (
     audit,
-    bench,
     canaries,
     check,
     claims,
@@ -52,7 +51,7 @@ COMMANDS = {
     "watch": watch,
     "suite": suite,
     "protocol": protocol,
-    "bench": bench,
+    "bench": listing,
 }
 
 _MAIN_COMMANDS = 8  # number of commands on the first screen; `dpwitness more` lists the others

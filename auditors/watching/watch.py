@@ -222,14 +222,12 @@ def _entry(store: Store, identity: Identity, name: str, target: str, tell: Calla
 def _run_known(call: _Call, options: Any, probed: Sequence[ProbedPair], store: Store, tell: Callable[[str], None], now: float) -> None:
     """Continue the sequential test of a release by one slice, and keep what it adds."""
     runner, known, entry = call.runner, call.known, call.entry
-    assert known is not None
     assert entry is not None
     if known.unfinished:
-        tell(f"{options.name}: {known.unfinished} earlier calls were killed before their end; their rounds do not count")
+        tell(f"{options.name}: {known.unfinished} earlier calls were killed, or the mechanism failed; their rounds do not count")
     if known.slices and now < known.slices[-1].time:
-        tell(
-            f"{options.name}: the clock is {known.slices[-1].time - now:.0f} s before the last call; slices are ordered by number, not time"
-        )
+        late = f"the clock went back, the last call was {known.slices[-1].time - now:.0f} s later"
+        tell(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
     start = _restored(known, options.alpha, probed)
     call.findings = replace(call.findings, options=options, test=start)
     if start is not None:
