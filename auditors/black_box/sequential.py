@@ -1,8 +1,8 @@
 """Sequential test: epochs of rounds, each with an event learned from all rounds before, until the question is settled.
 
-The certificate is that of `anytime`: it holds at every moment, so that a test may stop for any reason, and a stored test goes on
-where it stopped. Epoch k begins after `FIRST_EPOCH` * `GROWTH`^k rounds, which depends on nothing, and so a longer test
-repeats the rounds of a shorter one.
+The certificate is that of `anytime`: it holds at every moment, so that a test may stop for any reason, and a
+stored test goes on where it stopped. Epoch k begins after `FIRST_EPOCH` * `GROWTH`^k rounds, which depends on
+nothing, and so a longer test repeats the rounds of a shorter one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Anytime-valid certificate: evidence that may be looked at after every round, with events that are learned again on the way.
 
-The rounds are those of the coin-flip certificate (`certificate`), in **epochs**. Before an epoch, the
-earlier rounds choose its event and its priors; all rounds of the epoch are then counted. There is no
-planned number of rounds.
+The rounds are those of the coin-flip certificate (`certificate`), in **epochs**. Before an epoch, the earlier
+rounds choose its event and its priors; all rounds of the epoch are then counted. There is no planned number
+of rounds.
 
-**Evidence.** Let X_1, X_2, ... be 0 or 1, and let p_t be the probability of X_t = 1 given the past. For C ones
-and W zeros, a prior pi on (0, 1) fixed before X_1, and a null probability p0, define
+**Evidence.** Let X_1, X_2, ... be 0 or 1, and let p_t be the probability of X_t = 1 given the past. For C
+ones and W zeros, a prior pi on (0, 1) fixed before X_1, and a null probability p0, define
 
     E(p0) = int_{p0}^1 p^C (1 - p)^W dpi(p)  /  max_{p <= p0} p^C (1 - p)^W.
 
@@ -14,17 +14,17 @@ and W zeros, a prior pi on (0, 1) fixed before X_1, and a null probability p0, d
 *Proof.* The denominator is at least p0^C (1 - p0)^W, so E(p0) <= int_{p0}^1 K(p) dpi(p) with K(p) = (p/p0)^C
 ((1 - p)/(1 - p0))^W. For p >= p0, the next factor of K(p) has the mean p_t p/p0 + (1 - p_t)(1 - p)/(1 - p0)
 given the past, which rises with p_t and is 1 at p_t = p0. So K(p) is a non-negative supermartingale that
-starts at 1, and so is its mean under a prior of mass at most 1. Ville's inequality gives the bound.  []
+starts at 1, and so is its mean under a prior of mass at most 1. Ville's inequality gives the bound. []
 
-E(p0) falls as p0 grows: the numerator loses mass, the denominator does not fall. The priors are mixtures
-of beta distributions, for which the integral is a closed form in C and W. So a chunk of rounds is added by
-its counts alone, and no round needs a bet of its own.
+E(p0) falls as p0 grows: the numerator loses mass, the denominator does not fall. The priors are mixtures of
+beta distributions, for which the integral is a closed form in C and W. So a chunk of rounds is added by its
+counts alone, and no round needs a bet of its own.
 
 **One epoch.** X_t = 1 if the t-th guess is right. Given the past and that round t guesses, it is right with
 probability theta. Under the claim at parameter x, theta <= theta0(s, x), which falls in the frequency s of
-guesses (`certificate`). Let s_L be the smallest s at which the evidence of the guesses against "the
-frequency is at most s" is below 1/gamma. By Theorem 1, s >= s_L at all times, with probability at least
-1 - gamma. Then E(theta0(s_L, x)) <= E(theta0(s, x)) at all times. Pure DP needs no s_L: gamma = 0.
+guesses (`certificate`). Let s_L be the smallest s at which the evidence of the guesses against "the frequency
+is at most s" is below 1/gamma. By Theorem 1, s >= s_L at all times, with probability at least 1 - gamma. Then
+E(theta0(s_L, x)) <= E(theta0(s, x)) at all times. Pure DP needs no s_L: gamma = 0.
 
 **All epochs.** Let E_k(x) be the evidence of epoch k, gamma_k = v_k gamma with sum v_k = 1, and w_k >= 0 with
 sum w_k = 1. The evidence against "the parameter is at most x" after epoch (or within epoch) K is
@@ -38,25 +38,25 @@ most alpha, whatever rule stops the audit, chooses the events, and fixes the len
 is at most the mean of K(p) of epoch k with theta0(s_k, x) in place of p0, which is a supermartingale given
 the rounds before epoch k, and starts at a value of at most 1. The product over epochs k, ..., K is a
 supermartingale too, and 1 before epoch k. So E(x) is bounded by a supermartingale that starts at 1, and
-Ville's inequality gives the bound.  []
+Ville's inequality gives the bound. []
 
-Each E_k falls as x grows, so E(x) does. The x with E(x) >= 1/(alpha - gamma) are a half line. Its end is a lower
-confidence limit, and the limits at all times are right together with probability at least 1 - alpha. The
-largest limit so far may be reported.  []
+Each E_k falls as x grows, so E(x) does. The x with E(x) >= 1/(alpha - gamma) are a half line. Its end is a
+lower confidence limit, and the limits at all times are right together with probability at least 1 - alpha.
+The largest limit so far may be reported. []
 
-The sum over k is a mixture over the epoch at which betting begins: early events are learned from few
-rounds, and their losses shall not burden the later ones.
+The sum over k is a mixture over the epoch at which betting begins: early events are learned from few rounds,
+and their losses shall not burden the later ones.
 
 **Lost rounds** (`rounds`) count as wrong, and not for the frequency. For each p >= p0 this gives the smallest
 possible factor of K(p), so that the proofs above hold.
 
-**From above.** The evidence against "theta >= theta0" is that of the wrong guesses against "1 - theta <=
-1 - theta0". The upper limits on theta and s at error beta/2 each give an upper limit on the parameter that
-the *event of this epoch* can show, at all times together. It says nothing about other events.
+**From above.** The evidence against "theta >= theta0" is that of the wrong guesses against "1 - theta <= 1 -
+theta0". The upper limits on theta and s at error beta/2 each give an upper limit on the parameter that the
+*event of this epoch* can show, at all times together. It says nothing about other events.
 
-References: Ville (1939); Robbins (1970) for mixtures; Wasserman, Ramdas and Balakrishnan (2020) for the maximum
-in the denominator; Howard, Ramdas, McAuliffe and Sekhon (2021) for beta mixtures; Ramdas, Grunwald, Vovk and
-Shafer (2023) for optional stopping.
+References: Ville (1939); Robbins (1970) for mixtures; Wasserman, Ramdas and Balakrishnan (2020) for the
+maximum in the denominator; Howard, Ramdas, McAuliffe and Sekhon (2021) for beta mixtures; Ramdas, Grunwald,
+Vovk and Shafer (2023) for optional stopping.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Slices of a watched release in a store, and their sum.
 
 A **release** is one version of a target: its source, its claim and pairs, and its outputs under one seed. Its
-evidence is that of a sequential audit (`statistics/anytime`). Each call adds a **slice**, whose rounds have fresh
-random streams. A slice holds the counts that it adds to each epoch. An epoch holds its event and its prior, which
-rounds of earlier slices, or earlier rounds of its own slice, chose.
+evidence is that of a sequential audit (`statistics/anytime`). Each call adds a **slice**, whose rounds have
+fresh random streams. A slice holds the counts that it adds to each epoch. An epoch holds its event and its
+prior, which rounds of earlier slices, or earlier rounds of its own slice, chose.
 
-The sum of slices depends neither on the clock nor on the order in which stores are merged: slices are ordered by number and id, a slice
-that occurs twice is the same row, and slices of two machines that continue one state add up. Two such slices may both begin an epoch.
-Each epoch depends on rounds before its own slice only, so that the proof of Theorem 2 holds for the ordered list.
+The sum of slices depends neither on the clock nor on the order in which stores are merged: slices are ordered
+by number and id, a slice that occurs twice is the same row, and slices of two machines that continue one
+state add up. Two such slices may both begin an epoch. Each epoch depends on rounds before its own slice only,
+so that the proof of Theorem 2 holds for the ordered list.
 """
 
 from __future__ import annotations

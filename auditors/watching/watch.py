@@ -1,15 +1,17 @@
 """One call of ``dpwitness watch``: a slice for each target, and the discoveries over all targets at a false discovery rate.
 
-**Theorem.** The discoveries of e-BH at (1 - 1/50) alpha, from the evidence E(claim) of each of K targets with frequency limits at
-error gamma = alpha / (50 K), have a false discovery rate of at most alpha at any time at which the store is read.
+**Theorem.** The discoveries of e-BH at (1 - 1/50) alpha, from the evidence E(claim) of each of K targets with
+frequency limits at error gamma = alpha / (50 K), have a false discovery rate of at most alpha at any time at
+which the store is read.
 
-*Proof.* Let G_i be the event that the frequency limits of target i hold at all times: P(not G_i) <= gamma. If claim i holds, E_i 1[G_i]
-is bounded by a supermartingale that starts at 1 (`anytime`, Theorem 2), so its mean at a stopping time is at most 1. e-BH on E_i 1[G_i]
-has a false discovery rate of at most (1 - 1/50) alpha (Wang and Ramdas 2022), and its discoveries are the same unless some G_i
-fails, which has probability K gamma = alpha/50 at most.  []
+*Proof.* Let G_i be the event that the frequency limits of target i hold at all times: P(not G_i) <= gamma. If
+claim i holds, E_i 1[G_i] is bounded by a supermartingale that starts at 1 (`anytime`, Theorem 2), so its mean
+at a stopping time is at most 1. e-BH on E_i 1[G_i] has a false discovery rate of at most (1 - 1/50) alpha
+(Wang and Ramdas 2022), and its discoveries are the same unless some G_i fails, which has probability K gamma
+= alpha/50 at most. []
 
-A discovery gets no further slices, so that its evidence stays. A new release is a new hypothesis: the rate holds for the list of
-targets at one release each, not for all releases of a year together.
+A discovery gets no further slices, so that its evidence stays. A new release is a new hypothesis: the rate
+holds for the list of targets at one release each, not for all releases of a year together.
 """
 
 from __future__ import annotations
