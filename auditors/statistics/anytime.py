@@ -254,9 +254,9 @@ def e_discoveries(log_e: Sequence[float], alpha: float) -> list[bool]:
     Examples
     --------
     >>> e_discoveries([6.0, 0.1, 4.0], 0.05)
-    [True, False, False]
-    >>> e_discoveries([6.0, 0.1, 3.5], 0.1)
     [True, False, True]
+    >>> e_discoveries([6.0, 0.1, 3.0], 0.05)
+    [True, False, False]
     """
     ordered = sorted(log_e, reverse=True)
     passing = [k for k, log in enumerate(ordered, start=1) if log >= math.log(len(ordered) / (k * alpha))]

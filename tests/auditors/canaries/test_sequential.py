@@ -26,25 +26,26 @@ def train(noise, steps=200, batch=5, dimension=400, seed=1, claim="gdp:1"):
 
 
 def test_training_without_noise_is_found_long_before_the_first_epoch_ends():
-    monitor, step = train(0.0)
-    assert monitor.progress.violated
-    assert step < 20
+    for claim, most in (("approx:1,1e-5", 30), ("gdp:0.5", 100)):
+        monitor, step = train(0.0, claim=claim)
+        assert monitor.progress.violated
+        assert step < most  # of 200 steps
 
 
 def test_training_with_the_promised_noise_is_not_accused():
-    """20 trainings at the claim, each wrong with probability at most .05; six or more false alarms have probability below 1e-3."""
-    assert sum(train(1.0, steps=40, seed=seed)[0].progress.violated for seed in range(20)) < 6
+    """Four trainings at the claim; all four are accused with probability below 1e-5."""
+    assert sum(train(1.0, steps=20, seed=seed)[0].progress.violated for seed in range(4)) < 4
 
 
 def test_guesses_at_the_claim_err_with_at_most_alpha():
     """Randomized response at the claim: each coin is shown with odds e^epsilon; false-failure probability below 1e-6."""
-    rng, alarms, runs = np.random.default_rng(3), 0, 300
+    rng, alarms, runs = np.random.default_rng(3), 0, 60
     for _ in range(runs):
         monitor = CanaryMonitor("pure:1", canaries=150, confidence=0.8)
-        for _ in range(10):
-            coins = rng.random(15) < 0.5
-            shown = coins ^ (rng.random(15) > 1 / (1 + math.exp(-1.0)))
-            monitor.update(np.where(shown, 1.0, -1.0) * 1.0, coins)
+        for _ in range(5):
+            coins = rng.random(30) < 0.5
+            shown = coins ^ (rng.random(30) > 1 / (1 + math.exp(-1.0)))
+            monitor.update(np.where(shown, 1.0, -1.0), coins)
         alarms += monitor.progress.violated
     assert alarms <= 0.2 * runs + 5 * math.sqrt(0.16 * runs)
 
