@@ -130,8 +130,8 @@ def is_gross(specimen: Specimen) -> bool:
     claim, law = specimen.mechanism.claim, specimen.law
     sides = law, law.swapped()
     if claim.is_pure:
-        return max(side.supremum for side in sides) >= GROSS * claim.parameter
-    return max(float(np.max(claim.parameter_at(q, p))) for _, q, p in (side.roc() for side in sides)) >= GROSS * claim.parameter
+        return bool(max(side.supremum for side in sides) >= GROSS * claim.parameter)
+    return bool(max(float(np.max(claim.parameter_at(q, p))) for _, q, p in (side.roc() for side in sides)) >= GROSS * claim.parameter)
 
 
 def event_probability(specimen: Specimen) -> float:

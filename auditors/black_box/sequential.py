@@ -80,7 +80,10 @@ class SequentialTest:
         event, method = read_event(plan["event"]), plan["method"]
         part = Part(Tally(0, 0, 0, event.directions), 0.0, 0, Prior(*plan["prior"]))
         self.trained, self.checked = rows, 0
-        law = None if plan["law"] is None else ScoreLaw(*(np.asarray(from_jsonable(each)) for each in plan["law"][:2]), plan["law"][2])
+        law = None
+        if plan["law"] is not None:
+            mass, loss, size = plan["law"]
+            law = ScoreLaw(np.asarray(from_jsonable(mass)), np.asarray(from_jsonable(loss)), size)
         if test is None:
             alpha, probed = self.options.alpha, self.probed
             return EventTest(probed.pair, probed.index, alpha, 0, event, method, (part,), law=law)

@@ -56,6 +56,8 @@ class CanaryProgress:
         Numbers of revealed coins, of guesses, and of right guesses.
     epsilon_lower : float
         Lower confidence bound on epsilon at `delta`, valid at all times together.
+    delta : float
+        Delta of the claim, or of the point of its curve that is tested.
     violated : bool
         Whether the claim is refuted at the stated confidence.
     """

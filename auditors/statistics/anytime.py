@@ -136,7 +136,7 @@ def mixed_evidence(logs: ArrayLike) -> FloatArray:
     found = np.asarray(logs, dtype=float)
     weights = np.array([epoch_weight(k) for k in range(len(found))]).reshape(-1, *[1] * (found.ndim - 1))
     from_epoch = np.log(weights) + np.cumsum(found[::-1], axis=0)[::-1]
-    return np.logaddexp(logsumexp(from_epoch, axis=0), math.log1p(-weights.sum()))
+    return np.asarray(np.logaddexp(logsumexp(from_epoch, axis=0), math.log1p(-weights.sum())))
 
 
 def epoch_weight(number: int) -> float:
