@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, str] = {
     "recall": "dpwitness.benchmarks.recall.run",
     "scale": "dpwitness.benchmarks.performance.scale",
     "scan": "dpwitness.benchmarks.scan.run",
+    "sequential": "dpwitness.benchmarks.sequential",
     "speed": "dpwitness.benchmarks.performance.speed",
     "white-box": "dpwitness.benchmarks.white_box",
 }

@@ -3,10 +3,13 @@
 from dpwitness.auditors.canaries.audit import audit_canaries
 from dpwitness.auditors.canaries.design import GradientCanaries, canary_records, prediction_scores
 from dpwitness.auditors.canaries.ideal_limit import CanaryLimit, canary_limit
+from dpwitness.auditors.canaries.sequential import CanaryMonitor, CanaryProgress
 from dpwitness.auditors.canaries.training_bound import ImpliedTraining, implied_training
 
 __all__ = [
     "CanaryLimit",
+    "CanaryMonitor",
+    "CanaryProgress",
     "GradientCanaries",
     "ImpliedTraining",
     "audit_canaries",

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from dpwitness.colors import wanted
 from dpwitness.commands import (
     audit,
-    bench,
     canaries,
     check,
     claims,
@@ -26,6 +25,7 @@ from dpwitness.commands import (
     suite,
     targets,
     trace,
+    watch,
 )
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
@@ -48,9 +48,10 @@ COMMANDS = {
     "targets": targets,
     "store": store,
     "claims": claims,
+    "watch": watch,
     "suite": suite,
     "protocol": protocol,
-    "bench": bench,
+    "bench": listing,
 }
 
 _MAIN_COMMANDS = 8  # number of commands on the first screen; `dpwitness more` lists the others

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.conclude import Findings, conclude
 from dpwitness.auditors.black_box.options import AuditOptions, Progress, validated_options
 from dpwitness.auditors.black_box.pilot import audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.black_box.resume import extension_totals, require_same_chunks, resume
 from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration, price, require_enough_trials, require_seconds
 from dpwitness.auditors.black_box.train import Training, train, training_outputs
@@ -36,7 +38,15 @@ from dpwitness.auditors.storing.audit_identity import identity_of
 from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type, shown
+from dpwitness.mechanisms.core.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_one_of,
+    require_positive,
+    require_type,
+    shown,
+)
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.privacy import Claim, promised
@@ -44,6 +54,8 @@ from dpwitness.mechanisms.privacy import Claim, promised
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
 TRIALS = 1_000_000
+MOST_TRIALS = 10**12
+FIND = 1.1  # violation that a sequential audit looks for by default, as a multiple of the claim's parameter
 
 
 def audit(
@@ -58,7 +70,7 @@ def audit(
     seed: int = 0,
     executor: Executor | None = None,
     name: str | None = None,
-    stop: str = "gross",
+    stop: str | None = None,
     bits: bool = True,
     near: ArrayLike | None = None,
     scores: Sequence[Any] | None = None,
@@ -69,6 +81,8 @@ def audit(
     store: str | PathLike[str] | Store | None = None,
     extend_to: int | None = None,
     window: int | None = None,
+    sequential: bool = False,
+    find: float | None = None,
 ) -> AuditResult:
     """Search for a violation of a privacy claim by running the mechanism, and certify what is found.
 
@@ -108,9 +122,9 @@ def audit(
         a time.
     name : str, optional
         Name of the audit in the result and in the random streams; the mechanism's name by default.
-    stop : {"gross", "violation", "never"}
+    stop : {"gross", "violation", "never"}, optional
         When to stop before the budget is spent: when a violation far beyond the claim is certified
-        (the default), when any violation is certified, or never.
+        (the default), when any violation is certified (the default of sequential audits), or never.
     bits : bool
         Whether to audit the low bits of floating-point outputs as well.
     near : array, optional
@@ -146,6 +160,15 @@ def audit(
         together.
     window : int, optional
         Maximum number of tasks in flight on the executor; 2 * workers + 1 by default.
+    sequential : bool
+        Whether to test with an anytime-valid certificate, which has no planned number of runs. The
+        audit ends when a violation is certified, when its event cannot show a violation of size
+        `find`, or after `seconds` or at most `trials` runs (1,000,000 if neither is given). Its
+        result is valid whatever ends it, also an interruption. With a store, the same call with a
+        larger budget goes on. Low bits are not audited.
+    find : float, optional
+        Smallest violation that a sequential audit looks for, as a multiple of the claim's parameter,
+        above 1; 1.1 by default.
 
     Returns
     -------
@@ -167,14 +190,18 @@ def audit(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     claim = promised(mechanism, claim, "audit")
+    require_type("sequential", sequential, (bool, np.bool_), "be True or False", "audit")
+    stop = ("violation" if sequential else "gross") if stop is None else stop
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
     require_type("bits", bits, (bool, np.bool_), "be True or False", "audit")
-    require_seconds(seconds, trials, "audit")
+    require_seconds(seconds, None if sequential else trials, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
-    trials = TRIALS if trials is None else trials
+    if trials is None:
+        trials = MOST_TRIALS if sequential and seconds is not None else TRIALS
     options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
     searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
     options = replace(options, stop=stop, bits=bool(bits), seconds=seconds, announce=announce, searched=searched)
+    options = replace(options, find=_require_find(find, bool(sequential), extend_to))
     runner = RoundRunner(options)
     pairs = audited_pairs(mechanism, pair, domain)
     runner.note(*_unverified_notes(pairs))
@@ -190,13 +217,26 @@ def audit(
         return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         content = {"name": options.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
-        budget = {"trials": trials if seconds is None else None, "seconds": seconds}
+        budget = {"sequential": True} if sequential else {"trials": trials if seconds is None else None, "seconds": seconds}
         identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
         runner.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(runner.ledger, total)
         if announce is not None:
-            announce(runner.ledger.told())
+            announce(runner.ledger.told(sequential=bool(sequential)))
         return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
+
+
+def _require_find(find: float | None, sequential: bool, extend_to: int | None) -> float | None:
+    """Return the smallest violation that a sequential audit looks for; None for a fixed plan. Raise InvalidArgument if it is invalid."""
+    if not sequential:
+        if find is not None:
+            raise InvalidArgument(f"audit: find={shown(find)} is for sequential audits: add sequential=True, or leave it out")
+        return None
+    if extend_to is not None:
+        raise InvalidArgument(f"audit: extend_to={extend_to} is for audits with a fixed plan: call a sequential audit again with its store")
+    if require_positive("find", FIND if find is None else find, "audit") <= 1:
+        raise InvalidArgument(f"audit: find must be above 1, a multiple of the claim's parameter, got {find!r}")
+    return FIND if find is None else float(find)
 
 
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> RunCost:
@@ -273,6 +313,9 @@ def _run(
     yield Findings(options)
     ends = {} if runner.ledger is None else runner.ledger.values("end ")
     last = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
+    if options.find is not None:
+        yield from _run_sequential(runner, options, pairs)
+        return
     if last is None:
         findings, probed = yield from _run_plan(runner, _fix_budget(runner, options, pairs), pairs)
         _store_end(runner, findings, pairs)
@@ -310,6 +353,21 @@ def _run_plan(
     if options.searched is not None:
         suggest_wider_domain(runner, findings, options.searched)
     return findings, probed
+
+
+def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> Iterator[Findings]:
+    """Run a sequential audit: choose a pair from few rounds, and test it until the question is settled."""
+    runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
+    options, probed = run_probes(runner, options, pairs)
+    require_same_chunks(runner, probed)
+    selected, outputs, scores = select_pair(runner, options, probed)
+    findings = Findings(options, pairs=scores).on(selected.pair, runner)
+    yield findings
+    known = outputs or [selected.probe.sides]
+    for test in SequentialTest(runner, findings.options, selected, known).run():
+        findings = replace(findings, test=test)
+        yield findings
+    runner.planned = runner.done
 
 
 def _store_end(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]) -> None:

@@ -22,7 +22,7 @@ _BIT_SHARE = 0.1
 _BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
 _TRAIN_SHARE = 0.3  # share of a small budget; it falls with the fourth root, because more data improve tests more than events
 _FULL_SHARE_BUDGET = 20_000  # budget up to which _TRAIN_SHARE applies unchanged
-_TRAIN_ROUNDS = 2**18
+TRAIN_ROUNDS = 2**18  # maximum number of rounds that train an event
 _TARGET_CHUNKS = 512  # target number of chunks in a stage
 
 
@@ -39,7 +39,7 @@ def bit_rounds(budget: int, pairs: int) -> int:
 def training_rounds(budget: int, width: int) -> int:
     """Return the number of rounds that train an event, out of the budget for training and testing."""
     share = _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
-    return int(min(share * budget, _TRAIN_ROUNDS, TRAIN_VALUES // width))
+    return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
 
 
 def chunk_size(rounds: int, width: int) -> int:

@@ -22,6 +22,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.worker_failures import explained
+from dpwitness.auditors.statistics.anytime import equivalent_level
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.storing.audit_records import AuditLedger
@@ -164,8 +165,11 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
     if test is None:
         note = failure or "interrupted before the test began: no event has been tried yet"
         return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
+    if test.sequential and (test.basis is None or test.basis.parts != test.parts):  # interrupted within an epoch
+        test = test.look(options.claim, options.alpha, options.alpha, runner.done)
     share = shares_spent(findings.extensions)
     verdict, moved, notes = _verdict(runner, findings, test, interrupted, failure)
+    level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
     if verdict is Verdict.VIOLATED and guess:
         verdict, notes = Verdict.SUSPECT, (f"not confirmed: {guess}", *notes)
     return replace(
@@ -175,12 +179,12 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
         parameter_lower=test.lower,
         p_value=min(1.0, test.p_value * share),
         confidence=1 - share * options.alpha if share > 1 else options.confidence,
-        detectable=detectable(base.claim, test.law, test.planned, test.alpha * (1 - EARLY_ALPHA)) if test.tally.rounds else math.inf,
+        detectable=detectable(base.claim, test.law, test.planned, level) if test.tally.rounds else math.inf,
         pair=test.pair,
         event=test.event,
         tally=test.tally,
         stages=test.parts if len(test.parts) > 1 else (),
-        alpha=test.alpha * (1 - EARLY_ALPHA) / (2 if base.claim.bounds_renyi else 1),
+        alpha=0.0 if test.sequential else level / (2 if base.claim.bounds_renyi else 1),
         basis=test.basis,
         method=test.method,
         looks=test.looks,
@@ -214,6 +218,9 @@ def _verdict(
     if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
         verdict = Verdict.INCONCLUSIVE
     moved, reason = None, ""
+    if interrupted and not failure and test.sequential:
+        notes.append(f"stopped by the user after {runner.done} runs, which a sequential audit allows")
+        interrupted = False
     if interrupted or failure:
         verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
         notes.insert(

@@ -16,8 +16,7 @@ from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.statefulness import check_training
-from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, split_batches
-from dpwitness.auditors.statistics.combination import Part
+from dpwitness.auditors.statistics.certificate import Part, Tally, certified, p_value, split_batches
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, said
 from dpwitness.mechanisms.privacy import Claim, promised, resolved
 

@@ -47,6 +47,7 @@ class AuditOptions:
     near: FloatArray | None
     stop: str = "never"
     bits: bool = False  # whether low bits are audited
+    find: float | None = None  # of a sequential audit: the smallest violation that it looks for, as a multiple of the claim
     seconds: float | None = None
     announce: Callable[[str], None] | None = None
     searched: Domain | None = None  # domain from which the pairs were taken

@@ -22,7 +22,8 @@ from scipy.special import bdtr, bdtrc, kolmogorov, ndtri
 
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.privacy_loss.reference_laws import law_with_parameter
-from dpwitness.auditors.statistics.combination import Part, combined_p_value
+from dpwitness.auditors.statistics.certificate import Part
+from dpwitness.auditors.statistics.combination import combined_p_value
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim, PureDP
 

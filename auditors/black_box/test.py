@@ -26,15 +26,15 @@ from dpwitness.auditors.events.rule_reader import columns_of, read_event
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.running.engine import Phase, Stage
 from dpwitness.auditors.running.statefulness import check_drift
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, extension_share, reweight_for_extension
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.combination import extension_share, reweight_for_extension
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
 
 _BINNED_SUFFIX = ", binned law"  # suffix of a method's name
-_PICTURE_ROUNDS = 2**14  # rounds of a test whose outputs are shown in its picture
+PICTURE_ROUNDS = 2**14  # rounds of a test whose outputs are shown in its picture
 _PLAIN_FIELDS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")  # numeric and text fields of `EventTest`
 
 
@@ -57,6 +57,11 @@ class EventTest:
     looks: tuple[tuple[int, float], ...] = ()  # number of runs, and certified bound, at each look
     picture: EventHistogram | None = None
     stopped: bool = False  # whether a look stopped the test early
+
+    @property
+    def sequential(self) -> bool:
+        """Whether the test may stop at any moment (`sequential`)."""
+        return bool(self.parts) and self.parts[-1].prior is not None
 
     @property
     def tally(self) -> Tally:
@@ -179,7 +184,7 @@ def _count(
     cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
     share = test.alpha * (0.5 if binned else 1.0)
     looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
-    pictured = _PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
+    pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
     segments = runner.counts(stage, [event, binned] if binned else [event], pictured)
     for number, found in enumerate(segments, start=1):
         tables.append(found.tables[0])
@@ -206,7 +211,7 @@ def _count(
         )
     check_drift(np.array(tables, dtype=float))
     if kept:
-        test = replace(test, picture=picture(test.event, both_sides(kept[: max(1, _PICTURE_ROUNDS // stage.chunk)])))
+        test = replace(test, picture=picture(test.event, both_sides(kept[: max(1, PICTURE_ROUNDS // stage.chunk)])))
     yield test
     return test, [] if test.stopped else kept
 
@@ -214,7 +219,12 @@ def _count(
 def _stops(options: AuditOptions, lower: float) -> bool:
     """Return whether a certified bound stops the test before its end."""
     parameter = options.claim.parameter
-    return lower > parameter and (options.stop == "violation" or (options.stop == "gross" and lower > 3 * parameter + 2))
+    return lower > parameter and (options.stop == "violation" or (options.stop == "gross" and lower > gross_bound(parameter)))
+
+
+def gross_bound(parameter: float) -> float:
+    """Return the bound beyond which a violation of a claim with this parameter is gross."""
+    return 3 * parameter + 2
 
 
 def _with_renyi_bound(options: AuditOptions, test: EventTest, rule: Binned, cells: NDArray[np.int64], done: int) -> EventTest:

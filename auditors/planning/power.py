@@ -19,8 +19,7 @@ from dpwitness.auditors.black_box.budget import EARLY_ALPHA, MIN_RUNS_PER_PAIR, 
 from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
 from dpwitness.auditors.privacy_loss.limit import BestEvent, best_event
-from dpwitness.auditors.statistics.certificate import clopper_pearson_lower, frequency_error
-from dpwitness.auditors.statistics.combination import allowed
+from dpwitness.auditors.statistics.certificate import allowed, clopper_pearson_lower, frequency_error
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.privacy import Claim
 

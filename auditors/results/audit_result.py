@@ -12,9 +12,8 @@ from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness, certifies
-from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certified_point
-from dpwitness.auditors.statistics.combination import Part
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
@@ -191,6 +190,8 @@ class AuditResult(Result):
             stage_fields = {"stages": [part.to_json() for part in parts[:-1]], "combination": "conditional error"}
         if len(parts) > 1 or parts[-1].lost:
             stage_fields["lost"] = parts[-1].lost
+        if parts[-1].prior is not None:
+            stage_fields["prior"] = parts[-1].to_json()["prior"]
         if sum(part.tally.rounds for part in parts) < tested:
             stage_fields["tested"] = tested  # a replay makes the same number of rounds as the audit
         alpha_field: Json = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}

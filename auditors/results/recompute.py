@@ -16,8 +16,8 @@ import numpy as np
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower
-from dpwitness.auditors.statistics.combination import Part, combined_bound, combined_p_value
+from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, certified, clopper_pearson_lower
+from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim, exact_claim
@@ -94,7 +94,8 @@ def read_part(data: Json) -> Part:
     tally = Tally(data["correct"], data["wrong"], data["rounds"], data["directions"])
     if not 0 <= data.get("lost", 0) <= tally.wrong or not 0 <= data.get("weight", 1.0) <= 1:
         raise InvalidArgument(f"counts must have 0 <= lost <= wrong = {tally.wrong} and a weight in [0, 1], got {data}")
-    return Part(tally, float(data.get("weight", 1.0)), data.get("lost", 0))
+    prior = Prior(*map(float, data["prior"])) if "prior" in data else None
+    return Part(tally, float(data.get("weight", 1.0)), data.get("lost", 0), prior)
 
 
 def require_stated_value(document: Json, key: str, found: float, within: float = _BOUND_TOLERANCE) -> None:

@@ -15,7 +15,8 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.results.verdicts import environment
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.results.witness_schemas import SCHEMA
-from dpwitness.auditors.statistics.combination import Part, combined_bound
+from dpwitness.auditors.statistics.certificate import Part
+from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.targets.loading import describe_target, source_of
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair

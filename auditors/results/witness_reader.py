@@ -13,8 +13,8 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.results.witness_schemas import KINDS, OTHER_KINDS, SCHEMA, SCHEMAS
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined_bound, inverse_normal_bound
+from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
+from dpwitness.auditors.statistics.combination import combined_bound, inverse_normal_bound
 from dpwitness.mechanisms.core.class_registry import Resolver
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json, read_json, refuse, require_json_limits, shown
@@ -190,9 +190,14 @@ def _read_tally(counts: Json) -> Tally:
     return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
 
 
+def _read_prior(counts: Json) -> Prior | None:
+    """Return the prior of an epoch of a sequential audit; None for a stage of a fixed plan."""
+    return Prior(*counts["prior"]) if "prior" in counts else None
+
+
 def _earlier_stages(counts: Json) -> list[Part]:
     """Return the stages before the last, after checking their lost rounds and weights."""
-    earlier = [Part(_read_tally(stage), stage["weight"], stage["lost"]) for stage in counts.get("stages", ())]
+    earlier = [Part(_read_tally(stage), stage["weight"], stage["lost"], _read_prior(stage)) for stage in counts.get("stages", ())]
     for path, stage in [("counts", counts), *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ())))]:
         if stage.get("lost", 0) > stage["wrong"]:
             refuse(f"{path}.lost", f"be at most the wrong guesses, {stage['wrong']}", stage["lost"])
@@ -214,7 +219,7 @@ def _check_bound(found: Witness) -> None:
             refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
         bounded_claim = claim if level == "value" else claim.at_delta
         alpha = raw["counts"].get("alpha")
-        parts = [*_earlier_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
+        parts = [*_earlier_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0), prior=_read_prior(raw["counts"]))]
         best = combined_bound(bounded_claim, parts, alpha or 1 - found.confidence)
         fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
         if not fits and len(parts) > 1 and alpha:  # witnesses of earlier versions

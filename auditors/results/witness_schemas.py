@@ -32,17 +32,19 @@ def relation_rule(value: Any, path: str) -> str:
 _pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
 _tallied: dict[str, Rule] = {"correct": whole(), "wrong": whole(), "rounds": whole(1, RUNS), "directions": whole(1, 2)}
 _weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
-_stage = record(None, **_tallied, lost=whole(), weight=_weight)
+_prior = {"prior": listing(number(lambda v: v >= 0, "at least 0"), 3, 3)}  # of an epoch of a sequential audit
+_stage = record(_prior, **_tallied, lost=whole(), weight=_weight)
 _counts = record(
     {
         "alpha": _confidence,
-        "stages": listing(_stage, 0, 10),
+        "stages": listing(_stage, 0, 100),
         "combination": one_of("conditional error"),
         "lost": whole(),
         "tested": whole(1, RUNS),
         "cells": listing(listing(whole(), 1, 300), 2, 2),
         "cells_alpha": _confidence,
-    },
+    }
+    | _prior,
     **_tallied,
 )
 _source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))

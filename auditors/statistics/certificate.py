@@ -35,11 +35,13 @@ theta_L) - 1), and none if s_L <= d.  []
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv
+from scipy.special import betaincinv, expit
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer
 from dpwitness.mechanisms.privacy import Claim
@@ -66,6 +68,43 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(self.correct + other.correct, self.wrong + other.wrong, self.rounds + other.rounds, self.directions)
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Expected numbers of right and of wrong guesses in `size` rounds, fixed before an epoch of a sequential audit (`anytime`)."""
+
+    right: float = 0.0
+    wrong: float = 0.0
+    size: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.right >= 0 and self.wrong >= 0 and self.right + self.wrong <= self.size * (1 + 1e-9) < math.inf):
+            raise InvalidArgument(f"Prior: right + wrong must be at most size = {self.size}, got {self.right} + {self.wrong}")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Counts of one stage, with its lost rounds.
+
+    A stage of a fixed plan has a weight in the combination of stages; the last stage gets the weight that the others leave. An
+    epoch of a sequential audit has a prior instead.
+    """
+
+    tally: Tally
+    weight: float = 1.0
+    lost: int = 0
+    prior: Prior | None = None
+
+    def plus(self, tally: Tally, lost: int) -> Part:
+        """Return the stage with the counts of another chunk added."""
+        return Part(self.tally + tally, self.weight, self.lost + lost, self.prior)
+
+    def to_json(self) -> dict[str, Any]:
+        tally, prior = self.tally, self.prior
+        counts = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}
+        more = {} if prior is None else {"prior": [prior.right, prior.wrong, prior.size]}
+        return {**counts, "lost": self.lost, "weight": self.weight} | more
 
 
 def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, alpha: ArrayLike) -> FloatArray:
@@ -112,6 +151,21 @@ def parameter_from_rates(claim: Claim, frequency: FloatArray, theta: FloatArray,
     scale = 1.0 if claim.is_pure else 2.0 / directions
     right, wrong = np.minimum(scale * frequency * theta, 1.0), np.minimum(scale * frequency * (1 - theta), 1.0)
     return np.where(theta > 0.5, claim.parameter_at(wrong, right), 0.0)
+
+
+def allowed(claim: Claim, x: float, frequency: float, directions: int) -> float:
+    """Return theta0, the largest share of right guesses that a parameter of `x` allows if a share `frequency` is guessed."""
+    if claim.bounds_epsilon:
+        delta = 0.5 * directions * claim.delta_budget
+        return 1.0 if delta >= frequency else float(1 - (1 - delta / frequency) * expit(-x))
+    low, high = 0.5, 1.0
+    for _ in range(7):
+        theta = np.linspace(low, high, 65)
+        beyond = np.nonzero(parameter_from_rates(claim, np.full(65, frequency), theta, directions) > x)[0]
+        if len(beyond) == 0:
+            return high
+        low, high = float(theta[max(beyond[0] - 1, 0)]), float(theta[beyond[0]])
+    return high
 
 
 def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, directions: int = 2, lost: int = 0) -> FloatArray:

@@ -78,20 +78,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from scipy.special import betainc, expit, ndtr, ndtri
+from scipy.special import betainc, ndtr, ndtri
 
-from dpwitness.auditors.statistics.certificate import (
-    Tally,
-    certified,
-    clopper_pearson_lower,
-    frequency_error,
-    p_value,
-    parameter_from_rates,
-)
+from dpwitness.auditors.statistics.anytime import anytime_bound, anytime_p_value
+from dpwitness.auditors.statistics.certificate import Part, allowed, certified, clopper_pearson_lower, frequency_error, p_value
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -101,24 +95,6 @@ _MAX_SCORE, _CUT_SHARE = 8.0, 1e-3  # largest score of a stage, and share of alp
 _NODES = 128  # nodes of the quadrature over an interval
 _TOLERANCE = 1e-10  # tolerance of a limit, which is rounded down
 _INFINITE = 2000.0  # parameters above this count as infinite
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Counts of one stage, with its lost rounds and its weight; the last stage gets the weight that the others leave."""
-
-    tally: Tally
-    weight: float = 1.0
-    lost: int = 0
-
-    def plus(self, tally: Tally, lost: int) -> Part:
-        """Return the stage with the counts of another chunk added."""
-        return Part(self.tally + tally, self.weight, self.lost + lost)
-
-    def to_json(self) -> dict[str, float]:
-        tally = self.tally
-        counts = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}
-        return {**counts, "lost": self.lost, "weight": self.weight}
 
 
 def extension_share(number: int) -> float:
@@ -148,6 +124,7 @@ def reweight_for_extension(parts: Sequence[Part]) -> list[Part]:
 
     Examples
     --------
+    >>> from dpwitness.auditors.statistics.certificate import Tally
     >>> [round(part.weight**2, 3) for part in reweight_for_extension([Part(Tally(7, 3, 10), weight=0.3**0.5), Part(Tally(9, 1, 20))])]
     [0.15, 0.35]
     """
@@ -159,8 +136,11 @@ def reweight_for_extension(parts: Sequence[Part]) -> list[Part]:
 def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
     """Return the lower confidence limit on the claim's free parameter from all stages, at error `alpha`; 0 certifies nothing.
 
+    Stages with priors are the epochs of a sequential audit (`anytime`).
+
     Examples
     --------
+    >>> from dpwitness.auditors.statistics.certificate import Tally
     >>> from dpwitness.mechanisms import PureDP
     >>> one = Part(Tally(7_400, 2_600, 20_000))
     >>> round(combined_bound(PureDP(1.0), [one], 0.05), 4)  # of one stage: the coin-flip certificate
@@ -169,6 +149,8 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
     >>> round(combined_bound(PureDP(1.0), [half, half], 0.05), 4)
     1.0082
     """
+    if parts[0].prior is not None:
+        return anytime_bound(claim, parts, alpha)
     if len(parts) == 1:
         tally = parts[0].tally
         return float(certified(claim, tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, parts[0].lost))
@@ -208,6 +190,8 @@ def _limit(excess: Callable[[float], float]) -> float:
 
 def combined_p_value(claim: Claim, parts: Sequence[Part]) -> float:
     """Return a valid p-value of the claim from all stages: the smallest alpha at which `combined_bound` refutes the claim."""
+    if parts[0].prior is not None:
+        return anytime_p_value(claim, parts)
     if len(parts) == 1:
         tally = parts[0].tally
         return float(p_value(claim, tally.correct, tally.wrong, tally.rounds, tally.directions, parts[0].lost))
@@ -277,18 +261,3 @@ def _quadrature() -> tuple[FloatArray, FloatArray]:
     """Return nodes and weights of Gauss-Legendre quadrature on [-1, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     return nodes, weights
-
-
-def allowed(claim: Claim, x: float, frequency: float, directions: int) -> float:
-    """Return theta0, the largest share of right guesses that a parameter of `x` allows if a share `frequency` is guessed."""
-    if claim.bounds_epsilon:
-        delta = 0.5 * directions * claim.delta_budget
-        return 1.0 if delta >= frequency else float(1 - (1 - delta / frequency) * expit(-x))
-    low, high = 0.5, 1.0
-    for _ in range(7):
-        theta = np.linspace(low, high, 65)
-        beyond = np.nonzero(parameter_from_rates(claim, np.full(65, frequency), theta, directions) > x)[0]
-        if len(beyond) == 0:
-            return high
-        low, high = float(theta[max(beyond[0] - 1, 0)]), float(theta[beyond[0]])
-    return high

@@ -46,11 +46,13 @@ class AuditLedger:
         self._due = 0.0
         self._stages: dict[tuple[int, int, bool], int] = {}
 
-    def told(self) -> str:
-        """Return the progress of the audit in the store, in one line."""
+    def told(self, *, sequential: bool = False) -> str:
+        """Return the progress of the audit in the store, in one line; a sequential audit is never finished."""
         entry = self.entry
         if not self.resumed:
             return f"{self.store.path}: {entry.name} begins"
+        if sequential:
+            return f"{self.store.path}: {entry.name} goes on, {entry.done:,} runs are done"
         if entry.verdict is not None:
             return f"{self.store.path}: {entry.name} is finished, there is nothing left to run"
         return f"{self.store.path}: {entry.name} goes on, {entry.done:,} of {entry.planned:,} runs are done"

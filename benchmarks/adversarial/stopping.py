@@ -18,8 +18,8 @@ from scipy.stats import binom, norm
 from dpwitness import Verdict, audit, replay
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined_bound, reweight_for_extension, shares_spent
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.combination import combined_bound, reweight_for_extension, shares_spent
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 

@@ -33,9 +33,12 @@ def arguments(command: common.Command) -> None:
     audit.add_argument(
         "--stop",
         choices=["gross", "violation", "never"],
-        default="gross",
-        help="stop early at a violation far beyond the claim (gross, the default), at any violation, or never",
+        help="stop early at a violation far beyond the claim (gross, the default), at any violation (default with --sequential), or never",
     )
+    help_text = "no planned number of runs: stop as soon as the question is settled, or after --seconds or --trials; always valid"
+    audit.add_argument("--sequential", action="store_true", help=help_text)
+    help_text = "smallest violation that --sequential looks for, as a multiple of the claim; default 1.1"
+    audit.add_argument("--find", type=real("find", 1.0, 1e6), metavar="X", help=help_text)
     audit.add_argument(
         "--scores",
         metavar="FILE.py:NAME",
@@ -77,8 +80,8 @@ def _add_certify(command: common.Command) -> None:
     common.running(certify)
     common.detail(certify)
     idle = ("program", "cwd", "text_runs", "dsn", "query", "table", "setup", "domain", "search_seconds", "store", "extend", "seconds")
-    off = dict.fromkeys(("in_process", "search", "bits", "text", "visible_errors"), False)
-    certify.set_defaults(white_box=True, stop="gross", scores=[], **dict.fromkeys(idle), **off)
+    off = dict.fromkeys(("in_process", "search", "bits", "text", "visible_errors", "sequential"), False)
+    certify.set_defaults(white_box=True, stop=None, find=None, scores=[], **dict.fromkeys(idle), **off)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,6 +114,8 @@ def _check_combination(args: argparse.Namespace, mechanism: Any, name: str, pair
     only_white_box = args.white_box and not args.search
     rules = {
         f"--white-box needs a mechanism with log_density, but {name} has none": args.white_box and not has_capability(mechanism, WhiteBox),
+        "--sequential is for audits that run the mechanism: leave out --white-box": args.sequential and args.white_box,
+        "--find needs --sequential": args.find is not None and not args.sequential,
         "--search-seconds needs --search": args.search_seconds is not None and not args.search,
         "--store is for audits that run the mechanism on known pairs: leave out --search and --white-box": args.store is not None
         and (args.search or args.white_box),
@@ -149,6 +154,7 @@ def _run_audits(
         results.append(certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common_options))
     if args.search or not args.white_box:
         options |= {"stop": args.stop, "time_limit": args.time_limit, "store": args.store, "extend_to": args.extend}
+        options |= {"sequential": args.sequential, "find": args.find}
         budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
         results.append(audit(mechanism, pair=pairs or None, **budget, **common_options, **options))
     return [replace(result, notes=(*result.notes, *notes)) for result in results]

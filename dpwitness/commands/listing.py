@@ -1,4 +1,4 @@
-"""``dpwitness list``: list mechanisms, domains, relations, suites, benchmarks, targets, claims, and the audits of stores."""
+"""``dpwitness list``, which lists mechanisms, domains, suites, targets, claims and stored audits, and ``dpwitness bench``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import argparse
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
+from importlib import import_module
+from types import ModuleType
 
 from dpwitness.commands import claims, store, targets
-from dpwitness.commands.bench import benchmarks
-from dpwitness.commands.common import Command, print_json
-from dpwitness.exit_codes import OK
+from dpwitness.commands.common import SEED, Command, print_json
+from dpwitness.exit_codes import OK, VIOLATED
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
@@ -18,7 +20,8 @@ Rows = list[Json]
 
 
 def arguments(command: Command) -> None:
-    """Add the command and its options to the parser."""
+    """Add ``list`` and ``bench`` to the parser."""
+    _add_bench(command)
     listing = command(
         "list", "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks; or targets, claims, or stores FILE..."
     )
@@ -27,8 +30,20 @@ def arguments(command: Command) -> None:
     listing.add_argument("--json", action="store_true", help="print as JSON")
 
 
+def _add_bench(command: Command) -> None:
+    bench = command("bench", "run benchmarks of speed and bounds; ratios compare measurements of one run")
+    bench.add_argument("name", nargs="?", help="name of a benchmark; default: all")
+    bench.add_argument(
+        "--seed", type=SEED, metavar="S", help="seed of the attacks of `adversarial`; default: drawn from the operating system"
+    )
+    bench.add_argument("--part", metavar="PART", action="append", default=[], help="part of `scan` to run; may be repeated; default: all")
+    bench.add_argument("--json", action="store_true", help="print as JSON")
+
+
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness list`` and return the exit code."""
+    """Run ``dpwitness list`` or ``dpwitness bench``, and return the exit code."""
+    if args.command == "bench":
+        return _run_bench(args)
     if bool(args.files) != (args.what == "stores"):
         raise InvalidArgument(
             f"{args.what} takes no FILE, got {args.files[0]}" if args.files else "stores needs one FILE or more, got none"
@@ -126,3 +141,35 @@ _SECTIONS: dict[str, Callable[[], Rows]] = {
     "suites": _suites,
     "bench": _bench,
 }
+
+
+def _run_bench(args: argparse.Namespace) -> int:
+    """Run ``dpwitness bench``, print the required and measured value of each row, and return the exit code.
+
+    A successful attack gives exit code 1.
+    """
+    found = benchmarks()
+    if args.seed is not None and args.name is None:
+        raise InvalidArgument(f"--seed is only for bench {', '.join(found.SEEDED_BENCHMARKS)}, got no name")
+    if args.part and args.name is None:
+        raise InvalidArgument(f"--part is only for bench {', '.join(found.PARTED_BENCHMARKS)}, got no name")
+    tables = []
+    for name in [args.name] if args.name else found.BENCHMARKS:
+        tables.append(found.bench(name, args.seed, args.part))
+        if not args.json:
+            print(found.format_table(tables[-1]), flush=True)
+    if args.json:
+        print_json([asdict(table) for table in tables])
+    return VIOLATED if any(table.binding and not all(row.met for row in table.rows) for table in tables) else OK
+
+
+def benchmarks() -> ModuleType:
+    """Return the registry of benchmarks. Raise InvalidArgument if dpwitness was installed without a clone."""
+    try:
+        return import_module("dpwitness.benchmarks")
+    except ModuleNotFoundError as error:
+        if error.name != "dpwitness.benchmarks":
+            raise
+        raise InvalidArgument(
+            "benchmarks are part of a clone: run `pip install -e .` in a clone of the repository, then `dpwitness bench`"
+        ) from None

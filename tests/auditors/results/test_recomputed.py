@@ -13,8 +13,7 @@ from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
 from dpwitness.auditors.canaries.replay import recompute_canaries
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.results.recompute import Basis, recompute_bounds
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part
+from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))

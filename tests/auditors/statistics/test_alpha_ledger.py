@@ -14,8 +14,8 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness.auditors.statistics import combination
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined_bound
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.mechanisms.privacy import PureDP
 
 ACTIONS = 6
