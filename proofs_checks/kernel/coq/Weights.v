@@ -111,3 +111,15 @@ Proof.
       * intros z _. destruct (Z.ltb_spec low z), (Z.leb_spec z (low + Z.of_nat (S d))), (Z.leb_spec z (low + Z.of_nat d)),
           (Z.eqb_spec z (low + Z.of_nat (S d))); simpl; lra || lia.
 Qed.
+
+Lemma chance_that_if : forall n p (b : bool) z, chance_that n p (fun i => b && (i =? z)%Z) = indicator b * weight n p z.
+Proof.
+  intros n p [|] z; simpl.
+  - rewrite Rmult_1_l. reflexivity.
+  - rewrite Rmult_0_l. now apply chance_that_none.
+Qed.
+
+Lemma binomial_positive : forall n k, (k <= n)%nat -> (0 < binomial n k)%nat.
+Proof.
+  induction n as [|n IH]; intros [|k] H; simpl; try lia. specialize (IH k ltac:(lia)). lia.
+Qed.
