@@ -1,4 +1,4 @@
-"""Comparison of the verified program with checker.py: ``python compare.py PROGRAM [CHECKER] [WITNESS ...]``.
+"""Comparison of the verified program with checker.py: ``python compare_with_proof.py PROGRAM [CHECKER] [WITNESS ...]``.
 
 Both compute the bound on the binomial tail for edge cases, 10,000 random inputs, and all inputs that occur in the check of
 the witnesses. The answers must be equal, digit by digit.
@@ -11,7 +11,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
-CHECKER = Path(__file__).parent.parent / "checker.py"
+CHECKER = Path(__file__).parents[3] / "proofs_checks" / "kernel" / "checker.py"
 RANDOM_INPUTS = 10_000
 
 
