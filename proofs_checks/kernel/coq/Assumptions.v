@@ -3,6 +3,7 @@ From Kernel Require Import Binomial CoinFlip Conditional Stages FixedPoint EndTo
 Print Assumptions tail_monotone.
 Print Assumptions coin_flip.
 Print Assumptions coin_flip_approximate.
+Print Assumptions mirrored_line.
 Print Assumptions conditional_test_valid.
 Print Assumptions stages_valid.
 Print Assumptions tail_bound_sound.

@@ -162,3 +162,22 @@ Proof.
     + apply Rnot_lt_le. intros Hneg. pose proof (exp_pos epsilon). nra.
     + pose proof (chance_right_nonnegative m rule Hm). pose proof (chance_wrong_nonnegative m rule Hm). unfold frequency in Hs. lra.
 Qed.
+
+(** The mirrored line: the claim for complements, with the datasets exchanged, is a second curve of the same claim. *)
+Lemma chance_complement : forall Output (l : law Output) event, proper l -> chance l (fun y => negb (event y)) = 1 - chance l event.
+Proof.
+  intros Output l event [_ H1]. unfold chance. rewrite <- H1.
+  replace (mean l (fun _ => 1) - _) with (mean l (fun y => 1 * 1 + (-1) * indicator (event y))) by (rewrite mean_linear; ring).
+  apply mean_eq. intros y. destruct (event y); simpl; ring.
+Qed.
+
+Theorem mirrored_line : forall Output (m : @pair Output) epsilon delta, proper_pair m -> approximate_dp epsilon delta m ->
+  satisfies (fun q => exp (- epsilon) * q + (1 - (1 - delta) * exp (- epsilon))) m.
+Proof.
+  intros Output m epsilon delta [P1 P0] H event. destruct (H (fun y => negb (event y))) as [H1 H0].
+  rewrite !chance_complement in H1, H0 by trivial.
+  assert (He : exp (- epsilon) * exp epsilon = 1) by (rewrite <- exp_plus, Rplus_opp_l; apply exp_0).
+  pose proof (exp_pos (- epsilon)) as Hpos.
+  apply (Rmult_le_compat_l (exp (- epsilon))) in H1; [|lra]. apply (Rmult_le_compat_l (exp (- epsilon))) in H0; [|lra].
+  rewrite Rmult_plus_distr_l, <- Rmult_assoc, He in H1, H0. split; lra.
+Qed.
