@@ -22,9 +22,9 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
     A notion that the kernel does not know keeps its verdict, with a note.
     """
     level, basis = result.bit_level, result.basis
-    if basis is not None and any(part.prior is not None for part in basis.parts):
-        return _judged(result, "the kernel does not know sequential tests: the verdict rests on the program alone")
-    if result.verdict in _REFUTED and basis is not None:
+    if result.verdict in _REFUTED and basis is not None and any(part.prior is not None for part in basis.parts):
+        result = _judged(result, "the kernel does not know sequential tests: the verdict rests on the program alone")
+    elif result.verdict in _REFUTED and basis is not None:
         counts = counts_json(basis.parts, basis.alpha)
         if basis.cells:
             counts |= {"cells": [list(side) for side in basis.cells], "cells_alpha": basis.cells_alpha}
