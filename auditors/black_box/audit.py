@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.conclude import Findings, conclude
-from dpwitness.auditors.black_box.options import AuditOptions, Progress, validated_options
+from dpwitness.auditors.black_box.options import AuditOptions, Progress, require_find, validated_options
 from dpwitness.auditors.black_box.pilot import audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.black_box.resume import extension_totals, require_same_chunks, resume
@@ -29,7 +29,7 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.rule_reader import columns_of
 from dpwitness.auditors.events.scores import Score, collect_scores
-from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
+from dpwitness.auditors.pairs.catalogue import audited_pairs, unverified_notes
 from dpwitness.auditors.results.audit_result import AuditResult, BitLevel
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Phase
@@ -38,15 +38,7 @@ from dpwitness.auditors.storing.audit_identity import identity_of
 from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
-    InvalidArgument,
-    require_callable,
-    require_integer,
-    require_one_of,
-    require_positive,
-    require_type,
-    shown,
-)
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.privacy import Claim, promised
@@ -55,7 +47,6 @@ __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
 TRIALS = 1_000_000
 MOST_TRIALS = 10**12
-FIND = 1.1  # violation that a sequential audit looks for by default, as a multiple of the claim's parameter
 
 
 def audit(
@@ -164,11 +155,9 @@ def audit(
         Whether to test with an anytime-valid certificate, which has no planned number of runs. The
         audit ends when a violation is certified, when its event cannot show a violation of size
         `find`, or after `seconds` or at most `trials` runs (1,000,000 if neither is given). Its
-        result is valid whatever ends it, also an interruption. With a store, the same call with a
-        larger budget goes on. Low bits are not audited.
+        result is valid whatever ends it. With a store, a larger budget goes on. Low bits are not audited.
     find : float, optional
-        Smallest violation that a sequential audit looks for, as a multiple of the claim's parameter,
-        above 1; 1.1 by default.
+        Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim; 1.1 by default.
 
     Returns
     -------
@@ -201,10 +190,10 @@ def audit(
     options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
     searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
     options = replace(options, stop=stop, bits=bool(bits), seconds=seconds, announce=announce, searched=searched)
-    options = replace(options, find=_require_find(find, bool(sequential), extend_to))
+    options = replace(options, find=require_find(find, bool(sequential), extend_to))
     runner = RoundRunner(options)
     pairs = audited_pairs(mechanism, pair, domain)
-    runner.note(*_unverified_notes(pairs))
+    runner.note(*unverified_notes(pairs))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
@@ -224,19 +213,6 @@ def audit(
         if announce is not None:
             announce(runner.ledger.told(sequential=bool(sequential)))
         return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
-
-
-def _require_find(find: float | None, sequential: bool, extend_to: int | None) -> float | None:
-    """Return the smallest violation that a sequential audit looks for; None for a fixed plan. Raise InvalidArgument if it is invalid."""
-    if not sequential:
-        if find is not None:
-            raise InvalidArgument(f"audit: find={shown(find)} is for sequential audits: add sequential=True, or leave it out")
-        return None
-    if extend_to is not None:
-        raise InvalidArgument(f"audit: extend_to={extend_to} is for audits with a fixed plan: call a sequential audit again with its store")
-    if require_positive("find", FIND if find is None else find, "audit") <= 1:
-        raise InvalidArgument(f"audit: find must be above 1, a multiple of the claim's parameter, got {find!r}")
-    return FIND if find is None else float(find)
 
 
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> RunCost:
@@ -289,7 +265,7 @@ def confirm(
     options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
     runner = RoundRunner(options)
     options = _with_scores(runner, Findings(options).on(pair, runner).options, scores)
-    runner.note(*_unverified_notes([pair]))
+    runner.note(*unverified_notes([pair]))
 
     def stages() -> Iterator[Findings]:
         """Run the fixed event's test."""
@@ -396,28 +372,6 @@ def _with_scores(runner: RoundRunner, options: AuditOptions, scores: tuple[Score
     if scores:
         runner.run = ScoredMechanism(runner.run, scores)
     return replace(options, scores=scores)
-
-
-def _unverified_notes(pairs: Sequence[Pair]) -> list[str]:
-    """Return a note for each pair of datasets that were not verified to be neighbors."""
-    return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))
-
-
-def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
-    """Return the pairs to audit: the given pairs, or those of the domain. Raise InvalidArgument if they are invalid or missing."""
-    domain = getattr(mechanism, "domain", None) if domain is None else domain
-    if pair is not None:
-        candidates = [pair] if isinstance(pair, Pair) else pair
-        if not isinstance(candidates, list | tuple) or not candidates or not all(isinstance(p, Pair) for p in candidates):
-            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
-        for side, dataset in ((side, getattr(p, side)) for p in candidates for side in ("d0", "d1")):
-            if isinstance(domain, Domain) and (wrong := domain.other_columns(dataset)):
-                raise InvalidArgument(f"pair: {side.upper()} is not in the domain: {wrong}")
-        return list(candidates)
-    if domain is None:
-        raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
-    require_domain(domain, "audit")
-    return pairs_for(domain)
 
 
 def _measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunCost:

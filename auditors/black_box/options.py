@@ -29,6 +29,8 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray, name_of
 
 Progress = Callable[[int, int], None]
 
+FIND = 1.1  # violation that a sequential audit looks for by default, as a multiple of the claim's parameter
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditOptions:
@@ -100,3 +102,16 @@ def validated_options(
     point = None if near is None else require_numbers("near", near, "audit").ravel()
     name, target, limit = name or name_of(mechanism), target or describe_target(mechanism), float(time_limit)
     return AuditOptions(name, claim, mechanism, trials, confidence, seed, executor, limit, progress, target, point)
+
+
+def require_find(find: float | None, sequential: bool, extend_to: int | None) -> float | None:
+    """Return the smallest violation that a sequential audit looks for; None for a fixed plan. Raise InvalidArgument if it is invalid."""
+    if not sequential:
+        if find is not None:
+            raise InvalidArgument(f"audit: find={shown(find)} is for sequential audits: add sequential=True, or leave it out")
+        return None
+    if extend_to is not None:
+        raise InvalidArgument(f"audit: extend_to={extend_to} is for audits with a fixed plan: call a sequential audit again with its store")
+    if require_positive("find", FIND if find is None else find, "audit") <= 1:
+        raise InvalidArgument(f"audit: find must be above 1, a multiple of the claim's parameter, got {find!r}")
+    return FIND if find is None else float(find)

@@ -7,8 +7,9 @@ pairs are always the same, because their generator is seeded with `RANDOM_PAIRS_
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -90,3 +91,25 @@ def _random_pair_count(domain: Domain) -> int:
     if domain.whole:
         return RANDOM_PAIRS_OF_CATEGORIES
     return RANDOM_PAIRS_OF_NUMBERS if domain.records == 1 else RANDOM_PAIRS
+
+
+def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
+    """Return the pairs to audit: the given pairs, or those of the domain. Raise InvalidArgument if they are invalid or missing."""
+    domain = getattr(mechanism, "domain", None) if domain is None else domain
+    if pair is not None:
+        candidates = [pair] if isinstance(pair, Pair) else pair
+        if not isinstance(candidates, list | tuple) or not candidates or not all(isinstance(p, Pair) for p in candidates):
+            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
+        for side, dataset in ((side, getattr(p, side)) for p in candidates for side in ("d0", "d1")):
+            if isinstance(domain, Domain) and (wrong := domain.other_columns(dataset)):
+                raise InvalidArgument(f"pair: {side.upper()} is not in the domain: {wrong}")
+        return list(candidates)
+    if domain is None:
+        raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
+    require_domain(domain, "audit")
+    return pairs_for(domain)
+
+
+def unverified_notes(pairs: Sequence[Pair]) -> list[str]:
+    """Return a note for each pair of datasets that were not verified to be neighbors."""
+    return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))

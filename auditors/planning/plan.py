@@ -11,8 +11,9 @@ from typing import Any
 
 from scipy.special import ndtr, ndtri
 
-from dpwitness.auditors.black_box.audit import audited_pairs, timed
+from dpwitness.auditors.black_box.audit import timed
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration
+from dpwitness.auditors.pairs.catalogue import audited_pairs
 from dpwitness.auditors.planning.plan_result import MOST, Plan, Row
 from dpwitness.auditors.planning.power import FEW, chance, error_of, split_budget
 from dpwitness.auditors.planning.rehearsal import MOST as REHEARSED

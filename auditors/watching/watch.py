@@ -24,7 +24,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpwitness.auditors.black_box.audit import MOST_TRIALS, audited_pairs
+from dpwitness.auditors.black_box.audit import MOST_TRIALS
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.conclude import Findings, build_result
 from dpwitness.auditors.black_box.options import validated_options
@@ -34,6 +34,7 @@ from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import EventTest
 from dpwitness.auditors.events.rule_reader import read_event
+from dpwitness.auditors.pairs.catalogue import audited_pairs
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.streams import fresh_seed

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dpwitness.auditors.black_box.audit import audited_pairs
+from dpwitness.auditors.pairs.catalogue import audited_pairs
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.executors.pools import pool

@@ -167,8 +167,7 @@ class Target(DescribedTarget):
         MechanismFailed
             If the worker crashes twice, takes too long, runs out of memory, or changes the dataset.
         Exception
-            The exception of the call, as a stand-in with the same class name and text. Nothing is
-            run again.
+            The exception of the call, as a stand-in with the same class name and text. Nothing is run again.
         """
         if self.command:
             (answer,) = self._run(dataset, [size], rng)
@@ -238,8 +237,7 @@ class Target(DescribedTarget):
     def describe(self) -> Json:
         """Return all declarations of the target file, and the versions of its interpreter and NumPy.
 
-        The keys are library, version, tested, install, claim, domain, seeded, doc and the other
-        attributes of a target.
+        The keys are library, version, tested, install, claim, domain, seeded, doc and the other attributes of a target.
 
         Raises
         ------
