@@ -54,7 +54,7 @@ release-check: $(VENV)/.test docs
 
 # The kernel's proof, where Coq is installed, and its check of all published witnesses, which needs Python only.
 proofs:
-	@if command -v coqc > /dev/null && test -f proofs_checks/kernel/coq/Makefile; then $(MAKE) -C proofs_checks/kernel/coq; \
+	@if command -v coqc > /dev/null && test -f proofs_checks/kernel/coq/Makefile; then $(MAKE) -C proofs_checks/kernel/coq all check || exit 1; \
 	else echo "The proof in Coq is skipped: it needs coqc (Debian: apt install coq) and proofs_checks/kernel/coq"; fi
 	$(PYTHON) proofs_checks/kernel/checker.py $$(find reports/published -name 'witness-*.json' | sort) > out-proofs.txt; status=$$?; \
 	grep -c ^ACCEPTED out-proofs.txt; grep ^REFUSED out-proofs.txt; rm -f out-proofs.txt; exit $$status

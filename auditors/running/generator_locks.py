@@ -24,6 +24,7 @@ class GlobalGeneratorLock:
         self.free = threading.Condition()
         self.watched = self.wanted = 0
         self.holder: int | None = None  # the thread that seeds the generators
+        self.abandoned = False
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -40,7 +41,12 @@ class GlobalGeneratorLock:
 
     @contextmanager
     def seeding(self) -> Iterator[None]:
-        """Hold the lock exclusively, for work that draws from the global generators; a thread may hold it several times."""
+        """Hold the lock exclusively, for work that draws from the global generators; a thread may hold it several times.
+
+        An abandoned task that wakes up finds generators that others have used, and must not seed them.
+        """
+        if self.abandoned:
+            raise RuntimeError("the task took too long and was abandoned")
         if self.holder == threading.get_ident():
             yield
             return
@@ -82,8 +88,14 @@ def task_lock() -> Iterator[None]:
 
 
 def reset_generator_lock() -> None:
-    """Replace the process's lock, because its holders are gone or hang."""
+    """Replace the process's lock, because its holders hang: their tasks are abandoned."""
+    _PROCESS_LOCK[0].abandoned = True
+    _new_process_lock()
+
+
+def _new_process_lock() -> None:
+    """Replace the process's lock, because its holders are not in this process."""
     _PROCESS_LOCK[0] = GlobalGeneratorLock()
 
 
-os.register_at_fork(after_in_child=reset_generator_lock)
+os.register_at_fork(after_in_child=_new_process_lock)

@@ -1,7 +1,7 @@
 """Parts of the third-party page without statistics: accountants and transformations, newest releases, and names without an audit.
 
-``python -m dpwitness.reports.third_party.exact_rows reports/published ADAPTER=PYTHON... FINDINGS.json...`` audits what the adapters declare
-in TARGETS, each with an interpreter that has its library, adds findings of scans, asks the package index for the newest releases, and
+``python -m dpwitness.reports.third_party.page --exact ADAPTER=PYTHON... FINDINGS.json... reports/published`` audits what the adapters
+declare in TARGETS, each with an interpreter that has its library, adds findings of scans, asks the package index for the newest releases, and
 writes the page again.
 """
 
@@ -152,10 +152,8 @@ def _uncovered_line(found: Json) -> str:
     )
 
 
-def main(published: Path, sources: Sequence[str]) -> None:
-    """Audit the adapters, add the findings of files, and write the page and its JSON again."""
-    from dpwitness.reports.third_party.page import rewrite
-
+def exact_part(sources: Sequence[str]) -> Json:
+    """Audit the adapters of ``ADAPTER=PYTHON``, add the findings of files, and return this part of the page's JSON."""
     rows: list[Json] = []
     names: dict[str, Json] = {}
     for source in sources:
@@ -167,9 +165,4 @@ def main(published: Path, sources: Sequence[str]) -> None:
         library = found[0]["library"] if found else adapter.replace("_", "-")
         if library not in names:
             names[library] = uncovered(adapter, python, library)
-    exact = {"rows": rows, "checked": datetime.now(UTC).date().isoformat(), "uncovered": list(names.values())}
-    rewrite(published, exact, newest_release)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    return {"rows": rows, "checked": datetime.now(UTC).date().isoformat(), "uncovered": list(names.values())}

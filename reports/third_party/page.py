@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import code, count, dataset, escaped_markdown, figure, number, slugs, table, verdict
-from dpwitness.reports.third_party.exact_rows import section
+from dpwitness.reports.third_party.exact_rows import exact_part, newest_release, section
 
 Found = Json
 
@@ -270,12 +270,16 @@ def main(reports: Iterable[str | Path], published: str | Path = "reports/publish
     return folder / "third-party.md"
 
 
-def rewrite(folder: Path, exact: Found, newest: Callable[[str], str]) -> None:
-    """Write the published page again, with these rows that need no statistics and the newest release of each refuted library."""
+def rewrite(sources: Sequence[str], folder: Path) -> None:
+    """Write the published page again, with the rows of `exact_part` and the newest release of each refuted library."""
+    exact = exact_part(sources)
     found = _FILE(read_json(folder / "third-party.json", "publish"), "third-party.json")
     refuted = [row["library"] for row in (*found["rows"], *exact["rows"]) if row["verdict"] == "VIOLATED"]
-    _write(found | {"exact": exact | {"newest": {library: newest(library) for library in dict.fromkeys(refuted)}}}, folder)
+    _write(found | {"exact": exact | {"newest": {library: newest_release(library) for library in dict.fromkeys(refuted)}}}, folder)
 
 
 if __name__ == "__main__":
-    print(main(sys.argv[1:-1], sys.argv[-1]))
+    if sys.argv[1] == "--exact":
+        rewrite(sys.argv[2:-1], Path(sys.argv[-1]))
+    else:
+        print(main(sys.argv[1:-1], sys.argv[-1]))

@@ -234,3 +234,25 @@ def test_a_task_that_was_left_behind_holds_up_nobody():
     wake.release(8)
     assert future.result().last == 3 and left.watched == 0
     executor.shutdown()
+
+
+def test_an_abandoned_task_that_wakes_up_leaves_the_global_generators_alone():
+    """While it slept, others drew from the generators, so that it seems to have drawn from them itself."""
+    asleep, wake = threading.Event(), threading.Event()
+
+    def hangs(dataset, size, rng):
+        asleep.set()
+        wake.wait(60)
+        return noisy(dataset, size, rng)
+
+    executor = Inline()
+    future = executor.submit(run_span, stage_of(hangs), [EVENT], 0, False, 0, 3)
+    asleep.wait()
+    reset_generator_lock()
+    random.seed(5)
+    before = random.getstate()
+    wake.set()
+    with pytest.raises(RuntimeError, match="abandoned"):
+        future.result()
+    assert random.getstate() == before
+    executor.shutdown()
