@@ -1,8 +1,8 @@
 """Parts of the third-party page without statistics: accountants and transformations, newest releases, and names without an audit.
 
 ``python -m dpwitness.reports.third_party.page --exact ADAPTER=PYTHON... FINDINGS.json... reports/published`` audits what the adapters
-declare in TARGETS, each with an interpreter that has its library, adds findings of scans, asks the package index for the newest releases, and
-writes the page again.
+declare in TARGETS, each with an interpreter that has its library, adds findings of scans, asks the package index for the newest releases,
+and writes the page again.
 """
 
 from __future__ import annotations
