@@ -17,8 +17,8 @@ from dpwitness.auditors.events.learning import Learned, learn, learn_simple
 from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, unrepeated_text_notes
 from dpwitness.auditors.running.engine import Phase, Segment
 from dpwitness.auditors.running.statefulness import check_training
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined_bound
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.combination import combined_bound
 
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
-from dpwitness.auditors.statistics.combination import Part
+from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import ApproxDP, Claim
 from dpwitness.proofs_checks.kernel import checker

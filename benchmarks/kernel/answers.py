@@ -146,7 +146,7 @@ def bounds_of(checker: ModuleType) -> dict[str, float]:
     }
 
 
-def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Callable[[], Any]]:
+def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Callable[..., Any]]:
     """Yield calls of the checker, cheap ones first."""
     one = k.ONE
     for n, j, a, c in (
@@ -239,7 +239,7 @@ def printed(k: ModuleType, bounds: dict[str, float]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def answer(question: Callable[[], Any]) -> str:
+def answer(question: Callable[..., Any]) -> str:
     """Return the answer to a question as text: the value, or the error."""
     try:
         return repr(question())

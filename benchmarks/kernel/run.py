@@ -11,8 +11,8 @@ from pathlib import Path
 
 import dpwitness
 from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined_bound
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.benchmarks.kernel.mutants import is_detected, right_answers, sample
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.core.json_reader import Json

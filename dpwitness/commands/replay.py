@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         from dpwitness.proofs_checks.kernel import checker
 
-        return checker.main([args.witness])
+        return int(checker.main([args.witness]))
     raw, file = load_json(args.witness)
     if raw.get("kind") == "claim":
         check_seal(raw, file)

@@ -204,11 +204,11 @@ def parameters_of(function: Callable[..., Any], signature: str = "") -> tuple[tu
         names = tuple(each.arg for each in arguments.args)
         return names, dict(zip(names[len(names) - len(arguments.defaults) :], map(ast.literal_eval, arguments.defaults)))
     try:
-        signature = inspect.signature(function)
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return (), {}
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    known = [p for p in signature.parameters.values() if p.kind not in kinds]
+    known = [p for p in parameters if p.kind not in kinds]
     return tuple(p.name for p in known), {p.name: p.default for p in known if p.default is not p.empty}
 
 
