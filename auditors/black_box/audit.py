@@ -211,7 +211,7 @@ def audit(
         runner.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(runner.ledger, total)
         if announce is not None:
-            announce(runner.ledger.told(sequential=bool(sequential)))
+            announce(runner.ledger.describe(sequential=bool(sequential)))
         return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
 
 

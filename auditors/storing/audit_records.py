@@ -46,7 +46,7 @@ class AuditLedger:
         self._due = 0.0
         self._stages: dict[tuple[int, int, bool], int] = {}
 
-    def told(self, *, sequential: bool = False) -> str:
+    def describe(self, *, sequential: bool = False) -> str:
         """Return the progress of the audit in the store, in one line; a sequential audit is never finished."""
         entry = self.entry
         if not self.resumed:

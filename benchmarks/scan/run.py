@@ -101,7 +101,7 @@ def without_paths(text: str) -> str:
 
     Examples
     --------
-    >>> without_paths("cannot import name 'A' from 'b' (/home/me/b.py)")
+    >>> without_paths("cannot import name 'A' from 'b' (/b.py)")
     "cannot import name 'A' from 'b'"
     """
     return re.sub(r" \(/[^)]*\)", "", text)
