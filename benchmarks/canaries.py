@@ -40,14 +40,14 @@ def measure() -> Table:
     """Run the benchmark of canary audits and return its table of required and median certified epsilon."""
     rows, details = [], []
     for method, label in METHODS.items():
-        certified = np.median([_epsilon(drawn(seed, 20_000, 1.0), "approx:4,1e-6", method) for seed in range(SEEDS)])
+        certified = np.median([_epsilon(normal_scores(seed, 20_000, 1.0), "approx:4,1e-6", method) for seed in range(SEEDS)])
         rows.append(Row(f"10,000 a side, unit shift: {label}", REQUIRED_EPSILON[method], float(certified), "epsilon"))
         rows.append(Row(f"10,000 a side, unit shift: {label}, against published", PUBLISHED[method], float(certified), "epsilon"))
     for size, cases in IDEAL.items():
         for epsilon, required_bounds in cases.items():
             mu, claim = GDP.with_epsilon(epsilon, 1e-5).mu, ApproxDP(epsilon, 1e-5)
             for (method, label), required in zip(METHODS.items(), required_bounds, strict=True):
-                certified = np.median([_epsilon(drawn(seed, size, mu), claim, method) for seed in range(IDEAL_SEEDS)])
+                certified = np.median([_epsilon(normal_scores(seed, size, mu), claim, method) for seed in range(IDEAL_SEEDS)])
                 rows.append(Row(f"{size:,} ideal canaries, epsilon = {epsilon:g}: {label}", required, float(certified), "epsilon"))
                 most = canary_limit(claim, size, method=method)
                 details.append(
@@ -67,7 +67,7 @@ def measure() -> Table:
     return Table("canaries", (*rows, *comparison_rows), (*comparison_notes, *notes), tuple(details))
 
 
-def drawn(seed: int, size: int, shift: float) -> Scores:
+def normal_scores(seed: int, size: int, shift: float) -> Scores:
     """Return normal scores of included and of excluded canaries, where a fair coin includes a canary and shifts its score."""
     rng = np.random.default_rng(seed)
     coins = rng.random(size) < 0.5
@@ -107,7 +107,7 @@ def _false_alarm_rate(name: str, draw: Draw, claim: Claim) -> Row:
 
 def _time_of_a_million(claim: str) -> Row:
     """Return the time of an audit of a million canaries."""
-    sides = drawn(0, 10**6, 1.0)
+    sides = normal_scores(0, 10**6, 1.0)
     start_time = time.perf_counter()
     audit_canaries(*sides, claim)
     return Row(f"10^6 canaries, {claim}", 5.0, time.perf_counter() - start_time, "s", at_most=True)

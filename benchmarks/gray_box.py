@@ -12,7 +12,7 @@ from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.benchmarks.table import Row, Table, best_time
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.recording.primitive_tables import known
+from dpwitness.mechanisms.recording.primitive_tables import known_primitives
 from dpwitness.mechanisms.recording.session import Session
 
 CALLS = 100_000
@@ -37,11 +37,11 @@ def _plain_and_recorded_time(run: Callable[..., Any]) -> tuple[float, float]:
     """Return the processor seconds of one run, without and with recording; patches are installed beforehand."""
     data = np.linspace(0.0, 1.0, 2000)
     plain = best_time(lambda: run(data, 1, np.random.default_rng(0)))
-    with Session(run, known(), seed=global_generators.seed, snapshot=global_generators.snapshot) as session:
+    with Session(run, known_primitives(), seed=global_generators.seed, snapshot=global_generators.snapshot) as session:
 
         def once() -> None:
             session.record(data, 0)
-            session.kept.clear()
+            session.recorders.clear()
 
         return plain, best_time(once)
 

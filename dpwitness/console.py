@@ -47,7 +47,7 @@ class Progress:
         self._first: tuple[float, int] | None = None  # time and count of the first call, so that the rate excludes start-up
         self._bound = ""
 
-    def looked(self, symbol: str, bound: float) -> None:
+    def interim_bound(self, symbol: str, bound: float) -> None:
         """Record the lower bound of the latest interim analysis, to be drawn with the progress."""
         self._bound = f"  {symbol} > {bound:.3g} so far"
 
@@ -287,7 +287,7 @@ def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]
 
 def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
     rows = [("finding", str(finding)) for finding in result.findings]
-    rows += [("call", call.told()) for call in result.calls[:_MAX_CALLS]]
+    rows += [("call", call.describe()) for call in result.calls[:_MAX_CALLS]]
     if len(result.calls) > _MAX_CALLS:
         rows.append(("call", f"... {len(result.calls) - _MAX_CALLS} more lines are in the report"))
     rows.append(("loss", f"{result.describe_loss()} (of this pair and trace only, not a bound for others)"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.colors import CODES, NO_CODES
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
 
@@ -152,11 +152,11 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             return NO_VERDICT
         except OSError as error:
             _print_traceback(error)
-            _print_error(name, said(error))
+            _print_error(name, error_text(error))
             return USAGE
         except BaseException as error:
             _print_traceback(error)
-            _print_error(name, f"stopped by an unexpected error: {said(error)} (set {TRACEBACK}=1 for the traceback)")
+            _print_error(name, f"stopped by an unexpected error: {error_text(error)} (set {TRACEBACK}=1 for the traceback)")
             return NO_VERDICT
 
 
@@ -182,7 +182,7 @@ def try_to_write(what: str, write: Callable[[], Path]) -> tuple[Path | None, boo
         if isinstance(error, IncompleteReport):
             _print_error("", str(error))
             return error.path, False
-        _print_error("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else said(error)}")
+        _print_error("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else error_text(error)}")
     return None, True
 
 

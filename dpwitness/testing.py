@@ -21,7 +21,7 @@ from dpwitness.auditors.targets.trust import permissions_for
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.reports.audit.document import result_json
 from dpwitness.reports.phrasing.wording import dataset, slugs
 
@@ -147,7 +147,7 @@ class Auditor:
         try:
             path = self._write_witness(data["witness"])
         except (InvalidArgument, OSError) as error:
-            return "\n".join([*lines, f"witness: could not be written: {said(error)}"])
+            return "\n".join([*lines, f"witness: could not be written: {error_text(error)}"])
         lines.append(f"witness: {path}")
         if data["witness"]["target"] is None:
             lines.append(f"replay:  dpwitness.replay({path!r}, mechanism=...), since the mechanism cannot be imported by name")

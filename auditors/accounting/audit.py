@@ -24,7 +24,7 @@ from dpwitness.mechanisms.core.validation import (
     require_one_of,
     require_positive,
     require_type,
-    shown,
+    short_repr,
 )
 from dpwitness.mechanisms.protocols.mechanism import name_of
 
@@ -153,7 +153,7 @@ def _require_inside(parameter: Parameter, value: Any) -> None:
     widest = parameter.low / _BEYOND, parameter.high * (100 if parameter.kind == "integer" else _BEYOND)
     inside = all(x == parameter.default or widest[0] <= x <= widest[1] for x in values)
     if not (right and whole and inside):
-        raise InvalidArgument(f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got {shown(value)}")
+        raise InvalidArgument(f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got {short_repr(value)}")
 
 
 def question_of(
@@ -170,7 +170,7 @@ def question_of(
     missing = [p.name for p in known.values() if p.name not in names.values() and p.default is None]
     if missing:
         raise InvalidArgument(
-            f"{_OWNER}: parameters must name an argument for {', '.join(missing)} of {mechanism}, got {shown(dict(names))}"
+            f"{_OWNER}: parameters must name an argument for {', '.join(missing)} of {mechanism}, got {short_repr(dict(names))}"
         )
     constants = [float(x) for x in constants_of(function) if isinstance(x, int | float) and 0 < abs(x) < _LARGEST_HINT]
     searched = tuple(_hinted(_in_range(known[key], (ranges or {}).get(key)), constants) for key in dict.fromkeys(names.values()))
@@ -201,7 +201,7 @@ def _arguments(function: Callable[..., Any], parameters: Any, known: Mapping[str
             raise InvalidArgument(f"{_OWNER}: parameters must be given, because the function has no signature") from None
         parameters = {key: key for key in arguments if key in known}
     if not isinstance(parameters, Mapping) or not all(isinstance(text, str) for pair in parameters.items() for text in pair):
-        raise InvalidArgument(f"{_OWNER}: parameters must map names of arguments to names of parameters, got {shown(parameters)}")
+        raise InvalidArgument(f"{_OWNER}: parameters must map names of arguments to names of parameters, got {short_repr(parameters)}")
     for key, value in parameters.items():
         if value not in known:
             raise InvalidArgument(f"{_OWNER}: parameters[{key!r}] must be one of {', '.join(known)}, got {value!r}")
@@ -210,10 +210,12 @@ def _arguments(function: Callable[..., Any], parameters: Any, known: Mapping[str
 
 def _require_ranges(ranges: Any, names: Mapping[str, str], known: Mapping[str, Parameter]) -> None:
     if ranges is not None and not isinstance(ranges, Mapping):
-        raise InvalidArgument(f"{_OWNER}: ranges must be a dict of (low, high), got {shown(ranges)}")
+        raise InvalidArgument(f"{_OWNER}: ranges must be a dict of (low, high), got {short_repr(ranges)}")
     for key in ranges or {}:
         if key not in names.values():
-            raise InvalidArgument(f"{_OWNER}: ranges must name parameters of the function ({', '.join(names.values())}), got {shown(key)}")
+            raise InvalidArgument(
+                f"{_OWNER}: ranges must name parameters of the function ({', '.join(names.values())}), got {short_repr(key)}"
+            )
 
 
 def _in_range(parameter: Parameter, limits: Any) -> Parameter:
@@ -225,7 +227,7 @@ def _in_range(parameter: Parameter, limits: Any) -> Parameter:
     except (TypeError, ValueError):
         low, high = 1.0, 0.0
     if not 0 < low <= high < math.inf:
-        raise InvalidArgument(f"{_OWNER}: ranges[{parameter.name!r}] must be (low, high) with 0 < low <= high, got {shown(limits)}")
+        raise InvalidArgument(f"{_OWNER}: ranges[{parameter.name!r}] must be (low, high) with 0 < low <= high, got {short_repr(limits)}")
     keep = parameter.default if parameter.default is not None and low <= parameter.default <= high else None
     return replace(parameter, low=low, high=high, default=keep)
 
@@ -248,7 +250,7 @@ def _game_caller(function: Callable[..., Any], mechanism: str, returns: Any, par
     names = _arguments(function, parameters, {name: Parameter(name, 0, 0) for name in game.arguments})
     missing = [name for name in game.needed if name not in names.values()]
     if missing:
-        raise InvalidArgument(f"{_OWNER}: parameters must name an argument for {', '.join(missing)}, got {shown(dict(names))}")
+        raise InvalidArgument(f"{_OWNER}: parameters must name an argument for {', '.join(missing)}, got {short_repr(dict(names))}")
     together = getattr(function, "call_each", None)
     return together or (lambda every: [_outcome(function, dict(arguments)) for arguments in every]), names
 

@@ -19,7 +19,7 @@ from dpwitness.auditors.accounting.mechanisms import Point
 from dpwitness.auditors.accounting.profiles import Gaussian, normal_cdf
 from dpwitness.auditors.accounting.search import Comparison, Found
 from dpwitness.mechanisms.balls.ball import PRECISION, Ball, down
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 MECHANISM = "gaussian-canaries"
 RETURNS = "lower-epsilon"
@@ -116,5 +116,5 @@ def require_point(at: Mapping[str, Any]) -> Point:
     }
     for key, rule in rules.items():
         if key not in at or isinstance(at[key], bool | str | tuple) or not rule(at[key]):
-            raise InvalidArgument(f"at.{key} must be in the range of a law of scores, got {shown(at.get(key))}")
+            raise InvalidArgument(f"at.{key} must be in the range of a law of scores, got {short_repr(at.get(key))}")
     return dict(at)

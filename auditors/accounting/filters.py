@@ -19,7 +19,7 @@ from dpwitness.auditors.accounting.mechanisms import Point
 from dpwitness.auditors.accounting.profiles import Composition, Unavailable
 from dpwitness.auditors.accounting.search import Comparison, Found
 from dpwitness.mechanisms.balls.ball import PRECISION, Ball, down
-from dpwitness.mechanisms.core.validation import InvalidArgument, said, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, short_repr
 
 MECHANISM = "privacy-filter"
 RETURNS = "admitted"
@@ -117,13 +117,13 @@ def _shortened(call: Call, names: Mapping[str, str], violation: Comparison) -> C
 def _count(answer: Any, most: int) -> int:
     """Return the number of admitted mechanisms. Raise ValueError for anything else."""
     if isinstance(answer, BaseException):
-        raise ValueError(said(answer))
+        raise ValueError(error_text(answer))
     try:
         found = int(answer)
     except (TypeError, ValueError):
         raise ValueError(f"returned {type(answer).__name__}, not a number") from None
     if found != answer or not 0 <= found <= most:
-        raise ValueError(f"returned {shown(answer)}, not a number of mechanisms from 0 to {most}")
+        raise ValueError(f"returned {short_repr(answer)}, not a number of mechanisms from 0 to {most}")
     return found
 
 
@@ -138,11 +138,11 @@ def require_point(at: Mapping[str, Any]) -> Point:
         value = at.get(key)
         high = 1.0 if key.endswith("deltas") else 100.0
         if not isinstance(value, tuple) or not 1 <= len(value) <= _LONGEST or not all(0 <= x <= high for x in value):
-            raise InvalidArgument(f"at.{key} must be a list of at most {_LONGEST} numbers in [0, {high:g}], got {shown(value)}")
+            raise InvalidArgument(f"at.{key} must be a list of at most {_LONGEST} numbers in [0, {high:g}], got {short_repr(value)}")
     if len({len(at[key]) for key in lists}) > 1 or at["epsilons"][0] != at["other_epsilons"][0] or at["deltas"][0] != at["other_deltas"][0]:
         raise InvalidArgument("at must have sequences of equal length that begin with the same mechanism")
     for key, high in (("epsilon", 100.0), ("delta", 1.0)):
         value = at.get(key)
         if not isinstance(value, int | float) or not 0 < value <= high or math.isnan(value):
-            raise InvalidArgument(f"at.{key} must be in (0, {high:g}], got {shown(value)}")
+            raise InvalidArgument(f"at.{key} must be in (0, {high:g}], got {short_repr(value)}")
     return dict(at)

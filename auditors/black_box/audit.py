@@ -131,7 +131,7 @@ def audit(
         Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung. The
         limit is ten times the expected duration if that is longer.
     progress : callable, optional
-        Called with (runs done, runs planned). If it has a method ``looked(symbol, bound)``, this
+        Called with (runs done, runs planned). If it has a method ``interim_bound(symbol, bound)``, this
         method is called with the bound certified at each interim look.
     announce : callable, optional
         Called before the audit begins with a line on the expected number of runs and duration. With
@@ -272,7 +272,7 @@ def confirm(
         probed = probe_pair(runner, options, pair, 0)
         learned = Learned(single_event(event), 0.0, "given", event if isinstance(event, Binned) else None)
         wide = replace(options, width=max(probed.width, columns_of(event)))
-        for test in run_test(runner, wide, probed, Training(learned, (), runner.left, 0)):
+        for test in run_test(runner, wide, probed, Training(learned, (), runner.remaining, 0)):
             yield Findings(options, test=test)
 
     return conclude(runner, options, stages())

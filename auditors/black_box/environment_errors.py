@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.mechanisms.core.validation import said
+from dpwitness.mechanisms.core.validation import error_text
 from dpwitness.mechanisms.foreign.inside.codec import text_of
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
@@ -100,7 +100,7 @@ def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outp
         if not (raised and all(raised)) or any(raised_on_other):
             continue
         error = _exception_of_run(run, dataset)
-        message = "" if error is None else said(error)
+        message = "" if error is None else error_text(error)
         if error is not None and is_environment_fault(error):
             raise environment_failure(name, message)
         if not has_empty and type_of(d0) != type_of(d1) and _TYPE_ERROR_TEXT.search(message):

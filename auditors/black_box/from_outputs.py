@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dpwitness.auditors.black_box.environment_errors import environment_failure, is_environment_fault
-from dpwitness.auditors.black_box.pair_exercise import Seen, exercised
+from dpwitness.auditors.black_box.pair_exercise import OutputComparison, exercised
 from dpwitness.auditors.events.detectable_violation import detectable
-from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import Outputs, encode, opaque_type_notes, unrepeated_text_notes
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.recompute import Basis
@@ -17,7 +20,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.auditors.statistics.certificate import Part, Tally, certified, p_value, split_batches
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, require_integer, require_probability, require_type
 from dpwitness.mechanisms.privacy import Claim, promised, resolved
 
 
@@ -73,34 +76,26 @@ def audit_outputs(
     try:
         for raw, where in ((outputs0, "outputs0"), (outputs1, "outputs1")):
             if all(isinstance(item, Exception) for item in raw) and is_environment_fault(raw[0]):
-                raise environment_failure(where, said(raw[0]))
+                raise environment_failure(where, error_text(raw[0]))
         check_training([(batches[1], batches[0])])
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
-    rng = stream(seed, audit_key(name))
-    orders = [rng.permutation(len(batch))[:runs] for batch in batches]
-    half = runs // 2
-    train0, train1 = (batch.take(order[:half]) for batch, order in zip(batches, orders, strict=True))
-    rounds, ones, zeros = split_batches(runs - half, rng)
-    learned = learn(train1, train0, claim, alpha=alpha, rounds=rounds)
-    wrong0, right0 = learned.event.count(batches[0].take(orders[0][half : half + zeros]))
-    right1, wrong1 = learned.event.count(batches[1].take(orders[1][half : half + ones]))
-    tally = Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions)
+    training, learned, tally = _learn_and_count(batches, claim, alpha, stream(seed, audit_key(name)))
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
-    at_delta, unaudited = claim.at_delta, [*opaque_type_notes(*batches), *unrepeated_text_notes(train1, train0)]
-    refuted, seen = lower > claim.parameter, Seen()
-    seen.add(train1, train0)
-    moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], seen, 1)
-    kept = Verdict.INCONCLUSIVE if unaudited or moved is False else Verdict.NOT_REFUTED
+    unaudited = [*opaque_type_notes(*batches), *unrepeated_text_notes(*training)]
+    refuted, comparison = lower > claim.parameter, OutputComparison()
+    comparison.add(*training)
+    moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], comparison, 1)
+    unrefuted = Verdict.INCONCLUSIVE if unaudited or moved is False else Verdict.NOT_REFUTED
     return replace(
         result,
-        verdict=Verdict.VIOLATED if refuted else kept,
+        verdict=Verdict.VIOLATED if refuted else unrefuted,
         exercised=moved,
-        epsilon_lower=float(certified(at_delta, *counts, alpha, tally.directions)),
+        epsilon_lower=float(certified(claim.at_delta, *counts, alpha, tally.directions)),
         parameter_lower=lower,
         p_value=float(p_value(claim, *counts, tally.directions)),
-        detectable=detectable(claim, learned.law, rounds, alpha),
+        detectable=detectable(claim, learned.law, tally.rounds, alpha),
         event=learned.event,
         tally=tally,
         alpha=alpha,
@@ -116,13 +111,28 @@ def audit_outputs(
     )
 
 
+def _learn_and_count(
+    batches: Sequence[Outputs], claim: Claim, alpha: float, rng: np.random.Generator
+) -> tuple[tuple[Outputs, Outputs], Learned, Tally]:
+    """Return the training outputs on D1 and D0, the event learned from them, and its counts on the other half of each batch."""
+    runs = min(map(len, batches))
+    orders = [rng.permutation(len(batch))[:runs] for batch in batches]
+    half = runs // 2
+    train0, train1 = (batch.take(order[:half]) for batch, order in zip(batches, orders, strict=True))
+    rounds, ones, zeros = split_batches(runs - half, rng)
+    learned = learn(train1, train0, claim, alpha=alpha, rounds=rounds)
+    wrong0, right0 = learned.event.count(batches[0].take(orders[0][half : half + zeros]))
+    right1, wrong1 = learned.event.count(batches[1].take(orders[1][half : half + ones]))
+    return (train1, train0), learned, Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions)
+
+
 def _encode_batch(name: str, raw: Any) -> Outputs:
     """Return the encoded outputs of one argument; raise InvalidArgument if there are fewer than 1,000."""
     try:
         size = len(raw)
         outputs = encode(raw, size) if size else None
     except Exception as error:  # any object may be given, with any exception
-        raise InvalidArgument(f"audit_outputs: {name} must be an array or a list with one output per run: {said(error)}") from None
+        raise InvalidArgument(f"audit_outputs: {name} must be an array or a list with one output per run: {error_text(error)}") from None
     if outputs is None or size < 1000:
         raise InvalidArgument(f"audit_outputs: {name} must hold at least 1000 outputs, got {size}")
     return outputs

@@ -20,7 +20,7 @@ from dpwitness.mechanisms.core.validation import (
     require_probability,
     require_run_options,
     require_type,
-    shown,
+    short_repr,
 )
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.manifest import require_attributes
@@ -90,7 +90,7 @@ def validated_options(
     from dpwitness.auditors.targets.loading import describe_target
 
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
-        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {shown(mechanism)}")
+        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {short_repr(mechanism)}")
     require_attributes(mechanism)
     trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
     require_probability("confidence", confidence, "audit")
@@ -108,7 +108,7 @@ def require_find(find: float | None, sequential: bool, extend_to: int | None) ->
     """Return the smallest violation that a sequential audit looks for; None for a fixed plan. Raise InvalidArgument if it is invalid."""
     if not sequential:
         if find is not None:
-            raise InvalidArgument(f"audit: find={shown(find)} is for sequential audits: add sequential=True, or leave it out")
+            raise InvalidArgument(f"audit: find={short_repr(find)} is for sequential audits: add sequential=True, or leave it out")
         return None
     if extend_to is not None:
         raise InvalidArgument(f"audit: extend_to={extend_to} is for audits with a fixed plan: call a sequential audit again with its store")

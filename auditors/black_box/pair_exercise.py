@@ -41,7 +41,7 @@ ADVICE = "try a pair whose values change the result, the pairs of a domain (--do
 
 
 @dataclass(slots=True)
-class Seen:
+class OutputComparison:
     """Comparison of pilot and training outputs: number of batches, smallest p-value, and rounds of the smallest batch."""
 
     batches: int = 0
@@ -82,7 +82,7 @@ def difference(one: Outputs, zero: Outputs) -> float:
     return min(1.0, found * 3 * len(columns))
 
 
-def exercised(claim: Claim, parts: Sequence[Part], seen: Seen, pairs: int) -> tuple[bool | None, str]:
+def exercised(claim: Claim, parts: Sequence[Part], seen: OutputComparison, pairs: int) -> tuple[bool | None, str]:
     """Return whether outputs on D0 and D1 differ, and a note if they do not; None instead if the audit lacks the power to decide."""
     rounds = sum(part.tally.rounds for part in parts)
     if not rounds or not seen.batches or claim.parameter <= 0:

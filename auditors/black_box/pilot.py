@@ -38,28 +38,28 @@ def select_pair(
         return pairs[0], [], ()
     goal = int((1 - PILOT_SHARE) * runner.planned)
 
-    def judge(sides: BothSides, probed: ProbedPair) -> tuple[float, BothSides]:
+    def score_pair(sides: BothSides, probed: ProbedPair) -> tuple[float, BothSides]:
         """Return the expected certificate on a pair, relative to the claim there, and the pair's outputs."""
         claim = options.claim.on(probed.pair)
         expected = expected_certificate(*sides, claim, alpha=options.alpha, rounds=goal)
         # relative to the claim's parameter on this pair, which may differ between pairs
         return expected * (options.claim.parameter / claim.parameter), sides
 
-    budget = int(PILOT_SHARE * runner.left)
-    scores, outputs = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, judge)
+    budget = int(PILOT_SHARE * runner.remaining)
+    scores, outputs = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, score_pair)
     best = next(iter(scores))
     return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
 
 
 def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> BitLevel:
     """Return the bit-level verdict on the pair with the best float-bit event: half of the budget trains, half tests."""
-    claim, rounds = options.claim.at_delta, bit_rounds(runner.left, len(pairs)) // 2
+    claim, rounds = options.claim.at_delta, bit_rounds(runner.remaining, len(pairs)) // 2
 
-    def judge(sides: BothSides, _: ProbedPair) -> tuple[float, Event | None]:
+    def score_pair(sides: BothSides, _: ProbedPair) -> tuple[float, Event | None]:
         """Return the expected certificate of the best float-bit event on a pair, and the event."""
         return learn_float_bits(*sides, claim, alpha=options.alpha, rounds=rounds, first=options.score_columns) or (-math.inf, None)
 
-    scores, event = _rank(runner, options, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), rounds, judge)
+    scores, event = _rank(runner, options, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), rounds, score_pair)
     if event is None:
         return BitLevel(Verdict.NOT_REFUTED, 0.0)
     index = next(iter(scores))
@@ -79,9 +79,9 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
 
 
 def _rank(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], phases: tuple[int, int], budget: int, judge: _Judge
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], phases: tuple[int, int], budget: int, score_pair: _Judge
 ) -> tuple[dict[int, float], Any]:
-    """Compare pairs in up to two looks; return the score of each pair, best first, and the by-product of `judge` on the best pair.
+    """Compare pairs in up to two looks; return the score of each pair, best first, and the by-product of `score_pair` on the best pair.
 
     The first look includes all pairs; the second takes more rounds on the best pairs.
     """
@@ -92,7 +92,7 @@ def _rank(
         rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width), _MIN_LOOK_ROUNDS))
         best = -math.inf
         for index in left:
-            scores[index], here = judge(training_outputs(runner, options, pairs[index], phase, rounds), pairs[index])
+            scores[index], here = score_pair(training_outputs(runner, options, pairs[index], phase, rounds), pairs[index])
             if scores[index] > best:
                 best, found = scores[index], here
         left = sorted(left, key=lambda i: -scores[i])[:_FINALISTS]

@@ -30,8 +30,8 @@ from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.running.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
-from dpwitness.auditors.running.generator_locks import task_lock, turns
-from dpwitness.auditors.running.rounds import is_own_mechanism
+from dpwitness.auditors.running.generator_locks import current_lock, task_lock
+from dpwitness.auditors.running.rounds import is_builtin_mechanism
 from dpwitness.auditors.running.statefulness import Unfit, check_structure, digest, same_outputs
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
@@ -158,9 +158,9 @@ def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
 
     If `seeded`, equal streams must give equal outputs.
     """
-    if is_own_mechanism(stage.run):
+    if is_builtin_mechanism(stage.run):
         return _run_probe(stage, seeded)
-    with turns().seeding():
+    with current_lock().seeding():
         return _run_foreign_probe(stage, seeded)
 
 
@@ -215,7 +215,7 @@ def _replay_stage(stage: Stage, probed: ProbeResult) -> None:
 
 def _run_chunk(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
     """Return the chunk's outputs, the numbers of words drawn from its streams, and whether a global generator was used."""
-    if is_own_mechanism(stage.run):
+    if is_builtin_mechanism(stage.run):
         sides, rngs = stage.flip(0)
         return sides, _words_drawn(rngs), False
     with stage.globally_seeded(0):
@@ -248,7 +248,7 @@ def _differ_in_last_bits(a: Outputs, b: Outputs) -> bool:
 
 def _check_buffer(stage: Stage, call: int) -> int:
     """Raise Unfit if an output changes when the mechanism is called again; return the number of runs."""
-    if is_own_mechanism(stage.run):
+    if is_builtin_mechanism(stage.run):
         return 0
     rngs = [stream(stage.seed, *stage.key, 2, call, part) for part in (0, 1)]
     try:

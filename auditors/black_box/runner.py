@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from dpwitness.auditors.black_box.options import AuditOptions
-from dpwitness.auditors.black_box.pair_exercise import Seen
+from dpwitness.auditors.black_box.pair_exercise import OutputComparison
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
@@ -45,7 +45,7 @@ class RoundRunner:
         self.shared = False  # whether the mechanism has drawn from a global generator
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
         self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
-        self.seen = Seen()
+        self.seen = OutputComparison()
         self.seconds = 0.0  # duration of earlier sessions up to the restored records
         self.started = time.perf_counter()
 
@@ -60,7 +60,7 @@ class RoundRunner:
         return self.seconds + time.perf_counter() - self.started
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Number of remaining runs."""
         return self.planned - self.done
 
@@ -113,13 +113,13 @@ class RoundRunner:
     @property
     def shows_bounds(self) -> bool:
         """Whether the progress callback shows bounds."""
-        return callable(getattr(self.progress, "looked", None))
+        return callable(getattr(self.progress, "interim_bound", None))
 
     def show_bound(self, symbol: str, bound: float) -> None:
         """Report a bound to the progress callback."""
-        looked = getattr(self.progress, "looked", None)
-        if looked is not None:
-            looked(symbol, bound)
+        interim_bound = getattr(self.progress, "interim_bound", None)
+        if interim_bound is not None:
+            interim_bound(symbol, bound)
 
     def note(self, *notes: str) -> None:
         """Add notes that are not in the list yet."""
@@ -150,7 +150,7 @@ class RoundRunner:
             "seconds": self.elapsed,
             "notes": self.notes,
             "single": sorted(self.single),
-            "marks": [f"{mark:x}" for mark in self.repeats.kept()],
+            "marks": [f"{mark:x}" for mark in self.repeats.stored_marks()],
             "seen": dataclasses.astuple(self.seen),
         }
 
@@ -159,4 +159,4 @@ class RoundRunner:
         self.done, self.planned, self.shared, self.seconds = (data[name] for name in ("done", "planned", "shared", "seconds"))
         self.notes, self.single = list(data["notes"]), set(data["single"])
         self.repeats.add(int(mark, 16) for mark in data["marks"])
-        self.seen = Seen(*data.get("seen", ()))
+        self.seen = OutputComparison(*data.get("seen", ()))

@@ -43,7 +43,7 @@ class SequentialTest:
 
     def __init__(self, runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]) -> None:
         self.runner, self.options, self.probed = runner, options, probed
-        self.kept = list(known)
+        self.training_sides = list(known)
         self.trained = 0  # rounds from which the latest event was learned
         self.checked = 0  # rounds of the epoch at the last check of what the event can show
         self.learned: Learned | None = None
@@ -52,7 +52,7 @@ class SequentialTest:
     @property
     def rows(self) -> int:
         """Number of outputs from which the next event would be learned."""
-        return sum(len(side) for sides in self.kept for side in sides)
+        return sum(len(side) for sides in self.training_sides for side in sides)
 
     def run(self, start: EventTest | None = None, trained: int = 0) -> Iterator[EventTest]:
         """Yield the test after each change, until it is settled, or its runs or its time are used up.
@@ -60,7 +60,7 @@ class SequentialTest:
         `start` is a test to continue, whose event was learned from `trained` outputs that are no longer available.
         """
         if start is None and self.rows < FIRST_EPOCH:
-            self.kept.append(training_outputs(self.runner, self.options, self.probed, Phase.TRAIN, FIRST_EPOCH - self.rows))
+            self.training_sides.append(training_outputs(self.runner, self.options, self.probed, Phase.TRAIN, FIRST_EPOCH - self.rows))
         test, self.trained, number, before = start, trained, 0, 0 if start else max(self.rows, FIRST_EPOCH)
         while test is None or not test.stopped:
             rounds = (GROWTH - 1) * before if before else GROWTH * trained
@@ -91,7 +91,7 @@ class SequentialTest:
 
     def _learn(self, rows: int, rounds: int) -> Json:
         """Learn the next event; return its rule, and its expected counts as the prior."""
-        options, sides = self.options, both_sides(self.kept)
+        options, sides = self.options, both_sides(self.training_sides)
         level = equivalent_level(options.alpha)
         self.learned = learn(*sides, options.claim, alpha=level, rounds=rounds, near=options.near, earlier=self.learned)
         prior = [min(max(float(rate), 0.0), 1.0) * rows for rate in self.learned.rates]
@@ -114,7 +114,7 @@ class SequentialTest:
             test = replace(test, parts=(*test.parts[:-1], part), planned=test.planned + found.rounds)
             runner.record(stage, found)
             sides = complete_sides(found)
-            self.kept += sides if learning else []
+            self.training_sides += sides if learning else []
             pictured += sides if len(pictured) * chunk < PICTURE_ROUNDS else []
             done = part.tally.rounds
             used_up = self._used_up(chunk)

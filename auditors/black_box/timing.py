@@ -14,7 +14,7 @@ import numpy as np
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.engine import Stage, collect
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, short_repr
 from dpwitness.mechanisms.privacy import Claim
 
 LEAST = 1000  # minimum number of runs of an audit
@@ -113,7 +113,9 @@ def require_seconds(seconds: float | None, trials: int | None, owner: str) -> No
     if seconds is None:
         return
     if trials is not None:
-        raise InvalidArgument(f"{owner}: trials and seconds exclude each other, got trials={shown(trials)} and seconds={shown(seconds)}")
+        raise InvalidArgument(
+            f"{owner}: trials and seconds exclude each other, got trials={short_repr(trials)} and seconds={short_repr(seconds)}"
+        )
     if require_positive("seconds", seconds, owner) > 1e6:
         raise InvalidArgument(f"{owner}: seconds must be at most 1e6, got {seconds!r}")
 

@@ -52,7 +52,7 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     (RDP, zCDP) are tested once, because they have no p-value at a parameter that is cheap to
     combine.
     """
-    budget = runner.left
+    budget = runner.remaining
     wanted = training_rounds(budget, options.width)
     staged = budget <= _MAX_STAGED_BUDGET and wanted >= _MIN_FIRST_TEST_ROUNDS and not options.claim.bounds_renyi
     missing = wanted - sum(len(side) for sides in known for side in sides)

@@ -28,7 +28,7 @@ def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain
     if exercised(findings.options.claim, parts, runner.seen, max(1, len(findings.pairs)))[0] is not False:
         return
     runs = 0
-    for wide, told in _wider_domains(domain):
+    for wide, text in _wider_domains(domain):
         for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
             stage = runner.stage(pair, _WIDER_PHASE, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
             runs += _WIDER_ROUNDS
@@ -38,7 +38,7 @@ def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain
                 continue
             if any(one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL for one, zero in sides):
                 runner.note(
-                    f"no pair of {_domain_text(domain)} changes the outputs; {told} do ({runs:,} more runs): declare the domain as "
+                    f"no pair of {_domain_text(domain)} changes the outputs; {text} do ({runs:,} more runs): declare the domain as "
                     f"{_domain_text(wide)} if such data can occur; pairs outside of the declared domain cannot refute the claim"
                 )
                 return
@@ -55,10 +55,10 @@ def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
                 ends = _widen_interval(low, high, factor, down)
                 changes: list[dict[str, Any]] = [{"low": ends[0], "high": ends[1]}]
                 changes += [changes[0] | {"integer": True}] if getattr(domain, "integer", None) is False else []
-                told = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
+                text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
             elif features and dataclasses.is_dataclass(domain):
                 changes = [{"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}]
-                told = f"features with bounds {factor:g} times as wide"
+                text = f"features with bounds {factor:g} times as wide"
             else:
                 return
             for change in changes:
@@ -66,7 +66,7 @@ def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
                     wide = dataclasses.replace(given, **change)
                 except (InvalidArgument, TypeError, ValueError):
                     continue
-                yield wide, told + (" (whole numbers)" if change.get("integer") else "")
+                yield wide, text + (" (whole numbers)" if change.get("integer") else "")
 
 
 def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple[float, float]:
@@ -81,5 +81,5 @@ def _domain_text(domain: Domain) -> str:
     """Return a text of the domain with its bounds, without other fields at their default."""
     given: Any = domain
     values = {field.name: (getattr(domain, field.name), field.default) for field in dataclasses.fields(given)}
-    told = [f"{name}={value!r}" for name, (value, default) in values.items() if value != default or name in ("low", "high")]
-    return f"{type(domain).__name__}({', '.join(told)})"
+    text = [f"{name}={value!r}" for name, (value, default) in values.items() if value != default or name in ("low", "high")]
+    return f"{type(domain).__name__}({', '.join(text)})"

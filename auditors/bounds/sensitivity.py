@@ -22,7 +22,14 @@ from dpwitness.auditors.results.function_result import FunctionResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.results.witness import named
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, shown
+from dpwitness.mechanisms.core.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_positive,
+    require_type,
+    short_repr,
+)
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
@@ -235,7 +242,7 @@ def sensitivity_at(
 
 def _require_norm(norm: Any, owner: str) -> None:
     if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
-        raise InvalidArgument(f"{owner}: norm must be 1, 2, inf or a distance function, got {shown(norm)}")
+        raise InvalidArgument(f"{owner}: norm must be 1, 2, inf or a distance function, got {short_repr(norm)}")
 
 
 def _result(measure: _Difference, pair: Pair | None, bound: float, name: str | None, seed: int = 0, **fields: Any) -> SensitivityResult:

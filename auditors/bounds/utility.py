@@ -18,7 +18,7 @@ from dpwitness.auditors.results.function_result import FunctionResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, short_repr
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.protocols.mechanism import name_of
 
@@ -79,8 +79,8 @@ class UtilityResult(FunctionResult):
         """Return the estimate and its limits in one line."""
         claim = self.claim
         limits = claim.describe_limits(self.lower, self.upper, self.confidence)
-        given = f", {claim.given}" if claim.given else ""
-        return f"{claim}: {claim.describe(self.estimate, self.runs)} ({limits}{given})"
+        assumption = f", {claim.assumption}" if claim.assumption else ""
+        return f"{claim}: {claim.describe(self.estimate, self.runs)} ({limits}{assumption})"
 
     def _statement(self) -> str:
         return str(self.claim)
@@ -145,9 +145,9 @@ def audit_utility(
     'NOT_REFUTED'
     """
     if not callable(error):
-        raise InvalidArgument(f"audit_utility: error must be callable, got {shown(error)}")
+        raise InvalidArgument(f"audit_utility: error must be callable, got {short_repr(error)}")
     if not isinstance(claim, UtilityClaim):
-        raise InvalidArgument(f"audit_utility: claim must be a FailureBound, MeanBound or Scaling, got {shown(claim)}")
+        raise InvalidArgument(f"audit_utility: claim must be a FailureBound, MeanBound or Scaling, got {short_repr(claim)}")
     count = require_integer("runs", claim.default_runs if runs is None else runs, "audit_utility", least=claim.least_runs, most=10**9)
     require_probability("confidence", confidence, "audit_utility")
     seed = require_integer("seed", seed, "audit_utility", least=0)

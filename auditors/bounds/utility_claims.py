@@ -19,7 +19,7 @@ from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.results.witness import named
 from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits, range_limits
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_callable, require_positive, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_callable, require_positive, short_repr
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_SPAN, _MIN_POINTS = 64.0, 4
@@ -60,7 +60,7 @@ class UtilityClaim(ABC):
     method: ClassVar[str] = "utility audit"  # name of the test in claims of papers
 
     @property
-    def given(self) -> str:
+    def assumption(self) -> str:
         """Return the assumption on which the limits rest; empty if there is none."""
         return ""
 
@@ -183,7 +183,7 @@ class MeanBound(_Bound):
         return f"mean error <= {self.bound:.6g}"
 
     @property
-    def given(self) -> str:
+    def assumption(self) -> str:
         """Return the assumption on which the limits of the mean rest."""
         if self.deviation is not None:
             return f"assuming a standard deviation of at most {self.deviation:.6g}"
@@ -253,7 +253,7 @@ class Scaling(UtilityClaim):
             if self.statistic != "mean":
                 raise InvalidArgument(f"Scaling: spread must be left out for the median, got {self.spread!r}")
         if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
-            raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {shown(self.grid)}")
+            raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {short_repr(self.grid)}")
         require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
         if len(values) < _MIN_POINTS or values[-1] < _MIN_SPAN * values[0] * (1 - 1e-12):
@@ -277,7 +277,7 @@ class Scaling(UtilityClaim):
         return f"error = O({self.name}^{self.exponent:g})"
 
     @property
-    def given(self) -> str:
+    def assumption(self) -> str:
         """Return the assumption on which the limits of the slope rest."""
         if self.statistic == "median":
             return "exact for every law"

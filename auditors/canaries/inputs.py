@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from dpwitness.auditors.canaries.dependent_runs import require_independent
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_numbers, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_numbers, short_repr
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 LEAST = 10  # canaries of a run
@@ -138,9 +138,9 @@ def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which
             raise InvalidArgument(f"{_OWNER}: {name}{which} must have as many entries as there are scores, {size}, got {got}")
         for each in listed:
             if isinstance(each, list | dict | set):
-                raise InvalidArgument(f"{_OWNER}: {name}{which} must be one name per canary, got {shown(each)}")
+                raise InvalidArgument(f"{_OWNER}: {name}{which} must be one name per canary, got {short_repr(each)}")
             if each in seen:
-                raise InvalidArgument(f"{_OWNER}: {name}{which} must name each canary once, on one side, got {shown(each)} again")
+                raise InvalidArgument(f"{_OWNER}: {name}{which} must name each canary once, on one side, got {short_repr(each)} again")
             seen.add(each)
 
 

@@ -140,7 +140,7 @@ class Tag(enum.Enum):
     NUMBERS = "the mechanism's datasets are not arrays of floating-point numbers"
     RECORDS = "the mechanism's datasets are not arrays of records"
 
-    def given(self, subject: Subject) -> bool:
+    def is_met_by(self, subject: Subject) -> bool:
         """Return whether `subject` meets this requirement."""
         it = subject.mechanism
         if self is Tag.CLAIM:
@@ -176,7 +176,7 @@ class Check:
     def __call__(self, subject: Subject) -> None:
         """Run the check on `subject` with a copy of its pairs. Raise Skip if `subject` does not meet a requirement."""
         for tag in self.needs:
-            if not tag.given(subject):
+            if not tag.is_met_by(subject):
                 raise Skip(tag.value)
         self.function(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))  # one check must not affect another
 
@@ -191,7 +191,7 @@ def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = 
 
     The audit of the claim first gets the minimum number of runs of an audit; the other checks share the rest.
     """
-    apply = [each for each in checks.values() if subject is None or all(tag.given(subject) for tag in each.needs)]
+    apply = [each for each in checks.values() if subject is None or all(tag.is_met_by(subject) for tag in each.needs)]
     together = {each.group: each.share for each in apply}
     claim = int(trials * together.pop(CLAIM, 0.0) / max(sum(together.values()) + CLAIM_SHARE, 1e-9))
     if any(each.group == CLAIM for each in apply):
@@ -270,6 +270,6 @@ def _guesses_by_label(first: Labels, second: Labels) -> dict[int, int]:
     return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}
 
 
-def drawn(rng: Generator) -> int:
+def words_drawn(rng: Generator) -> int:
     """Return the number of 64-bit words that an SFC64 generator has drawn, from the counter in the generator's state."""
     return int(rng.bit_generator.state["state"]["state"][3])

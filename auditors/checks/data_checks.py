@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import SFC64, Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.checks.check import CheckFailed, Labels, Skip, Subject, Tag, check, drawn, require_indistinguishable
+from dpwitness.auditors.checks.check import CheckFailed, Labels, Skip, Subject, Tag, check, require_indistinguishable, words_drawn
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
@@ -74,7 +74,7 @@ def check_values_outside_domain(subject: Subject) -> None:
         elif _breaks_numbers(ordinary, outputs):
             raise CheckFailed(f"{name} in the data is accepted, but makes outputs NaN or infinite that are finite on ordinary data")
     pairs = [pair for pair in admitted if pair is not None]
-    if pairs and Tag.CLAIM.given(subject):
+    if pairs and Tag.CLAIM.is_met_by(subject):
         subject.small(pairs, "values outside the bounds, which the domain admits, break the claim")
 
 
@@ -145,10 +145,10 @@ class _DrawCounter:
         run = getattr(self.mechanism, "sample", self.mechanism)
         counts = np.empty(size, dtype=np.int64)
         for i in range(size):
-            before = drawn(rng)
+            before = words_drawn(rng)
             with contextlib.suppress(Exception):
                 run(dataset, 1, rng)
-            counts[i] = drawn(rng) - before
+            counts[i] = words_drawn(rng) - before
         return counts
 
 
@@ -157,12 +157,12 @@ def _words_of_batch(subject: Subject, dataset: Any, size: int) -> int:
     rng = Generator(SFC64(subject.seed))
     if isinstance(subject.mechanism, Target):
         return subject.mechanism.words(dataset, size, rng)
-    before = drawn(rng)
+    before = words_drawn(rng)
     try:
         subject.run(dataset, size, rng)
     except Exception:
         return 0
-    return drawn(rng) - before
+    return words_drawn(rng) - before
 
 
 def _is_refused(subject: Subject, dataset: Any) -> bool:

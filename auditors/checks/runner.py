@@ -23,7 +23,7 @@ from dpwitness.mechanisms.core.validation import (
     require_integer,
     require_run_options,
     require_type,
-    shown,
+    short_repr,
 )
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.manifest import require_attributes
@@ -187,7 +187,7 @@ def _make_subject(
     trials = None if trials is None else require_integer("trials", trials, "check_mechanism", most=10**12)
     given: Any = [pair] if isinstance(pair, Pair) else [] if pair is None else pair
     if not isinstance(given, list | tuple) or not all(isinstance(each, Pair) for each in given):
-        raise InvalidArgument(f"check_mechanism: pair must be a Pair or a list of Pairs, got {shown(pair)}")
+        raise InvalidArgument(f"check_mechanism: pair must be a Pair or a list of Pairs, got {short_repr(pair)}")
     pairs = list(given)
     if not pairs:
         domain = getattr(mechanism, "domain", None)
@@ -229,10 +229,10 @@ def _expected_failures(mechanism: Any) -> Mapping[str, str]:
 def _require_check_names(argument: str, names: Any) -> Any:
     """Return `names` if all are names of checks; otherwise raise InvalidArgument."""
     if not isinstance(names, list | tuple | Set | Mapping):
-        raise InvalidArgument(f"{argument} must hold names of checks, got {shown(names)}")
+        raise InvalidArgument(f"{argument} must hold names of checks, got {short_repr(names)}")
     for name in names:
         if not isinstance(name, str) or name not in CHECKS:
-            raise InvalidArgument(f"{argument} must name checks ({', '.join(CHECKS)}), got {shown(name)}")
+            raise InvalidArgument(f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}")
     return names
 
 

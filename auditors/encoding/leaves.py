@@ -197,7 +197,7 @@ def _add_text(kind: str, text: str | bytes, leaves: Leaves) -> None:
     """Append the hash and the length of a text, its numbers, and a hash of the text without its numbers."""
     written = repr(text)
     leaves.numbers.extend((text_hash(written), float(len(text))))
-    leaves.shown[leaves.numbers[-2]] = written if len(text) <= _MAX_TEXT else repr(text[:_MAX_TEXT])
+    leaves.printable[leaves.numbers[-2]] = written if len(text) <= _MAX_TEXT else repr(text[:_MAX_TEXT])
     _add_text_parts(kind, text if isinstance(text, str) else text.decode("latin-1"), leaves, len(leaves.numbers) - 2)
 
 

@@ -37,7 +37,7 @@ class Leaves:
     loose: list[float] = dataclasses.field(default_factory=list)
     texts: list[Texts] = dataclasses.field(default_factory=list)  # `rest`, and a negative `first`, are relative to the extra columns
     opaque: set[str] = dataclasses.field(default_factory=set)  # types of objects that have no parts
-    shown: dict[float, str] = dataclasses.field(default_factory=dict)  # printable text of each hash
+    printable: dict[float, str] = dataclasses.field(default_factory=dict)  # printable text of each hash
     table: bool = False  # whether the leaves are cells of a table, whose rows may come in any order
     under_way: list[int] = dataclasses.field(default_factory=list)
 

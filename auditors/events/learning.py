@@ -19,11 +19,22 @@ from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_r
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import Outputs, concatenate, signs_may_differ
-from dpwitness.auditors.events.posterior import CertificateGoal, Choice, Draws, Table, cell_counts, draw_atoms, draw_shares, judged, trusted
+from dpwitness.auditors.events.posterior import (
+    CertificateGoal,
+    Choice,
+    Draws,
+    Table,
+    cell_counts,
+    direct_choice,
+    draw_atoms,
+    draw_shares,
+    validated_choice,
+)
 from dpwitness.auditors.events.rules import mask_other_values
 from dpwitness.auditors.events.scorers import (
     AtomScorer,
     ModelScorer,
+    NumericScorer,
     Scorer,
     Training,
     find_atoms,
@@ -166,72 +177,80 @@ def _rough_value(score: FloatArray, label: NDArray[np.bool_], goal: CertificateG
         part = table.half(label, which)
         return np.arange(len(part.total)), Draws.of(part.total, draw_shares(part, goal, rng), rng)
 
-    return judged(draw, goal)[0].expected
+    return validated_choice(draw, goal)[0].expected
 
 
 def _candidates(
     data: Training, goal: CertificateGoal, near: FloatArray | None, rng: np.random.Generator, start: dict[str, float] | None
 ) -> Iterator[_Candidate]:
     """Yield a candidate event for each order of the outputs, from simple to complex."""
-
-    def scored(method: str, scorer: Scorer, score: FloatArray, event_score: FloatArray, data: Training = data) -> _Candidate:
-        """Return the candidate of a scorer.
-
-        `score` determines the thresholds. `event_score` is the score that the event compares; its
-        thresholds select as many training outputs.
-        """
-        table = Table.build(score, data.label)
-        cells = np.arange(len(table.total))
-
-        def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
-            part = table.half(data.label, which)
-            return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
-
-        choice, _ = judged(draw, goal)
-        cell_ends = np.append(0, np.cumsum(table.total)).astype(np.intp)
-        low, high = (_threshold_at_rank(np.sort(event_score), int(cell_ends[cell])) for cell in (choice.lower, choice.upper))
-        return _Candidate(method, choice, scorer.event(low, max(low, high)), scorer, table)
-
     atoms = find_atoms(data)
     few_atoms = atoms is not None and len(atoms[0]) <= _MAX_PLAIN_ATOMS
     line = None if few_atoms else fit_line(data)
     if line is not None:
-        own_score = line.score(data.matrix)
-        yield scored("line", line, own_score, own_score)
+        yield _scored_candidate("line", line, None, data, goal, rng)
     single_column = few_atoms or len(data.varying) <= 1  # a model adds nothing to the counts of the atoms
     if atoms is not None and single_column:
         yield _atom_candidate(data, goal, *atoms, None, rng)
-    skip_model = few_atoms
-    if single_column and line is not None and len(data.label) > 2 * _SUBSET_ROWS and repeated(values_of(data.matrix)) is None:
-        part = data.rows(np.arange(len(data.label)) % (len(data.label) // _SUBSET_ROWS) == 0)
-        trial_model = fit_model(part, start=start)
-        held_out_score = None if trial_model is None else held_out_scores(part, trial_model)
-        if trial_model is not None and held_out_score is not None:  # a subset shows whether the model of one number is worth its cost
-            own_score, event_score = line.score(part.matrix), trial_model.score(part.matrix)
-            skip_model = not _beats(
-                scored("model", trial_model, held_out_score, event_score, part), scored("line", line, own_score, own_score, part)
-            )
-    model = None if skip_model else fit_model(data, start=start)
-    scores = held_out_scores(data, model) if model is not None else None
-    exact = repeated(model.values) if model is not None else None
-    if exact is not None:
-        masked = replace(data, matrix=mask_other_values(data.matrix, exact), same=None)
-        patterns = find_atoms(masked)
+    line_is_enough = single_column and line is not None and not _subset_needs_model(data, line, goal, rng, start)
+    model = None if few_atoms or line_is_enough else fit_model(data, start=start)
+    model_candidate = None
+    if model is not None:
+        exact = repeated(model.values)
+        masked = data if exact is None else replace(data, matrix=mask_other_values(data.matrix, exact), same=None)
+        patterns = None if exact is None else find_atoms(masked)
         if patterns is not None:
             yield _atom_candidate(masked, goal, *patterns, None, rng, exact)
-    model_candidate = None
-    if model is not None and scores is not None:
-        model_candidate = scored("model", model, scores, model.score(data.matrix))
-        yield model_candidate
-        boosted = None if single_column else fit_trees(data, model, scores)
-        if boosted is not None:
-            yield scored("trees", boosted[0], boosted[1], boosted[0].score(data.matrix))
+        scores = held_out_scores(data, model)
+        if scores is not None:
+            model_candidate = _scored_candidate("model", model, scores, data, goal, rng)
+            yield model_candidate
+            boosted = None if single_column else fit_trees(data, model, scores)
+            if boosted is not None:
+                yield _scored_candidate("trees", *boosted, data, goal, rng)
     distance = None if near is None else fit_distance(data, near)
     if distance is not None:
-        own_score = distance.score(data.matrix)
-        yield scored("distance", distance, own_score, own_score)
+        yield _scored_candidate("distance", distance, None, data, goal, rng)
     if atoms is not None and not single_column:
         yield _atom_candidate(data, goal, *atoms, model_candidate, rng)
+
+
+def _subset_needs_model(
+    data: Training, line: NumericScorer, goal: CertificateGoal, rng: np.random.Generator, start: dict[str, float] | None
+) -> bool:
+    """Return whether a model of one number is worth its cost: on a subset of many outputs, its event beats a threshold on the number."""
+    if len(data.label) <= 2 * _SUBSET_ROWS or repeated(values_of(data.matrix)) is not None:
+        return True
+    part = data.rows(np.arange(len(data.label)) % (len(data.label) // _SUBSET_ROWS) == 0)
+    model = fit_model(part, start=start)
+    scores = None if model is None else held_out_scores(part, model)
+    if model is None or scores is None:
+        return True
+    of_model = _scored_candidate("model", model, scores, part, goal, rng)
+    return _beats(of_model, _scored_candidate("line", line, None, part, goal, rng))
+
+
+def _scored_candidate(
+    method: str, scorer: NumericScorer, held_out: FloatArray | None, data: Training, goal: CertificateGoal, rng: np.random.Generator
+) -> _Candidate:
+    """Return the candidate of a scorer.
+
+    The held-out scores, if there are any, determine the thresholds. The event compares the scorer's
+    own score, with thresholds that select as many training outputs.
+    """
+    score = scorer.score(data.matrix)
+    table = Table.build(score if held_out is None else held_out, data.label)
+    cells = np.arange(len(table.total))
+
+    def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
+        part = table.half(data.label, which)
+        return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
+
+    choice, _ = validated_choice(draw, goal)
+    ranks = np.append(0, np.cumsum(table.total)).astype(np.intp)
+    ordered = np.sort(score)
+    low, high = (_threshold_at_rank(ordered, int(ranks[cell])) for cell in (choice.lower, choice.upper))
+    return _Candidate(method, choice, scorer.event(low, max(low, high)), scorer, table)
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:
@@ -281,7 +300,7 @@ def _atom_candidate(
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
         return draw_atoms(ones, total, np.clip(prior, 1e-6, 1 - 1e-6), rng)
 
-    choice, order = trusted(draw, goal) if len(rows) <= _MAX_PLAIN_ATOMS else judged(draw, goal)
+    choice, order = direct_choice(draw, goal) if len(rows) <= _MAX_PLAIN_ATOMS else validated_choice(draw, goal)
     scorer = AtomScorer(rows[order], data.names, exact)
     atom_index = np.argsort(order)[place[place >= 0]]
     ones, total = cell_counts(atom_index, data.label[place >= 0], len(rows))

@@ -91,7 +91,7 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class ScoredOutputs:
     """Raw outputs of a mechanism, and columns of scores (see `scores`) that are placed before the outputs' numbers."""
 
     raw: Any
@@ -125,7 +125,7 @@ def encode(raw: Any, size: int) -> Outputs:
     WrongShape
         If `raw` does not hold exactly one output per run, or an output is nested too deeply.
     """
-    if isinstance(raw, Seen):
+    if isinstance(raw, ScoredOutputs):
         return encode(raw.raw, size).after(raw.columns)
     if isinstance(raw, Parts):
         sizes = [len(part) if isinstance(part, list) or np.ndim(part) else 1 for part in raw]
@@ -191,7 +191,7 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
         rows.append(leaves.row())
         opaque |= leaves.opaque
         if len(names) < _MAX_NAMES:
-            names |= leaves.shown
+            names |= leaves.printable
     values = np.full((len(items), max(map(len, rows), default=0)), np.nan)
     for i, numbers in enumerate(rows):
         values[i, : len(numbers)] = numbers

@@ -12,7 +12,7 @@ of the mixture are fitted by maximum likelihood (empirical Bayes).
 
 Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten
 outputs is worth only what ten outputs certify on average over the posterior. A bias remains where
-the priors are wrong, and is measured: `judged` chooses events on one half of the outputs and
+the priors are wrong, and is measured: `validated_choice` chooses events on one half of the outputs and
 evaluates them on the other half, to find how rare an event may be.
 """
 
@@ -203,7 +203,9 @@ class Choice:
         return order[self.upper :], order[: self.lower]
 
 
-def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal) -> tuple[Choice, NDArray[np.intp]]:
+def validated_choice(
+    draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal
+) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest expected certificate, with a minimum mass of events found by two-fold cross-validation.
 
     `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of
@@ -227,7 +229,7 @@ def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: C
     return replace(_best_choice(draws, goal, least_mass), expected=best), order
 
 
-def trusted(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal) -> tuple[Choice, NDArray[np.intp]]:
+def direct_choice(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest mean certificate over the draws, without cross-validation: for a small number of cells."""
     order, draws = draw(None)
     return _best_choice(draws, goal, 0.0), order

@@ -42,7 +42,7 @@ class _Tables:
     def __init__(self) -> None:
         self.inputs: dict[tuple[int, float, float], int] = {}
         self.blocks: list[tuple[int, int, int, int]] = []
-        self.whole: list[int] = []
+        self.integers: list[int] = []
         self.real: list[float] = []
 
     def input(self, column: int, center: float = 0.0, scale: float = 0.0) -> int:
@@ -51,10 +51,10 @@ class _Tables:
 
     def add(self, block: Block, weights: FloatArray) -> None:
         """Append a block and its weights to the tables."""
-        begin = _KINDS.index(type(block)), len(self.whole), len(self.real)
-        length, whole, real = self._block_tables(block)
+        begin = _KINDS.index(type(block)), len(self.integers), len(self.real)
+        length, integers, real = self._block_tables(block)
         self.blocks.append((begin[0], length, begin[1], begin[2]))
-        self.whole += [int(number) for number in whole]
+        self.integers += [int(number) for number in integers]
         self.real += [float(number) for part in (*real, weights) for number in part]
 
     def _block_tables(self, block: Any) -> tuple[int, list[Any], tuple[Any, ...]]:
@@ -86,7 +86,7 @@ def threshold_kernel(
     inputs = np.array(list(tables.inputs) or [(0, 0.0, 0.0)])
     columns = inputs[:, 0].astype(np.int64), np.ascontiguousarray(inputs[:, 1]), np.ascontiguousarray(inputs[:, 2])
     begins = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
-    numbers = np.array(tables.whole, dtype=np.int64), np.array(tables.real, dtype=np.float64)
+    numbers = np.array(tables.integers, dtype=np.int64), np.array(tables.real, dtype=np.float64)
     count = _compiled_counter(frozenset(kind for kind, _, _, _ in tables.blocks))
     return count, (code, *columns, begins, *numbers, float(offset), unit, float(low), float(high))
 
@@ -94,8 +94,7 @@ def threshold_kernel(
 @cache
 def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
     """Return the kernel for scores with blocks of these kinds only; compiling all kinds would take seconds."""
-    levels, ramps, affine, signed_log, products = (kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS))
-    in_order, distances, places, trees = (kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES))
+    add_block = _compiled_adder(kinds)
 
     @jit
     def count_scores(
@@ -104,7 +103,7 @@ def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
         centers: FloatArray,
         scales: FloatArray,
         blocks: Columns,
-        whole: Columns,
+        integers: Columns,
         real: FloatArray,
         offset: float,
         unit: float,
@@ -124,25 +123,8 @@ def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
             for i in range(size):
                 total[i] = offset
             for b in range(len(blocks)):
-                kind, n, at, reals = blocks[b, 0], blocks[b, 1], whole[blocks[b, 2] :], real[blocks[b, 3] :]
-                if levels and kind == _LEVELS:  # the flags are compile-time constants, so unused branches are removed
-                    _levels(reals[:n], reals[n:], x[at[0]], size, total)
-                elif ramps and kind == _RAMPS:
-                    _ramps(reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total)
-                elif affine and kind == _AFFINE:
-                    _affine(at[:n], reals, x, size, total)
-                elif signed_log and kind == _SIGNED_LOG:
-                    _signed_log(at[:n], reals, x, size, total)
-                elif products and kind == _PRODUCTS:
-                    _products(at[:n], reals, x, size, total)
-                elif in_order and kind == _SORTED:
-                    _sorted(at[:n], reals, x, size, total)
-                elif distances and kind == _DISTANCES:
-                    _distances(at[:n], reals, x, size, total)
-                elif places and kind == _PLACES:
-                    _places(at[:n], reals[0], reals[1:], x, size, total)
-                elif trees and kind == _TREES:
-                    _trees(n, at, reals, x[:, :size], total)
+                kind, n, at, reals = blocks[b, 0], blocks[b, 1], integers[blocks[b, 2] :], real[blocks[b, 3] :]
+                add_block(kind, n, at, reals, x, size, total)
             for i in range(size):
                 score = np.rint(total[i] / unit) * unit
                 plus += (score > high) and not (score < low)
@@ -152,6 +134,35 @@ def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
         table[2] += minus
 
     return count_scores
+
+
+def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
+    """Return the kernel that adds a block's values to the scores, for blocks of these kinds only."""
+    levels, ramps, affine, signed_log, products = (kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS))
+    in_order, distances, places, trees = (kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES))
+
+    @jit
+    def add_block(kind: int, n: int, at: Columns, reals: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+        if levels and kind == _LEVELS:  # the flags are compile-time constants, so unused branches are removed
+            _levels(reals[:n], reals[n:], x[at[0]], size, total)
+        elif ramps and kind == _RAMPS:
+            _ramps(reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total)
+        elif affine and kind == _AFFINE:
+            _affine(at[:n], reals, x, size, total)
+        elif signed_log and kind == _SIGNED_LOG:
+            _signed_log(at[:n], reals, x, size, total)
+        elif products and kind == _PRODUCTS:
+            _products(at[:n], reals, x, size, total)
+        elif in_order and kind == _SORTED:
+            _sorted(at[:n], reals, x, size, total)
+        elif distances and kind == _DISTANCES:
+            _distances(at[:n], reals, x, size, total)
+        elif places and kind == _PLACES:
+            _places(at[:n], reals[0], reals[1:], x, size, total)
+        elif trees and kind == _TREES:
+            _trees(n, at, reals, x[:, :size], total)
+
+    return add_block
 
 
 @jit
@@ -284,10 +295,10 @@ def _places(at: Columns, target_value: float, weights: FloatArray, x: FloatArray
 
 
 @jit
-def _trees(nodes: int, whole: Columns, real: FloatArray, x: FloatArray, total: FloatArray) -> None:
+def _trees(nodes: int, integers: Columns, real: FloatArray, x: FloatArray, total: FloatArray) -> None:
     """Add the weighted sum of a `Trees` block to the scores in `total`."""
-    feature, left, right = whole[1 : nodes + 1], whole[nodes + 1 : 2 * nodes + 1], whole[2 * nodes + 1 : 3 * nodes + 1]
-    roots = whole[3 * nodes + 1 : 3 * nodes + 1 + whole[0]]
+    feature, left, right = integers[1 : nodes + 1], integers[nodes + 1 : 2 * nodes + 1], integers[2 * nodes + 1 : 3 * nodes + 1]
+    roots = integers[3 * nodes + 1 : 3 * nodes + 1 + integers[0]]
     sums = sum_of_trees(x.T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)
     for i in range(len(sums)):
         total[i] += real[2 * nodes] * sums[i]

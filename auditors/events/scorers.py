@@ -38,6 +38,13 @@ class Scorer(Protocol):
         """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score is below `low`."""
 
 
+class NumericScorer(Scorer, Protocol):
+    """Protocol of an order of outputs by a number."""
+
+    def score(self, matrix: FloatArray) -> FloatArray:
+        """Return the score of each row."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
     """Training outputs in random order: a matrix (structure code first), and for each row whether it came from D1.

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, short_repr
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, MechanismFailed, name_of
 
 Key = str | int | None
@@ -99,7 +99,7 @@ def same(a: FloatArray, b: FloatArray) -> bool:
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True))
 
 
-def own_score(mechanism: Any) -> Score | None:
+def suggested_score(mechanism: Any) -> Score | None:
     """Return the score that a mechanism suggests with ``features(outputs)``; None if there is none."""
     found = getattr(mechanism, "features", None)
     return Score("features", found, None, suggested=True) if callable(found) else None
@@ -115,7 +115,9 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
         name.
     """
     if scores is not None and (not isinstance(scores, list | tuple) or len(scores) > 64):
-        raise InvalidArgument(f"{owner}: scores must be a list of at most 64 callables, or pairs (name, callable), got {shown(scores)}")
+        raise InvalidArgument(
+            f"{owner}: scores must be a list of at most 64 callables, or pairs (name, callable), got {short_repr(scores)}"
+        )
     found = []
     for given in scores or ():
         if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
@@ -124,7 +126,7 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
             score = given if isinstance(given, Score) else Score(name_of(given), given, describe_target(given))
         require_callable("scores", score.function, owner, arguments=1)
         found.append(score)
-    own = own_score(mechanism)
+    own = suggested_score(mechanism)
     all_scores = (*found, own) if own is not None else tuple(found)
     names = [score.name for score in all_scores]
     if len(set(names)) < len(names):

@@ -40,7 +40,7 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
     `replay(shifts)` replays the record on the other dataset with shifted noise; `replayed` and `calls` are those of the unshifted replay.
     """
     y1, y0 = np.asarray(recorded["numbers"]), np.asarray(replayed["numbers"])
-    free = [i for i in range(len(calls)) if calls.free(i) and calls.drawn(i) is not None]
+    free = [i for i in range(len(calls)) if calls.free(i) and calls.output(i) is not None]
     fits = y1.shape == y0.shape and y1.size > 0 and recorded["texts"] == replayed["texts"] and not replayed["differences"]
     if not fits or not free or not np.isfinite(y1 - y0).all():
         return None
@@ -74,11 +74,11 @@ class _FreeNoise:
 
     def __init__(self, replay: Callable[[list[Any]], Json], calls: Calls, free: list[int], y1: FloatArray, y0: FloatArray) -> None:
         self._replay, self._calls, self._free, self._y1, self._y0 = replay, calls, free, y1, y0
-        sizes = [len(calls.drawn(i)) for i in free]  # type: ignore[arg-type]
+        sizes = [len(calls.output(i)) for i in free]  # type: ignore[arg-type]
         self._borders = np.cumsum(sizes)[:-1]
         self.laws = [calls.law(i) for i, n in zip(free, sizes, strict=True) for _ in range(n)]
         self.scales = np.concatenate([np.broadcast_to(scale_of(calls, i), n) for i, n in zip(free, sizes, strict=True)])
-        self.drawn: FloatArray = np.concatenate([calls.drawn(i) for i in free])
+        self.drawn: FloatArray = np.concatenate([calls.output(i) for i in free])
         self._whole = np.isin(self.laws, WHOLE)
         self.steps = np.where(self._whole, 1.0, self.scales)
         self.output_size = float(np.max(np.abs(y1)) + np.max(np.abs(y1 - y0)))

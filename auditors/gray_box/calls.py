@@ -55,7 +55,7 @@ class Calls:
         file, line = self.table["file"][i], int(self.table["line"][i])
         return f"{file}:{line}" if file else ""
 
-    def drawn(self, i: int) -> FloatArray | None:
+    def output(self, i: int) -> FloatArray | None:
         found = self.table["drawn"][i]
         return None if found is None else np.atleast_1d(np.asarray(found, dtype=float))
 
@@ -172,7 +172,7 @@ class Calls:
                     max((c.sensitivity for c in calls if not math.isnan(c.sensitivity)), default=math.nan),
                     min(scales) if self.law(first) in LOCATION_LAWS else math.nan,
                     float(sum(each[i] for i in members)),
-                    str(self.table["told"][furthest]),
+                    str(self.table["text"][furthest]),
                     any(self.place(i) in self.moved for i in members),
                 )
             )

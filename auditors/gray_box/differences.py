@@ -20,11 +20,11 @@ def describe_replay_difference(again: Json) -> str:
     Compares the output, the calls and the inputs.
     """
     if again["output"] or again["differences"]:
-        return str(again["output"] or again["differences"][0]["told"])
+        return str(again["output"] or again["differences"][0]["text"])
     table = again["table"]
     for i in range(len(table["primitive"])):
         if table["linf"][i] > 0 or table["alone"][i]:
-            return f"the input of {table['names'][table['primitive'][i]]} is {table['told'][i]}"
+            return f"the input of {table['names'][table['primitive'][i]]} is {table['text'][i]}"
     return ""
 
 

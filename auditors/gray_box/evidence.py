@@ -36,18 +36,18 @@ class Evidence:
 
     def coupled(self) -> tuple[Finding, ...]:
         """Return findings that rest on equal draws on both sides; the laws of the outputs need not show them."""
-        return tuple(f for f in self.findings if f.kind in _COUPLED and not (f.kind == "OUTPUT" and f.told.endswith(FOR_ALL_NOISE)))
+        return tuple(f for f in self.findings if f.kind in _COUPLED and not (f.kind == "OUTPUT" and f.message.endswith(FOR_ALL_NOISE)))
 
     def without(self, findings: tuple[Finding, ...]) -> Evidence:
         """Return the evidence without these findings."""
         return replace(self, findings=tuple(f for f in self.findings if f not in findings))
 
-    def with_finding(self, kind: str, told: str, where: str = "", *, certain: bool = True) -> Evidence:
+    def with_finding(self, kind: str, message: str, where: str = "", *, certain: bool = True) -> Evidence:
         """Return the evidence with a finding, or a suspicion if not `certain`, unless its kind is known for the same primitive."""
         group = self.findings if certain else self.suspicions
-        if any(f.kind == kind and f.told.partition(":")[0] == told.partition(":")[0] for f in group):
+        if any(f.kind == kind and f.message.partition(":")[0] == message.partition(":")[0] for f in group):
             return self
-        group = (*group, Finding(kind, told, where))
+        group = (*group, Finding(kind, message, where))
         return replace(self, findings=group) if certain else replace(self, suspicions=group)
 
     def with_note(self, note: str) -> Evidence:
@@ -74,12 +74,12 @@ class Evidence:
         slack = 1 + (1e-3 if calls.moved else 1e-6)  # a shift of noise is computed from outputs, which may be rounded
         if reached > claimed * slack:
             at = f" at delta = {claim.delta_budget:g}" if claim.delta_budget else ""
-            told = "no finite bound" if math.isinf(reached) else f"{claim.symbol} = {reached:.6g}"
-            told = f"the losses of the calls compose to {told}{at}, claimed {claimed:.6g}"
-            found = found.with_finding("LOSS", told, certain=self.priced)
+            message = "no finite bound" if math.isinf(reached) else f"{claim.symbol} = {reached:.6g}"
+            message = f"the losses of the calls compose to {message}{at}, claimed {claimed:.6g}"
+            found = found.with_finding("LOSS", message, certain=self.priced)
         if claim.bounds_epsilon and self.priced and reached > self.charged * slack:
-            told = f"the accountants were charged epsilon = {self.charged:.6g}, but the calls compose to {reached:.6g}"
-            found = found.with_finding("ACCOUNT", told)
-        for told in calls.account_faults():
-            found = found.with_finding("ACCOUNT", told)
+            message = f"the accountants were charged epsilon = {self.charged:.6g}, but the calls compose to {reached:.6g}"
+            found = found.with_finding("ACCOUNT", message)
+        for message in calls.account_faults():
+            found = found.with_finding("ACCOUNT", message)
         return found

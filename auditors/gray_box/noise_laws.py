@@ -85,7 +85,7 @@ class NoiseLaw:
         size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
         if np.abs(explained - goal).max(initial=0.0) > 10 * _TOLERANCE * size:
             return None
-        boundaries = np.cumsum([len(np.asarray(self.calls.drawn(i))) for i in self.free])[:-1]
+        boundaries = np.cumsum([len(np.asarray(self.calls.output(i))) for i in self.free])[:-1]
         parts = zip(self.free, np.split(shift, boundaries), strict=True)
         return Alignment({self.calls.place(i): by for i, by in parts if np.any(by)}, only, all(gaussian), any(gaussian))
 
@@ -98,11 +98,11 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     calls = Calls(replay(None)["table"])
     output = np.asarray(recorded["numbers"], dtype=float)
     located = [i for i in range(len(calls)) if calls.law(i) in LOCATION_LAWS]
-    free = [i for i in located if calls.drawn(i) is not None]
+    free = [i for i in located if calls.output(i) is not None]
     plain = all(calls.source(i) or calls.law(i) == "spend" for i in range(len(calls)))
     if not plain or not free or recorded["raised"] or recorded["texts"] or not np.isfinite(output).all():
         return "unknown"
-    drawn = [np.asarray(calls.drawn(i)) for i in free]
+    drawn = [np.asarray(calls.output(i)) for i in free]
     boundaries = np.cumsum([len(each) for each in drawn])[:-1]
 
     def moved(by: FloatArray) -> FloatArray | None:

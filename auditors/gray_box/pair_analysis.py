@@ -79,7 +79,7 @@ def examine(recorder: Recorder, pair: Pair, promise: Claim, asked: tuple[str, ..
     evidence = _with_loose_findings(runs, evidence, pairs) if evidence.calls.loose() else _with_strict_findings(evidence, pairs)
     evidence = _with_worst_loss(runs, evidence, pairs, scales)
     for finding in evidence.calls.findings():
-        evidence = evidence.with_finding(finding.kind, finding.told, finding.where)
+        evidence = evidence.with_finding(finding.kind, finding.message, finding.where)
     return _with_coupled_confirmed(runs, evidence.with_loss_findings(runs.claim), recordings)
 
 
@@ -111,11 +111,11 @@ def _with_unseen_draws(runs: PairSession, evidence: Evidence, pairs: list[Run], 
         cached = f"; never called: {', '.join(uncalled)}, which may be kept under another name" if uncalled else ""
         return evidence.with_finding("SOURCE", f"two runs on one dataset with the same record differ: {difference}{by}{cached}")
     if asked and len(uncalled) == len(asked):
-        told = f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
+        message = f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
         if names:
-            return evidence.with_note(f"{told}; calls were recorded of {', '.join(sorted(names))}")
+            return evidence.with_note(f"{message}; calls were recorded of {', '.join(sorted(names))}")
         if not any(run["calls"] for run_pair in pairs for run in run_pair):
-            return evidence.with_finding("SOURCE", told)
+            return evidence.with_finding("SOURCE", message)
     return evidence
 
 
@@ -128,8 +128,8 @@ def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list
         if calls.name(i) in _SYSTEM:
             evidence = evidence.with_finding("SOURCE", f"{calls.name(i)}: its result does not depend on the seed", calls.where(i))
     keys = [recorded["key"] for recorded in recordings]
-    for told in runs.recorder.session.constant(keys[0], keys[1:]) if len(keys) > 1 else ():
-        evidence = evidence.with_finding("SOURCE", f"{told} gives the same numbers under every seed")
+    for message in runs.recorder.session.constant(keys[0], keys[1:]) if len(keys) > 1 else ():
+        evidence = evidence.with_finding("SOURCE", f"{message} gives the same numbers under every seed")
     return evidence
 
 
@@ -151,7 +151,7 @@ def _with_strict_findings(evidence: Evidence, pairs: list[Run]) -> Evidence:
 def _with_differences(evidence: Evidence, replayed: Json) -> Evidence:
     """Add the differences of a replay's calls as findings."""
     for each in replayed["differences"]:
-        evidence = evidence.with_finding(_finding_kind(each["kind"]), each["told"], each["where"])
+        evidence = evidence.with_finding(_finding_kind(each["kind"]), each["text"], each["where"])
     return evidence
 
 
@@ -214,10 +214,10 @@ def _with_findings_for_all_noise(runs: PairSession, evidence: Evidence, recordin
         known = {_finding_kind(each["kind"]): each for _, replayed in pairs for each in replayed["differences"]}
         for kind, stream, index in sorted(across - within):
             name = _finding_kind(kind)
-            each = known.get(name, {"told": f"call {index} of stream {stream or 'main'} differs", "where": ""})
-            found.append(Finding(name, f"{each['told']}{FOR_ALL_NOISE}", each["where"]))
+            each = known.get(name, {"text": f"call {index} of stream {stream or 'main'} differs", "where": ""})
+            found.append(Finding(name, f"{each['text']}{FOR_ALL_NOISE}", each["where"]))
     for finding in found:
-        evidence = evidence.with_finding(finding.kind, finding.told, finding.where, certain=sure)
+        evidence = evidence.with_finding(finding.kind, finding.message, finding.where, certain=sure)
     if found:
         return evidence
     note = "data and noise are mixed in ways that the trace cannot separate: run `dpwitness audit` to find out more"

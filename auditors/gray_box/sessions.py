@@ -18,7 +18,7 @@ from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.tracing import foreign_session
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.recording.primitive_tables import given, known
+from dpwitness.mechanisms.recording.primitive_tables import known_primitives, validate_primitives
 from dpwitness.mechanisms.recording.primitives import WrongPrimitive
 from dpwitness.mechanisms.recording.session import Entry, Session
 
@@ -111,7 +111,7 @@ def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterat
     Raises InvalidArgument if a primitive does not exist.
     """
     named = {name for name, *_ in primitives}
-    entries = [*(entry for entry in known() if entry[0] not in named), *primitives]
+    entries = [*(entry for entry in known_primitives() if entry[0] not in named), *primitives]
     if isinstance(mechanism, Target):
         with foreign_session(mechanism, entries, time_limit) as foreign:
             yield foreign
@@ -121,7 +121,7 @@ def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterat
     own = [getattr(home, "PRIMITIVES", None), getattr(mechanism, "primitives", None)]
     states = global_generators.snapshot()
     try:
-        entries += [entry for each in own for entry in given(each, "trace") if entry[0] not in named]
+        entries += [entry for each in own for entry in validate_primitives(each, "trace") if entry[0] not in named]
         seed, snapshot = global_generators.seed, global_generators.snapshot
         with Session(run, entries, seed=seed, snapshot=snapshot, home=home, time_limit=time_limit) as session:
             yield session

@@ -28,14 +28,14 @@ from dpwitness.mechanisms.core.validation import (
     require_probability,
     require_run_options,
     require_type,
-    shown,
+    short_repr,
 )
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.manifest import require_attributes
 from dpwitness.mechanisms.privacy import Claim, promised, resolved
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, name_of
-from dpwitness.mechanisms.recording.primitive_tables import given
+from dpwitness.mechanisms.recording.primitive_tables import validate_primitives
 from dpwitness.mechanisms.recording.recorder import Stopped
 
 TRIALS = 40_000  # default number of runs of the confirming audit
@@ -120,7 +120,7 @@ def trace(
     require_callable("mechanism", getattr(mechanism, "sample", mechanism), "trace")
     require_attributes(mechanism)
     promise = promised(mechanism, claim, "trace")
-    entries = given(primitives, "trace")
+    entries = validate_primitives(primitives, "trace")
     seed = require_integer("seed", seed, "trace", least=0)
     if pairs is not None:
         pairs = require_integer("pairs", pairs, "trace", most=10**6)
@@ -178,7 +178,7 @@ def _domain_or_pairs(mechanism: Any, pair: Any, domain: Domain | None) -> tuple[
         return source, []
     given_pairs = [source] if isinstance(source, Pair) else source
     if not isinstance(given_pairs, list | tuple) or not given_pairs or not all(isinstance(p, Pair) for p in given_pairs):
-        raise InvalidArgument(f"trace: pair must be a Pair, a list of them or a Domain, got {shown(pair)}")
+        raise InvalidArgument(f"trace: pair must be a Pair, a list of them or a Domain, got {short_repr(pair)}")
     return None, list(given_pairs)
 
 

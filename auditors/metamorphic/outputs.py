@@ -13,7 +13,7 @@ import numpy as np
 
 from dpwitness.mechanisms.core.dataframe_backends import library
 from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.validation import InvalidArgument, said, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, short_repr
 
 _ROUNDING = 1e-9  # relative difference of two floating-point numbers that is called rounding
 
@@ -38,7 +38,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:
-        return Raised(type(error).__name__, said(error))
+        return Raised(type(error).__name__, error_text(error))
 
 
 def difference(first: Any, second: Any) -> float:
@@ -122,7 +122,7 @@ def concatenated(parts: Sequence[Any]) -> Any:
         return np.concatenate(parts)
     if isinstance(first, list | tuple):
         return type(first)(item for part in parts for item in part)
-    raise InvalidArgument(f"datasets must be lists, tuples, arrays or frames with rows, got {shown(first)}")
+    raise InvalidArgument(f"datasets must be lists, tuples, arrays or frames with rows, got {short_repr(first)}")
 
 
 def rows(dataset: Any, order: Sequence[int]) -> Any:
@@ -138,7 +138,7 @@ def rows(dataset: Any, order: Sequence[int]) -> Any:
         return dataset[list(order)]
     if isinstance(dataset, list | tuple):
         return type(dataset)(dataset[i] for i in order)
-    raise InvalidArgument(f"datasets must be lists, tuples, arrays or frames with rows, got {shown(dataset)}")
+    raise InvalidArgument(f"datasets must be lists, tuples, arrays or frames with rows, got {short_repr(dataset)}")
 
 
 def row_count(dataset: Any) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from dpwitness.auditors.metamorphic.outputs import Raised, concatenated, difference, outcome, row_count
 from dpwitness.auditors.stability.exact_numbers import Incomparable
 from dpwitness.auditors.stability.metrics import metric_named
-from dpwitness.mechanisms.core.validation import shown
+from dpwitness.mechanisms.core.validation import short_repr
 
 _SLACK = 1e-9  # relative difference of two figures that is rounding
 
@@ -179,7 +179,7 @@ def parallel_composition_is_the_maximum(function: Callable[[list[float]], float]
             above.append(figure)
         if not float(figure) < max(epsilons) * (1 - _SLACK):
             return None
-        return f"epsilon = {float(figure):.9g} for mechanisms with epsilons {shown(list(epsilons))}", (figure,)
+        return f"epsilon = {float(figure):.9g} for mechanisms with epsilons {short_repr(list(epsilons))}", (figure,)
 
     found = _first(compare, cases)
     notes = (f"loose: the figure is above the largest epsilon in {len(above)} cases",) if above else ()
@@ -237,7 +237,7 @@ def _require_repeatable(function: Callable[[Any], Any], inputs: Sequence[Any], o
 
 
 def _short(value: Any) -> str:
-    return str(value) if isinstance(value, Raised) else shown(value)
+    return str(value) if isinstance(value, Raised) else short_repr(value)
 
 
 def epsilons() -> Cases:

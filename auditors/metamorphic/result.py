@@ -10,7 +10,7 @@ from dpwitness.auditors.results.function_result import FunctionResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -97,4 +97,4 @@ def _written(value: Any) -> Any:
     try:
         return strict(to_jsonable(value))
     except InvalidArgument:
-        return shown(value)
+        return short_repr(value)

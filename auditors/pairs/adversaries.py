@@ -26,7 +26,7 @@ from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import Outputs, WrongShape, encode
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.running.engine import stream
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_positive, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_positive, short_repr
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
@@ -72,7 +72,7 @@ class FoundAdversary:
 
     def describe(self) -> str:
         """Return a one-line description for the notes of a report."""
-        return f"adversary found by a search of {self.tried} candidates on separate runs: {self.adversary.told()}"
+        return f"adversary found by a search of {self.tried} candidates on separate runs: {self.adversary.to_dict()}"
 
 
 def find_adversary(
@@ -119,7 +119,7 @@ def find_adversary(
     claim = promised(mechanism, claim, owner)
     manifest = mechanism.describe() if isinstance(mechanism, Target) else {}
     if not isinstance(mechanism, Interactive) and manifest.get("rounds") is None:
-        raise InvalidArgument(f"{owner}: mechanism must be interactive, got {shown(mechanism)}")
+        raise InvalidArgument(f"{owner}: mechanism must be interactive, got {short_repr(mechanism)}")
     queries = manifest.get("queries", getattr(mechanism, "queries", None)) if queries is None else queries
     if queries is None:
         raise InvalidArgument(f"{owner}: queries must be given, or declared by the mechanism, got None")
@@ -137,7 +137,7 @@ def _pairs_to_search(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: 
     if pair is not None:
         found = [pair] if isinstance(pair, Pair) else list(pair)
         if not found or not all(isinstance(p, Pair) for p in found):
-            raise InvalidArgument(f"{owner}: pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
+            raise InvalidArgument(f"{owner}: pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}")
         return found
     domain = getattr(mechanism, "domain", None)
     if not isinstance(domain, Domain):
@@ -150,29 +150,29 @@ def _pairs_to_search(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: 
 class QuerySet:
     """Queries that an adversary may ask: a list, or a convex set of vectors (a box or a ball)."""
 
-    given: Any
+    queries: Any
 
     @property
     def listed(self) -> list[Any]:
         """Return the queries of a list, or an empty list for a set of vectors."""
-        return [] if isinstance(self.given, dict) else list(self.given)
+        return [] if isinstance(self.queries, dict) else list(self.queries)
 
     def draw(self, rng: Generator) -> Any:
         """Return a random query. In a ball, half of the draws lie on the surface."""
-        if not isinstance(self.given, dict):
+        if not isinstance(self.queries, dict):
             return self.listed[int(rng.integers(len(self.listed)))]
-        if "low" in self.given:
-            return np.asarray(rng.uniform(self.given["low"], self.given["high"])).tolist()
-        dimension = int(self.given["dimension"])
+        if "low" in self.queries:
+            return np.asarray(rng.uniform(self.queries["low"], self.queries["high"])).tolist()
+        dimension = int(self.queries["dimension"])
         length = 1.0 if rng.random() < 0.5 else rng.random() ** (1 / dimension)
         drawn = rng.standard_normal(dimension)
-        found = np.asarray(float(self.given["ball"]) * (1 - 1e-12) * length * drawn / np.linalg.norm(drawn))
+        found = np.asarray(float(self.queries["ball"]) * (1 - 1e-12) * length * drawn / np.linalg.norm(drawn))
         return found.tolist()
 
     def near(self, query: Any, rng: Generator) -> Any:
         """Return a point between `query` and a random query, which stays inside a convex set."""
         other = self.draw(rng)
-        if not isinstance(self.given, dict) or rng.random() < 0.2:
+        if not isinstance(self.queries, dict) or rng.random() < 0.2:
             return other
         step = 10.0 ** rng.uniform(-3, 0)
         return [float((1 - step) * a + step * b) for a, b in zip(query, other, strict=True)]
@@ -203,7 +203,7 @@ class _Search:
     def run(self, evaluations: int, deadline: float) -> FoundAdversary:
         """Search until a limit is hit, rank the finalists by full transcripts, and return the winner."""
         rng = stream(self.seed, _STREAM_KEY)
-        self.kinds = self.seen(rng)
+        self.kinds = self.answer_kinds(rng)
         best: list[_Scored] = []
         for adversary, pair in self.candidates(best, rng):
             best.append(_Scored(adversary, pair, self.promise(adversary, pair)))
@@ -217,7 +217,7 @@ class _Search:
         mechanism = against(self.mechanism, winner.adversary)
         return FoundAdversary(mechanism, winner.adversary, self.pairs[winner.pair], winner.value, self.tried)
 
-    def seen(self, rng: Generator) -> tuple[str, ...]:
+    def answer_kinds(self, rng: Generator) -> tuple[str, ...]:
         """Return the kinds of answers to random queries, most frequent first.
 
         The empty kind comes before all others: an adversary whose usual answer is empty never
@@ -245,10 +245,10 @@ class _Search:
         if listed:
             yield Adversary([listed], max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds), 0
         for pair in range(count):
-            yield self.drawn(rng), pair
+            yield self.random_adversary(rng), pair
         while True:
             if not best or rng.random() < (0.5 if self.tried < _SINGLE_QUERIES else 0.1):
-                yield self.drawn(rng), int(rng.integers(count))
+                yield self.random_adversary(rng), int(rng.integers(count))
                 continue
             parent = best[int(rng.integers(min(_PARENTS, len(best))))]
             pair = int(rng.integers(count)) if count > 1 and rng.random() < 0.15 else parent.pair
@@ -258,7 +258,7 @@ class _Search:
         """Return a random kind of answer among those seen."""
         return self.kinds[int(rng.integers(min(1, len(self.kinds) - 1), len(self.kinds)))]
 
-    def drawn(self, rng: Generator) -> Adversary:
+    def random_adversary(self, rng: Generator) -> Adversary:
         """Return a random adversary of one or two stages."""
         stages = [[self.queries.draw(rng) for _ in range(1 + int(rng.random() < 0.3))] for _ in range(1 + int(rng.random() < 0.3))]
         return Adversary(stages, self.rounds, self.kind(rng))
@@ -353,7 +353,7 @@ def _number(answer: Any) -> float:
 def against(mechanism: Any, adversary: Adversary) -> Any:
     """Return the mechanism combined with this adversary."""
     if isinstance(mechanism, Target):
-        return replace(mechanism, kwargs={**mechanism.kwargs, "adversary": adversary.told()})
+        return replace(mechanism, kwargs={**mechanism.kwargs, "adversary": adversary.to_dict()})
     return mechanism.against(adversary)
 
 

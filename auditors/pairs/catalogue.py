@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain, domain_kinds
 
@@ -62,7 +62,7 @@ def pairs_for(domain: Domain) -> list[Pair]:
 def require_domain(domain: Domain, owner: str) -> None:
     """Raise InvalidArgument unless `domain` is a Domain."""
     if not isinstance(domain, Domain):
-        raise InvalidArgument(f"{owner}: domain must be one of {', '.join(domain_kinds())} or a Relation, got {shown(domain)}")
+        raise InvalidArgument(f"{owner}: domain must be one of {', '.join(domain_kinds())} or a Relation, got {short_repr(domain)}")
 
 
 def _deduplicated(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:
@@ -88,7 +88,7 @@ def _interleaved(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair
 
 def _random_pair_count(domain: Domain) -> int:
     """Return the number of random pairs for a domain."""
-    if domain.whole:
+    if domain.has_integers:
         return RANDOM_PAIRS_OF_CATEGORIES
     return RANDOM_PAIRS_OF_NUMBERS if domain.records == 1 else RANDOM_PAIRS
 
@@ -99,7 +99,7 @@ def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Do
     if pair is not None:
         candidates = [pair] if isinstance(pair, Pair) else pair
         if not isinstance(candidates, list | tuple) or not candidates or not all(isinstance(p, Pair) for p in candidates):
-            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
+            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}")
         for side, dataset in ((side, getattr(p, side)) for p in candidates for side in ("d0", "d1")):
             if isinstance(domain, Domain) and (wrong := domain.other_columns(dataset)):
                 raise InvalidArgument(f"pair: {side.upper()} is not in the domain: {wrong}")

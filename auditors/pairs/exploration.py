@@ -99,23 +99,23 @@ def explore(
     evaluations: int,
     seconds: float,
     seed: int,
-    keep: int = 3,
+    max_candidates: int = 3,
     stop: float = math.inf,
 ) -> Exploration:
     """Maximize a score over the pairs of a domain, until a limit is reached or a final value reaches `stop`.
 
     ``score(pair, z)`` returns a value and an output that belongs to it, where `z` has `extra` free
     coordinates that are optimized along with the pair. ``settle(pair, output)`` returns the final
-    value, which costs more than the score; without `settle`, the score is final. At most `keep`
+    value, which costs more than the score; without `settle`, the score is final. At most `max_candidates`
     candidates are returned.
     """
-    run = _Run(domain, score, extra, settle, evaluations, time.monotonic() + seconds, seconds, seed, keep, stop)
+    run = _Run(domain, score, extra, settle, evaluations, time.monotonic() + seconds, seconds, seed, max_candidates, stop)
     run.catalogue()
     run.evolution()
     run.restarts()
     run.lattice()
     run.simplify()
-    return run.seen
+    return run.found
 
 
 @dataclass(slots=True)
@@ -130,18 +130,18 @@ class _Run:
     deadline: float
     seconds: float
     seed: int
-    keep: int
+    max_candidates: int
     stop: float
-    seen: Exploration = field(default_factory=Exploration)
+    found: Exploration = field(default_factory=Exploration)
 
     def evaluate(self, pair: Pair, tail: FloatArray) -> tuple[float, FloatArray | None]:
         """Return the score and its output; minus infinity where a solver does not converge."""
-        self.seen.evaluations += 1
+        self.found.evaluations += 1
         try:
             value, output = self.score(pair, tail)
         except ConvergenceError as error:
-            self.seen.skipped += 1
-            self.seen.reason = str(error)
+            self.found.skipped += 1
+            self.found.reason = str(error)
             return -math.inf, None
         return (value, output) if not math.isnan(value) else (-math.inf, None)
 
@@ -151,23 +151,23 @@ class _Run:
             try:
                 value, output = self.settle(pair, output)
             except ConvergenceError as error:
-                self.seen.skipped += 1
-                self.seen.reason = str(error)
+                self.found.skipped += 1
+                self.found.reason = str(error)
                 value = -math.inf
         labeled = pair if why is None else Pair(pair.d0, pair.d1, pair.relation, why)
         candidate = Candidate(labeled, value, output)
-        self.seen.add(candidate, self.keep)
+        self.found.add(candidate, self.max_candidates)
         return candidate
 
     @property
-    def kept(self) -> float:
+    def restart_share(self) -> float:
         """Return the share of the evaluations that is reserved for restarts."""
         return STEPS if self.domain.unordered else RESTARTS
 
     @property
     def over(self) -> bool:
         """Return whether a limit of the search is reached."""
-        return self.seen.evaluations >= self.budget or time.monotonic() > self.deadline or self.seen.best >= self.stop
+        return self.found.evaluations >= self.budget or time.monotonic() > self.deadline or self.found.best >= self.stop
 
     def catalogue(self) -> None:
         """Score the pairs of the catalog, and compute the final values of the best."""
@@ -178,7 +178,7 @@ class _Run:
                 break
             value, output = self.evaluate(pair, np.zeros(self.extra))
             scored.append((value, i, pair, output))
-        for value, _, pair, output in sorted(scored, key=lambda row: (-row[0], row[1]))[: max(self.keep, 4)]:
+        for value, _, pair, output in sorted(scored, key=lambda row: (-row[0], row[1]))[: max(self.max_candidates, 4)]:
             self.settled(pair, output, value)
             if self.over:
                 return
@@ -188,8 +188,8 @@ class _Run:
         end_points: list[tuple[float, int, SearchSpace, FloatArray]] = []
         start_time, horizon = time.monotonic(), self.deadline - 0.2 * self.seconds
         middle = start_time + 0.5 * (horizon - start_time)
-        turn, spent, share = 0, self.seen.evaluations, min(0.45, 0.85 - self.kept) * self.budget
-        while not self.over and time.monotonic() < middle and self.seen.evaluations - spent < share:
+        turn, spent, share = 0, self.found.evaluations, min(0.45, 0.85 - self.restart_share) * self.budget
+        while not self.over and time.monotonic() < middle and self.found.evaluations - spent < share:
             rng = np.random.default_rng([self.seed, turn])
             shape = self.domain.shape(rng, turn)
             dimension = shape.size + self.extra
@@ -203,7 +203,7 @@ class _Run:
         for index, (_, _, shape, point) in enumerate(end_points[:2]):
             value, start = -math.inf, point
             for again in range(6):
-                left = int((1 - self.kept) * self.budget) - self.seen.evaluations
+                left = int((1 - self.restart_share) * self.budget) - self.found.evaluations
                 if self.over or left <= 0 or time.monotonic() > horizon:
                     return
                 patience = min(max(200, int(0.25 * self.budget)), left)
@@ -239,7 +239,7 @@ class _Run:
         cost(starts)
         if best[2] is not None and best[0] < self.stop:
             minimize_cma_es(cost, best[1], step, seed=1 + (self.seed * 1009 + number) % (2**31 - 2), evaluations=patience, deadline=until)
-        if best[2] is not None and (best[0] > 0.98 * self.seen.best or not self.seen.candidates):
+        if best[2] is not None and (best[0] > 0.98 * self.found.best or not self.found.candidates):
             self.settled(best[2], best[3], best[0], f"found by search, start {number}")
         return float(best[0]), np.asarray(best[1])
 
@@ -251,15 +251,15 @@ class _Run:
         rng = np.random.default_rng([self.seed, 2**31])
         draw, counter = self.domain.draws(rng), itertools.count()
         moves = draw.moves()
-        most = min(self.budget, self.seen.evaluations + int(self.kept * self.budget))
+        most = min(self.budget, self.found.evaluations + int(self.restart_share * self.budget))
         until = self.deadline - 0.1 * self.seconds
-        starts = [candidate.pair for candidate in self.seen.candidates[:1]]
+        starts = [candidate.pair for candidate in self.found.candidates[:1]]
         for number in range(most):
             best = self.best_of([*starts, *(draw(next(counter)) for _ in range(12 - len(starts)))], most, until)
             if best is None:
                 return
             given, starts, idle_steps = starts, [], 0
-            while moves is not None and idle_steps < MAX_IDLE_STEPS and best.value < math.inf and self.seen.evaluations < most:
+            while moves is not None and idle_steps < MAX_IDLE_STEPS and best.value < math.inf and self.found.evaluations < most:
                 if self.over or time.monotonic() > until:
                     break
                 part, pair = moves.step(best.pair)
@@ -272,14 +272,14 @@ class _Run:
                     idle_steps = 0
                 if value >= best.value:
                     best = Candidate(pair, value, output)
-            if best.pair not in given and (best.value > 0.98 * self.seen.best or not self.seen.candidates):
+            if best.pair not in given and (best.value > 0.98 * self.found.best or not self.found.candidates):
                 self.settled(best.pair, best.output, best.value, f"found by search, restart {number}")
 
     def best_of(self, pairs: Sequence[Pair | None], most: int, until: float) -> Candidate | None:
         """Return the best of the pairs that can be scored within the evaluation and time limits; None if none was scored."""
         best: Candidate | None = None
         for pair in pairs:
-            if self.over or self.seen.evaluations >= most or time.monotonic() > until:
+            if self.over or self.found.evaluations >= most or time.monotonic() > until:
                 break
             if pair is not None:
                 value, output = self.evaluate(pair, np.zeros(self.extra))
@@ -294,7 +294,7 @@ class _Run:
             return
         tail = np.zeros(self.extra)
         examples = int(np.clip(self.budget // 20, 20, 400))
-        best = self.seen.best
+        best = self.found.best
         pair, value = search_lattice(
             self.domain,
             lambda p: self.evaluate(p, tail)[0],
@@ -308,9 +308,9 @@ class _Run:
 
     def simplify(self) -> None:
         """Replace the best candidate by a simpler pair that keeps its value within a relative loss of 3e-4."""
-        if not self.seen.candidates:
+        if not self.found.candidates:
             return
-        pair, best, output = self.seen.candidates[0]
+        pair, best, output = self.found.candidates[0]
         if not math.isfinite(best) or best <= 0:
             return
 
@@ -327,8 +327,8 @@ class _Run:
         if simple is not pair:
             value = value_of(simple)
             # A simple pair is worth more to a reader than the last 3e-4 of the value.
-            self.seen.candidates[0] = Candidate(simple, value, output)
-            self.seen.candidates.sort(key=_rank)
+            self.found.candidates[0] = Candidate(simple, value, output)
+            self.found.candidates.sort(key=_rank)
 
 
 def simplify_pair(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:

@@ -73,7 +73,9 @@ def search(
     black_box = not has_capability(mechanism, WhiteBox)
     if score is not None or black_box or not pure:
         given = score or (PilotScore if black_box else ProfileScore)(mechanism, claim, seed)
-        found = explore(domain, lambda pair, _: (given(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, keep=keep)
+        found = explore(
+            domain, lambda pair, _: (given(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, max_candidates=keep
+        )
         return [(c.pair, c.value) for c in found.candidates]
     loss = LossScore(mechanism, pairs_for(domain), seed)
 
@@ -83,6 +85,14 @@ def search(
         return worst.loss, worst.output
 
     found = explore(
-        domain, loss, extra=loss.width, settle=settle, evaluations=evaluations, seconds=seconds, seed=seed, keep=keep, stop=math.inf
+        domain,
+        loss,
+        extra=loss.width,
+        settle=settle,
+        evaluations=evaluations,
+        seconds=seconds,
+        seed=seed,
+        max_candidates=keep,
+        stop=math.inf,
     )
     return [(c.pair, c.value) for c in found.candidates]

@@ -28,7 +28,7 @@ from dpwitness.mechanisms.core.validation import (
     require_one_of,
     require_positive,
     require_probability,
-    shown,
+    short_repr,
 )
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim, promised, resolved
@@ -115,7 +115,7 @@ def plan(
     pairs = [] if mechanism is None else audited_pairs(mechanism, pair)
     claim, claim_notes = resolved(claim, pairs[0] if pairs else None)
     if find is not None and require_positive("find", find, "plan") <= claim.parameter:
-        raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {shown(find)}")
+        raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {short_repr(find)}")
     question = _Question.of(claim, mechanism, pairs, find, shape, power, confidence)
     if question.law is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")

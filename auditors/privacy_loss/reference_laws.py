@@ -14,7 +14,7 @@ from scipy.special import expit, logsumexp
 
 from dpwitness.auditors.privacy_loss import closed_form
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.privacy import GDP, Claim
 from dpwitness.mechanisms.privacy.renyi import ORDERS
 
@@ -79,6 +79,6 @@ def _root(excess: Callable[[float], float], find: float, largest: float = _MAX_S
 
     if not excess(largest) > 0:
         raise InvalidArgument(
-            f"plan: find is too large to need a plan: such a violation shows in every run; use a smaller find, got {shown(find)}"
+            f"plan: find is too large to need a plan: such a violation shows in every run; use a smaller find, got {short_repr(find)}"
         )
     return float(brentq(lambda x: min(excess(x), 1e9), 1e-9, largest, xtol=1e-13))

@@ -20,7 +20,7 @@ from flint import arb
 
 from dpwitness.auditors.proved.cells import Cells
 from dpwitness.auditors.proved.space import line, sample_and_check_balls
-from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends
+from dpwitness.mechanisms.balls.ball import Ball, Box, Span, endpoints
 from dpwitness.mechanisms.balls.risk import RiskLaw
 
 
@@ -82,7 +82,7 @@ class LargestLossBounds:
     def hockey_stick(self, epsilon: float, relative: float = 0.0, absolute: float = 0.0) -> Span:
         """Enclose the hockey-stick divergence at `epsilon`, at most 1 - e^(epsilon - sup L)."""
         high = self.supremum()[1]
-        return 0.0, ends(-(arb(epsilon) - high).expm1())[1] if high > epsilon else 0.0
+        return 0.0, endpoints(-(arb(epsilon) - high).expm1())[1] if high > epsilon else 0.0
 
     def renyi(self, order: float, relative: float = 0.0) -> Span:
         """Enclose the Renyi divergence, at most sup L."""

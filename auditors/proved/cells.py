@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from flint import arb
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends
+from dpwitness.mechanisms.balls.ball import Ball, Box, Span, endpoints
 
 _MANY_SPLITS = 2000  # split cells, after which a supremum is computed to fewer digits
 _MAX_INFINITE_SPLITS = 60  # splits of cells with an infinite bound, after which the bound is accepted as infinite
@@ -90,8 +90,8 @@ class Cells:
         shift = arb(top) if math.isfinite(top) else arb(0)  # subtracted from the exponents to keep sums near 1
         low, high = self._refined_sum(lambda cell: _moment_contribution(cell, order, shift), relative, 0.0)
         power = arb(order) - 1
-        lower = ends(arb(low).log() / power + shift)[0] if low > 0 else 0.0
-        upper = ends(arb(high).log() / power + shift)[1] if high > 0 else 0.0
+        lower = endpoints(arb(low).log() / power + shift)[0] if low > 0 else 0.0
+        upper = endpoints(arb(high).log() / power + shift)[1] if high > 0 else 0.0
         return max(0.0, lower), max(0.0, upper) if math.isfinite(high) else math.inf
 
     def concentrated(self) -> Span:
@@ -215,7 +215,7 @@ class Cells:
         def enter(cell: Cell) -> None:
             nonlocal width, least
             ball = known[id(cell)] = value(cell)
-            low, high = ends(ball)
+            low, high = endpoints(ball)
             least += low if math.isfinite(low) else 0.0
             if high > low and self.split is not None:
                 width += high - low if math.isfinite(high) else 0.0
@@ -234,7 +234,7 @@ class Cells:
             parts = self._split_cell(cell)
             if not parts:
                 continue
-            low, _ = ends(known.pop(id(cell)))
+            low, _ = endpoints(known.pop(id(cell)))
             least -= low if math.isfinite(low) else 0.0
             width -= -gap if math.isfinite(gap) else 0.0
             split_ids.add(id(cell))
@@ -242,7 +242,7 @@ class Cells:
             for part in parts:
                 enter(part)
         self._replace(split_ids, new_cells)
-        return ends(sum((known[id(cell)] for cell in self.leaves), arb(0)))
+        return endpoints(sum((known[id(cell)] for cell in self.leaves), arb(0)))
 
 
 def concentrated(side: Any) -> Span:
@@ -327,5 +327,5 @@ def _chord(a: float, first: float, b: float, second: float, pieces: int = 64) ->
     best = 0.0
     for k in range(pieces):
         low, high = arb(a) + (arb(b) - a) * k / pieces, arb(a) + (arb(b) - a) * (k + 1) / pieces
-        best = max(best, ends((one + slope * (high - a)) / (low * (low - 1)))[1])
+        best = max(best, endpoints((one + slope * (high - a)) / (low * (low - 1)))[1])
     return best

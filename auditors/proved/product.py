@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from dpwitness.auditors.proved.cells import Cell, Cells, hockey_stick_contribution
-from dpwitness.mechanisms.balls.ball import Ball, Span, ends, over
+from dpwitness.mechanisms.balls.ball import Ball, Span, endpoints, over
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -63,7 +63,7 @@ class Product(Cells):
         factor = arb(epsilon).exp()
         across = itertools.chain(self.leaves[start:first], itertools.takewhile(lambda c: c.loss[0] == -math.inf, self.leaves[:start]))
         total = self.sums[first][0] - factor * self.sums[first][1]
-        return ends(sum((hockey_stick_contribution(cell, epsilon, factor) for cell in across), total))
+        return endpoints(sum((hockey_stick_contribution(cell, epsilon, factor) for cell in across), total))
 
 
 def product_cells(parts: list[Cells]) -> Product:
@@ -91,7 +91,7 @@ def product_cells(parts: list[Cells]) -> Product:
 
 def _cell_table(cells: list[Cell]) -> FloatArray:
     """Return one row per cell: (p from, p to, q from, q to, loss from, loss to), rounded outwards."""
-    return np.array([[*ends(c.p), *ends(c.q), *c.loss] for c in cells])
+    return np.array([[*endpoints(c.p), *endpoints(c.q), *c.loss] for c in cells])
 
 
 @jit
@@ -179,4 +179,4 @@ def _add_rounded(x: float, y: float, direction: float) -> float:
 
 def _sum(spans: list[Span]) -> Span:
     """Enclose a sum of numbers, given a span for each."""
-    return ends(sum((arb(low) for low, _ in spans), arb(0)))[0], ends(sum((arb(high) for _, high in spans), arb(0)))[1]
+    return endpoints(sum((arb(low) for low, _ in spans), arb(0)))[0], endpoints(sum((arb(high) for _, high in spans), arb(0)))[1]

@@ -21,7 +21,7 @@ from typing import Any
 
 from flint import acb, arb
 
-from dpwitness.mechanisms.balls.ball import Ball, Span, ends
+from dpwitness.mechanisms.balls.ball import Ball, Span, endpoints
 from dpwitness.mechanisms.balls.shift import Shift
 
 
@@ -39,11 +39,11 @@ class ShiftDivergences:
     @property
     def mu(self) -> Span | None:
         """Enclose the GDP parameter of a normal shift; None for other noise."""
-        return ends(self.shift.size) if self.normal else None
+        return endpoints(self.shift.size) if self.normal else None
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
         """Enclose the hockey-stick divergence delta(epsilon)."""
-        return ends(self._delta(arb(epsilon)))
+        return endpoints(self._delta(arb(epsilon)))
 
     def supremum(self) -> Span:
         """Enclose the largest loss."""
@@ -51,13 +51,13 @@ class ShiftDivergences:
             return 0.0, 0.0
         # if the noise density is unbounded at 0, so is the loss: near the center of one law the other density is bounded
         positive_shift = self.shift.size > 0
-        return (math.inf if positive_shift else 0.0, math.inf) if self.shift.law in ("normal", "radius") else ends(self.shift.size)
+        return (math.inf if positive_shift else 0.0, math.inf) if self.shift.law in ("normal", "radius") else endpoints(self.shift.size)
 
     def epsilon(self, delta: float, relative: float = 1e-9, edge: float | None = None) -> Span:
         """Enclose the smallest epsilon with delta(epsilon) <= delta; the divergence falls strictly in epsilon."""
         if delta <= 0:
             return self.supremum()
-        if ends(self._delta(arb(0)) - delta)[1] <= 0:
+        if endpoints(self._delta(arb(0)) - delta)[1] <= 0:
             return 0.0, 0.0
         low, high = 0.0, 1.0
         while not self._delta(arb(high)) <= delta and high < 1e6:
@@ -78,18 +78,18 @@ class ShiftDivergences:
         """Enclose the Renyi divergence of this order."""
         size, a = self.shift.size, arb(order)
         if self.normal:
-            return ends(a * size * size / 2)
+            return endpoints(a * size * size / 2)
         if self.shift.law == "Laplace":
             first, second = a / (2 * a - 1) * ((a - 1) * size).exp(), (a - 1) / (2 * a - 1) * (-a * size).exp()
-            return ends((first + second).log() / (a - 1))
+            return endpoints((first + second).log() / (a - 1))
         if self.shift.law == "radius" or self.shift.dimension > 3:
             return 0.0, self.supremum()[1]
-        return ends(self._expectation(lambda loss: ((a - 1) * loss).exp()).log() / (a - 1))
+        return endpoints(self._expectation(lambda loss: ((a - 1) * loss).exp()).log() / (a - 1))
 
     def concentrated(self) -> Span:
         """Enclose the supremum of D_a / a over a > 1."""
         if self.normal:
-            return ends(self.shift.size * self.shift.size / 2)
+            return endpoints(self.shift.size * self.shift.size / 2)
         from dpwitness.auditors.proved.cells import concentrated
 
         return concentrated(self)

@@ -15,7 +15,7 @@ from flint import arb
 
 from dpwitness.auditors.privacy_loss.density_check import BadOracle
 from dpwitness.auditors.proved.cells import Cell, Cells
-from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, span
+from dpwitness.mechanisms.balls.ball import Ball, Box, Span, endpoints, span
 from dpwitness.mechanisms.protocols.capabilities import (
     HasDensityBall,
     HasLossBall,
@@ -149,7 +149,7 @@ def loss_spans(mechanism: Any, boxes: list[Box], d1: Any, d0: Any) -> list[Span]
 def _log_ratio_span(first: Ball, second: Ball) -> Span:
     """Return the span of a difference of log-densities, either of which may be minus infinity."""
     if first.is_finite() and second.is_finite():
-        return ends(first - second)
+        return endpoints(first - second)
     if first.is_finite() and not second.is_nan() and second < 0:
         return math.inf, math.inf
     if second.is_finite() and not first.is_nan() and first < 0:

@@ -66,7 +66,9 @@ def _load_function(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
     return found
 
 
-def judged(measured: Measured, function: Callable[..., Any], confidence: float, seed: int, name: str) -> SensitivityResult | UtilityResult:
+def remeasure(
+    measured: Measured, function: Callable[..., Any], confidence: float, seed: int, name: str
+) -> SensitivityResult | UtilityResult:
     """Evaluate the pair of a sensitivity witness again, or measure the error of a utility claim again under `seed`."""
     if not callable(function):
         raise InvalidArgument(f"replay: target must be a function, got {type(function).__name__}")

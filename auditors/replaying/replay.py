@@ -15,9 +15,9 @@ from dpwitness.auditors.black_box.audit import Progress, confirm
 from dpwitness.auditors.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.bounds.utility import UtilityResult
 from dpwitness.auditors.canaries.replay import recompute_witness
-from dpwitness.auditors.events.scores import Score, collect_scores, own_score
+from dpwitness.auditors.events.scores import Score, collect_scores, suggested_score
 from dpwitness.auditors.gray_box.trace import trace
-from dpwitness.auditors.replaying.measurement_witnesses import judged, read_measurement_witness
+from dpwitness.auditors.replaying.measurement_witnesses import read_measurement_witness, remeasure
 from dpwitness.auditors.replaying.rerun_witnesses import RERUN, RerunResult, rerun
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.canary_result import CanaryResult
@@ -32,11 +32,11 @@ from dpwitness.auditors.targets.source_search import sha256_of
 from dpwitness.auditors.targets.trust import PlannedTarget, Trust
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.core.json_codec import unregistered_classes
-from dpwitness.mechanisms.core.json_reader import Json, shown
+from dpwitness.mechanisms.core.json_reader import Json, short_json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_run_options, require_type
 from dpwitness.mechanisms.privacy import Claim, exact_claim
 from dpwitness.mechanisms.protocols.mechanism import name_of
-from dpwitness.mechanisms.recording.primitive_tables import given
+from dpwitness.mechanisms.recording.primitive_tables import validate_primitives
 
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
 AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | RerunResult | TraceResult | CanaryResult
@@ -125,16 +125,16 @@ class Replay:
     called: str = ""  # the user's name for the given mechanism
     scores: tuple[Score | PlannedTarget, ...] = ()  # given scores, or trusted ones not yet imported; without the mechanism's own
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a one-line description of what will run."""
-        return "; score ".join([self._describe_target(), *(score.told() for score in self.scores if isinstance(score, PlannedTarget))])
+        return "; score ".join([self._describe_target(), *(score.describe() for score in self.scores if isinstance(score, PlannedTarget))])
 
     def _describe_target(self) -> str:
         """Return a one-line description of the target, without its scores."""
         if self.raw.get("kind") == "canaries":
             return "the counts of the file: no training is run"
         if self.plan is not None:
-            return self.plan.told()
+            return self.plan.describe()
         found = describe_target(self.given)
         return self.called or (found["target"] if found else name_of(self.given))
 
@@ -149,7 +149,7 @@ class Replay:
             raise
         except (Exception, SystemExit) as error:  # the user's module or class may raise anything
             raise InvalidArgument(
-                f"replay: target {shown(self.plan.target)} could not be loaded: {type(error).__name__}: {str(error)[:300]}"
+                f"replay: target {short_json(self.plan.target)} could not be loaded: {type(error).__name__}: {str(error)[:300]}"
             ) from error
 
     def run(
@@ -169,32 +169,14 @@ class Replay:
             require_probability("confidence", confidence, "replay")
         require_run_options(executor, progress, None, "replay")
         notes = check_seal(self.raw, self.file)
-        result: AnyResult
         if self.raw.get("kind") == "canaries":
             with _naming_file(self.file):
                 counted = recompute_witness(self.raw, confidence)
             text = "replay of a canary witness: its bound, recomputed from the counts in the file; nothing was run"
             return replace(counted, notes=(text, *self._confidence_notes(counted.confidence, None), *notes, *counted.notes))
         used_confidence = max(self.raw.get("confidence", LEAST), LEAST) if confidence is None else confidence
-        if self.raw.get("kind") in KINDS:
-            with _naming_file(self.file):
-                measured = read_measurement_witness(self.raw, self.trust)
-            result = judged(measured, mechanism, used_confidence, seed, self._mechanism_name(mechanism))
-            text = f"replay of a {self.raw['kind']} witness"
-        elif self.raw.get("kind") in RERUN:
-            with _naming_file(self.file):
-                result, text = rerun(self.raw, mechanism, self.trust, seed, self._mechanism_name(mechanism))
-        elif self.raw.get("kind") == "trace":
-            with _naming_file(self.file):
-                result = self._trace_again(mechanism, used_confidence, seed)
-            text = "replay of a trace with the recorded findings " + "; ".join(f["kind"] for f in self.raw["findings"])
-        else:
-            with _naming_file(self.file):
-                found = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
-                claims = _claim_notes(found, mechanism)
-            result = self._test_again(found, mechanism, trials, used_confidence, seed, executor, progress)
-            text = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
-            notes = (*claims, *notes)
+        result, text, claims = self._run_kind(mechanism, trials, used_confidence, seed, executor, progress)
+        notes = (*claims, *notes)
         more = (
             text,
             self._run_note(result),
@@ -206,10 +188,30 @@ class Replay:
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
         return replace(result, notes=(*result.notes, *more) if cause_first else (*more, *result.notes))
 
+    def _run_kind(
+        self, mechanism: Any, trials: int | None, confidence: float, seed: int, executor: Executor | None, progress: Progress | None
+    ) -> tuple[AnyResult, str, tuple[str, ...]]:
+        """Replay by the kind of the witness; return the result, a note on the witness, and notes on its claim."""
+        kind, name = self.raw.get("kind"), self._mechanism_name(mechanism)
+        if kind in KINDS:
+            with _naming_file(self.file):
+                measured = read_measurement_witness(self.raw, self.trust)
+            return remeasure(measured, mechanism, confidence, seed, name), f"replay of a {kind} witness", ()
+        with _naming_file(self.file):
+            if kind in RERUN:
+                return *rerun(self.raw, mechanism, self.trust, seed, name), ()
+            if kind == "trace":
+                found = "; ".join(f["kind"] for f in self.raw["findings"])
+                return self._trace_again(mechanism, confidence, seed), f"replay of a trace with the recorded findings {found}", ()
+            witness = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
+            claims = _claim_notes(witness, mechanism)
+        text = f"replay of a witness at the {witness.level} level that certified {witness.claim.symbol} > {witness.bound:.4g}"
+        return self._test_again(witness, mechanism, trials, confidence, seed, executor, progress), text, claims
+
     def _trace_again(self, mechanism: Any, confidence: float, seed: int) -> TraceResult:
         """Trace the pair of a trace witness again. Nothing that its primitives name is imported."""
         pair, claim = read_pair(self.raw["pair"], self.trust.resolve_class), exact_claim(self.raw["claim"], self.raw["claim_numbers"])
-        primitives = given(self.raw["primitives"], "replay", required=False)
+        primitives = validate_primitives(self.raw["primitives"], "replay", required=False)
         names: Json = {"name": self._mechanism_name(mechanism), "target": self._target_record(mechanism)}
         return trace(mechanism, pair, claim, primitives, confidence=confidence, seed=seed, confirm=False, **names)
 
@@ -245,7 +247,7 @@ class Replay:
         for recorded in self.raw.get("scores", []):
             keys = tuple(recorded["keys"])
             if recorded["suggested"]:
-                own = own_score(mechanism)
+                own = suggested_score(mechanism)
                 if own is None:
                     raise InvalidArgument(
                         f"replay: mechanism must have features(outputs), which the event of the witness uses; {name_of(mechanism)} has none"
@@ -272,9 +274,9 @@ class Replay:
 
     def _run_note(self, result: AnyResult) -> str:
         """Return a note on what ran, and on the recorded name if the two names differ."""
-        text = f"ran {self.told()}"
+        text = f"ran {self.describe()}"
         recorded = self.raw["name"]
-        return text if recorded == result.name else f"{text}; the witness calls it {shown(recorded)}"
+        return text if recorded == result.name else f"{text}; the witness calls it {short_json(recorded)}"
 
     def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
         """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
@@ -357,12 +359,12 @@ def _resolve_score(recorded: Json, i: int, trust: Trust, given: tuple[Score, ...
     """Return the given score of the recorded name, or else the recorded score, checked by the trust rules."""
     for key in recorded["keys"]:
         if not (key is None or isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 256)):
-            raise InvalidArgument(f"scores[{i}].keys must be texts, numbers of columns or null, got {shown(key)}")
+            raise InvalidArgument(f"scores[{i}].keys must be texts, numbers of columns or null, got {short_json(key)}")
     for score in given:
         if score.name == recorded["name"]:
             return score
     if recorded["target"] is None:
-        raise InvalidArgument(f"scores must be given: {shown(recorded['name'])} has no importable target in the witness")
+        raise InvalidArgument(f"scores must be given: {short_json(recorded['name'])} has no importable target in the witness")
     return trust.plan(recorded["target"], f"scores[{i}].target")
 
 

@@ -23,13 +23,13 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
     """
     level, basis = result.bit_level, result.basis
     if result.verdict in _REFUTED and basis is not None and any(part.prior is not None for part in basis.parts):
-        result = _judged(result, "the kernel does not know sequential tests: the verdict rests on the program alone")
+        result = _with_problem(result, "the kernel does not know sequential tests: the verdict rests on the program alone")
     elif result.verdict in _REFUTED and basis is not None:
         counts = counts_json(basis.parts, basis.alpha)
         if basis.cells:
             counts |= {"cells": [list(side) for side in basis.cells], "cells_alpha": basis.cells_alpha}
         event = result.event.to_json() if basis.cells and result.event is not None else None
-        result = _judged(result, kernel_problem(result.claim, "value", result.parameter_lower, result.confidence, counts, event))
+        result = _with_problem(result, kernel_problem(result.claim, "value", result.parameter_lower, result.confidence, counts, event))
     if level is not None and level.verdict in _REFUTED and level.tally is not None:
         counts = counts_json([Part(level.tally, lost=level.lost)], level.alpha or 1 - result.confidence)
         why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
@@ -63,7 +63,7 @@ def kernel_problem(claim: Claim, level: str, bound: float, confidence: float, co
     return ""
 
 
-def _judged(result: AuditResult, problem: str) -> AuditResult:
+def _with_problem(result: AuditResult, problem: str) -> AuditResult:
     """Return the result with a note on the problem, and as an ERROR if the kernel knows the notion but refuses the counts."""
     if not problem:
         return result

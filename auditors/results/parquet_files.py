@@ -17,7 +17,7 @@ import numpy as np
 from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json, read_bytes, record, text
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 
 ENTRIES = 10_000
 _MAX_BYTES = 2**28  # largest size of a file
@@ -128,7 +128,7 @@ def _read_frame(reference: Json, folder: Path) -> Json:
     except InvalidArgument:
         raise
     except Exception as error:  # the file may hold anything
-        raise InvalidArgument(f"parquet: the frame cannot be read: {said(error)}") from None
+        raise InvalidArgument(f"parquet: the frame cannot be read: {error_text(error)}") from None
 
 
 def _fill_column(column: Json, chunked: Any) -> Json:

@@ -39,18 +39,18 @@ class Finding:
     ----------
     kind : str
         A key of `FINDINGS`.
-    told : str
+    message : str
         What was observed.
     where : str
         File and line of the call; empty for a finding that is not about a call.
     """
 
     kind: str
-    told: str
+    message: str
     where: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.told}" + (f" (at {self.where})" if self.where else "")
+        return f"{self.kind}: {self.message}" + (f" (at {self.where})" if self.where else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class TracedCall:
     # of the data
     aligned: bool = False
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a one-line description: name, law, number of calls, distance, declared sensitivity, scale and loss."""
         parts = [f"{self.times} x {self.primitive} ({self.law})"]
         if not math.isnan(self.distance):
@@ -168,7 +168,7 @@ class TraceResult(Result):
             return self.audit.witness
         if not self.findings or self.pair is None:
             return None
-        found = [{"kind": f.kind, "told": f.told, "where": f.where} for f in self.findings]
+        found = [{"kind": f.kind, "told": f.message, "where": f.where} for f in self.findings]
         more = {"kind": "trace", "findings": found, "runs": self.runs, "primitives": self.primitives}
         return build_witness(self, "trace", self.pair, self.claim.parameter, more)
 
@@ -186,7 +186,7 @@ class TraceResult(Result):
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0] if self.notes else 'no trace'}"
         kinds = list(dict.fromkeys(f.kind for f in self.findings))
-        found = f"TRACE {', '.join(kinds)}: {self.findings[0].told}" if kinds else ""
+        found = f"TRACE {', '.join(kinds)}: {self.findings[0].message}" if kinds else ""
         if self.verdict in _CONFIRMED and self.audit is not None:
             return f"{self.audit.headline()}; {found} ({self.runs} runs)"
         if kinds:
@@ -200,8 +200,8 @@ class TraceResult(Result):
         if math.isnan(self.loss):
             return "the privacy loss of some calls is unknown"
         delta = self.claim.delta_budget
-        told = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (f" at delta = {delta:g}" if delta else "")
-        return f"{told}, claimed {self.claim.parameter:.4g}"
+        text = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (f" at delta = {delta:g}" if delta else "")
+        return f"{text}, claimed {self.claim.parameter:.4g}"
 
     def _pair_name(self) -> str:
         """Return the name of the pair for a headline."""
@@ -211,7 +211,7 @@ class TraceResult(Result):
         columns = list(TracedCall.__dataclass_fields__)
         fields = {
             "parameter": self.claim.symbol,
-            "findings": [{"kind": f.kind, "told": f.told, "where": f.where} for f in self.findings],
+            "findings": [{"kind": f.kind, "told": f.message, "where": f.where} for f in self.findings],
             "calls": [{name: strict(getattr(call, name)) for name in columns} for call in self.calls],
             "loss": strict(self.loss),
             "charged": strict(self.charged),

@@ -17,7 +17,7 @@ from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.statistics.combination import combined_bound, inverse_normal_bound
 from dpwitness.mechanisms.core.class_registry import Resolver
 from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, read_json, refuse, require_json_limits, shown
+from dpwitness.mechanisms.core.json_reader import Json, read_json, refuse, require_json_limits, short_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim, exact_claim
@@ -73,7 +73,7 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
         except InvalidArgument as error:
             if " must be readable: " in str(error):
                 why = str(error).partition(" must be readable: ")[2]
-                raise InvalidArgument(f"replay: witness file must be readable, got {shown(str(source))}: {why}") from None
+                raise InvalidArgument(f"replay: witness file must be readable, got {short_json(str(source))}: {why}") from None
             raise
     if not isinstance(data, dict) or "schema_version" not in data:
         raise InvalidArgument(f"replay: {name} is not a witness: it has no schema_version")

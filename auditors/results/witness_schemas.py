@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpwitness.mechanisms.core.json_reader import Rule, anything, boolean, items, listing, nullable, number, one_of, record, text, whole
+from dpwitness.mechanisms.core.json_reader import Rule, anything, boolean, integer, items, listing, nullable, number, one_of, record, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.relations import parse_relation
 
@@ -30,24 +30,24 @@ def relation_rule(value: Any, path: str) -> str:
 
 
 _pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
-_tallied: dict[str, Rule] = {"correct": whole(), "wrong": whole(), "rounds": whole(1, RUNS), "directions": whole(1, 2)}
+_tallied: dict[str, Rule] = {"correct": integer(), "wrong": integer(), "rounds": integer(1, RUNS), "directions": integer(1, 2)}
 _weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
 _prior = {"prior": listing(number(lambda v: v >= 0, "at least 0"), 3, 3)}  # of an epoch of a sequential audit
-_stage = record(_prior, **_tallied, lost=whole(), weight=_weight)
+_stage = record(_prior, **_tallied, lost=integer(), weight=_weight)
 _counts = record(
     {
         "alpha": _confidence,
         "stages": listing(_stage, 0, 100),
         "combination": one_of("conditional error"),
-        "lost": whole(),
-        "tested": whole(1, RUNS),
-        "cells": listing(listing(whole(), 1, 300), 2, 2),
+        "lost": integer(),
+        "tested": integer(1, RUNS),
+        "cells": listing(listing(integer(), 1, 300), 2, 2),
         "cells_alpha": _confidence,
     }
     | _prior,
     **_tallied,
 )
-_source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))
+_source = nullable(record({"line": integer(1)}, file=text(1000), sha256=text(64)))
 _scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
 _more: dict[str, Rule] = {"ledger": text(200), "sha256": text(64), "source": _source, "versions": items(text(200)), "own_claim": boolean}
 
@@ -67,13 +67,13 @@ def _values(value: Any, path: str) -> Any:
     return listing(number(), 1, 100)(value, path) if isinstance(value, list) else number()(value, path)
 
 
-def _ends(value: Any, path: str) -> Any:
+def _interval(value: Any, path: str) -> Any:
     """Check a list of two numbers, which may be infinite."""
     return listing(_extended, 2, 2)(value, path)
 
 
-_NAMED: dict[str, Rule] = {"schema_version": whole(1), "name": text(2000), "target": _target}
-_seed = whole(0, 2**128)
+_NAMED: dict[str, Rule] = {"schema_version": integer(1), "name": text(2000), "target": _target}
+_seed = integer(0, 2**128)
 _AUDIT = _NAMED | {
     "claim": text(200),
     "claim_numbers": listing(number(), 1, 4000),
@@ -83,7 +83,7 @@ _AUDIT = _NAMED | {
     "seed": _seed,
     "event": anything,
     "description": text(200_000),
-    "trials": whole(1, RUNS),
+    "trials": integer(1, RUNS),
 }
 SCHEMAS: dict[str, Rule] = {
     "audit": record(_more | {"scores": _scores}, **_AUDIT, level=one_of("value", "bit"), counts=_counts),
@@ -103,7 +103,7 @@ SCHEMAS: dict[str, Rule] = {
         seed=_seed,
         claim=anything,
         transform=nullable(_function),
-        runs=whole(1, 10**9),
+        runs=integer(1, 10**9),
         confidence=_confidence,
         estimate=_extended,
     ),
@@ -157,7 +157,7 @@ SCHEMAS: dict[str, Rule] = {
         confidence=_confidence,
         seed=_seed,
         findings=listing(record(kind=text(40, empty=False), told=text(20_000), where=text(2000)), 1, 1000),
-        runs=whole(1, 10**9),
+        runs=integer(1, 10**9),
         primitives=items(items(text(400))),
     ),
     "canaries": record(
@@ -169,7 +169,7 @@ SCHEMAS: dict[str, Rule] = {
         method=one_of("counting", "steinke", "curve"),
         fixed=boolean,
         delta=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
-        counts=record(canaries=whole(1, 10**9), included=whole(), runs=whole(1, 10**6), guesses=whole(1, 10**9), right=whole()),
+        counts=record(canaries=integer(1, 10**9), included=integer(), runs=integer(1, 10**6), guesses=integer(1, 10**9), right=integer()),
         alpha=_confidence,
         bound=_bound,
         confidence=_confidence,
@@ -178,12 +178,12 @@ SCHEMAS: dict[str, Rule] = {
     "claim": record(
         {"sha256": text(64), "audit": anything, "evidence": anything, "scope": anything},
         kind=one_of("claim"),
-        schema_version=whole(1),
+        schema_version=integer(1),
         name=text(200),
         settings=items(_setting),
         headline=text(20_000),
         method=text(2000),
-        reached=nullable(_ends),
+        reached=nullable(_interval),
         at=items(anything),
         numbers=items(anything),
     ),

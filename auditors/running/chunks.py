@@ -142,7 +142,7 @@ def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:
         return [result[0], result[1]]
 
     started = perf_counter()
-    result = stage.apart(index, work)
+    result = stage.run_seeded(index, work)
     duration = perf_counter() - started
     table = np.array([table for table, _ in result])
     marks = _marks(stage, [head for _, head in result if head is not None])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.event import Event, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
-from dpwitness.auditors.running.rounds import Run, is_own_mechanism
+from dpwitness.auditors.running.rounds import Run, is_builtin_mechanism
 from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -75,7 +75,7 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
     try:
         draws = owner.draws(dataset)  # type: ignore[union-attr]
         fits = isinstance(draws, Draws) and hasattr(draws.fill, "py_func")
-        return draws if fits and (is_own_mechanism(run) or _give_same_outputs(run, dataset, draws)) else None
+        return draws if fits and (is_builtin_mechanism(run) or _give_same_outputs(run, dataset, draws)) else None
     except Exception:  # the run itself will raise the error and is counted then
         return None
 

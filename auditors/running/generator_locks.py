@@ -67,9 +67,9 @@ _PROCESS_LOCK = [GlobalGeneratorLock()]
 _THREAD_STATE = threading.local()
 
 
-def turns() -> GlobalGeneratorLock:
+def current_lock() -> GlobalGeneratorLock:
     """Return the lock of the task that this thread runs, or else of this process."""
-    lock: GlobalGeneratorLock | None = getattr(_THREAD_STATE, "turns", None)
+    lock: GlobalGeneratorLock | None = getattr(_THREAD_STATE, "lock", None)
     return lock or _PROCESS_LOCK[0]
 
 
@@ -80,11 +80,11 @@ def task_lock() -> Iterator[None]:
     After `reset_generator_lock`, an abandoned task keeps its old lock, so its later chunks do not block other
     tasks.
     """
-    _THREAD_STATE.turns = turns()
+    _THREAD_STATE.lock = current_lock()
     try:
         yield
     finally:
-        _THREAD_STATE.turns = None
+        _THREAD_STATE.lock = None
 
 
 def reset_generator_lock() -> None:

@@ -46,7 +46,7 @@ class RepeatDetector:
         self._seen: set[int] = set()
         self._step = 1
 
-    def kept(self) -> list[int]:
+    def stored_marks(self) -> list[int]:
         """Return the stored marks, sorted."""
         return sorted(self._seen)
 

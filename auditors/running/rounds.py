@@ -49,7 +49,7 @@ Run = Callable[[Any, int, Generator], Any]
 _IMMUTABLE = (float, int, bool, str, bytes, type(None))  # immutable items
 
 
-def is_own_mechanism(run: Run) -> bool:
+def is_builtin_mechanism(run: Run) -> bool:
     """Return whether `run` is the method of a dpwitness mechanism, which draws only from `rng` and returns new arrays."""
     owner = getattr(run, "__self__", None)
     return type(owner).__module__.startswith("dpwitness.") and not isinstance(owner, Isolated)
@@ -68,7 +68,7 @@ def batch(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs | None:
         _raise_unless_output(error)
         return encode([error], 1) if size == 1 else None
     encoded = encode(raw, size)
-    if isinstance(raw, np.ndarray) and np.may_share_memory(encoded.values, raw) and not is_own_mechanism(run):
+    if isinstance(raw, np.ndarray) and np.may_share_memory(encoded.values, raw) and not is_builtin_mechanism(run):
         return encoded.copied()  # the mechanism may reuse its buffer
     return encoded
 

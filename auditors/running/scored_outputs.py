@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.events.outputs import Seen
+from dpwitness.auditors.events.outputs import ScoredOutputs
 from dpwitness.auditors.events.scores import Key, Score, columns_of, guarded, numeric_column, same
 from dpwitness.auditors.running.engine import Stage, stream
 from dpwitness.auditors.running.rounds import Run
@@ -37,7 +37,7 @@ class ScoredMechanism:
             if size > 1:
                 raise
             raw = [error.with_traceback(None)]
-        return Seen(raw, np.column_stack([self._columns(score, raw, size) for score in self.scores]))
+        return ScoredOutputs(raw, np.column_stack([self._columns(score, raw, size) for score in self.scores]))
 
     def _columns(self, score: Score, raw: Any, size: int) -> FloatArray:
         """Return one score of all outputs; raise Unfit if the score of the first output depends on the others."""

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.running.generator_locks import turns
-from dpwitness.auditors.running.rounds import batch, is_own_mechanism, singles
+from dpwitness.auditors.running.generator_locks import current_lock
+from dpwitness.auditors.running.rounds import batch, is_builtin_mechanism, singles
 from dpwitness.auditors.running.streams import streams
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
@@ -109,18 +109,18 @@ class Stage:
 
         A fair coin flip for each round chooses the dataset.
         """
-        return self.apart(index, lambda: self.flip(index)[0])
+        return self.run_seeded(index, lambda: self.flip(index)[0])
 
-    def apart(self, index: int, work: Callable[[], T]) -> T:
+    def run_seeded(self, index: int, work: Callable[[], T]) -> T:
         """Return `work()` for a chunk, after seeding the global generators if `work` draws from them.
 
         If `work` turns out to draw from unseeded global generators, `work` is run again after
         seeding.
         """
-        if is_own_mechanism(self.run):
+        if is_builtin_mechanism(self.run):
             return work()
         if not self.shared:
-            with turns().watching():
+            with current_lock().watching():
                 before = global_generators.fingerprint()
                 result = work()
                 untouched = global_generators.fingerprint() == before
@@ -133,7 +133,7 @@ class Stage:
     def globally_seeded(self, index: int) -> Iterator[None]:
         """Seed the global generators for a chunk and lock them for this thread."""
         _, words = self.streams(index)
-        with turns().seeding(), global_generators.seeded(words):
+        with current_lock().seeding(), global_generators.seeded(words):
             yield
 
     def streams(self, index: int) -> tuple[list[Generator], list[int]]:

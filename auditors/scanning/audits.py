@@ -162,7 +162,7 @@ def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
         found = trace(target, pairs=2, seed=plan.seed, confirm=False, time_limit=_TRACE_SECONDS, name=name)
     except (InvalidArgument, MechanismFailed):
         return ()
-    return tuple(f"{finding.kind}: {finding.told}" for finding in found.findings if finding.kind != "SOURCE")
+    return tuple(f"{finding.kind}: {finding.message}" for finding in found.findings if finding.kind != "SOURCE")
 
 
 def _audit_statistically(

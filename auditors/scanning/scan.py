@@ -351,17 +351,17 @@ def table(scan: Scan, outcomes: Sequence[Audited]) -> list[Json]:
     for row in scan.rows:
         own = by_target.get(row.target, []) if row.target else []
         listed.add(row.target)
-        found.append({"name": row.name, "read as": row.role, "target": row.target, **_told(own, row)})
+        found.append({"name": row.name, "read as": row.role, "target": row.target, **_audit_summary(own, row)})
     for name, own in by_target.items():  # entries that a person has added
         if name not in listed:
-            found.append({"name": name, "read as": "entry of the file", "target": name, **_told(own, Row(name, "", ""))})
+            found.append({"name": name, "read as": "entry of the file", "target": name, **_audit_summary(own, Row(name, "", ""))})
     return found
 
 
 _ORDER = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED")
 
 
-def _told(own: Sequence[Audited], row: Row) -> Json:
+def _audit_summary(own: Sequence[Audited], row: Row) -> Json:
     """Return how one name was audited, the worst verdict, and the reason."""
     made = [each for each in own if each.results]
     if not made:

@@ -15,7 +15,7 @@ from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
 from dpwitness.auditors.stability.outcomes import ABORTS, Comparison, Failure, applier
-from dpwitness.auditors.stability.result import StabilityResult, shown_number
+from dpwitness.auditors.stability.result import StabilityResult, format_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.stability.shrink import distance_within, shrunk
 from dpwitness.auditors.stability.stages import run_search
@@ -23,12 +23,12 @@ from dpwitness.auditors.targets.constants import constants_of
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
+    error_text,
     require_callable,
     require_integer,
     require_positive,
     require_type,
-    said,
-    shown,
+    short_repr,
 )
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.protocols.mechanism import name_of
@@ -108,7 +108,7 @@ def audit_stability(
     require_positive("seconds", seconds, _OWNER)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
     if not callable(transformation) and not callable(getattr(transformation, "apply_all", None)):
-        raise InvalidArgument(f"{_OWNER}: transformation must be callable, or have apply_all(datasets), got {shown(transformation)}")
+        raise InvalidArgument(f"{_OWNER}: transformation must be callable, or have apply_all(datasets), got {short_repr(transformation)}")
     used_seed = 0 if seed is None else require_integer("seed", seed, _OWNER, least=0)
     measure_in, measure_out = (
         metric_named(value, key, _OWNER) for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
@@ -150,10 +150,10 @@ def audit_stability(
 def _distances(d_in: Any) -> list[Exact]:
     """Return the audited distances. Raise InvalidArgument unless they are positive numbers."""
     if isinstance(d_in, str) or not isinstance(d_in, Sequence) or not d_in:
-        raise InvalidArgument(f"{_OWNER}: d_in must be a list of positive numbers, got {shown(d_in)}")
+        raise InvalidArgument(f"{_OWNER}: d_in must be a list of positive numbers, got {short_repr(d_in)}")
     for d in d_in:
         if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf:
-            raise InvalidArgument(f"{_OWNER}: d_in must be a list of positive numbers, got {shown(d)}")
+            raise InvalidArgument(f"{_OWNER}: d_in must be a list of positive numbers, got {short_repr(d)}")
     return sorted(set(d_in))
 
 
@@ -165,12 +165,12 @@ def map_values(stability_map: Callable[[Any], Any], d_in: Sequence[Any]) -> tupl
         try:
             bound = as_bound(stability_map(d))
         except Incomparable as error:
-            skipped.append(f"d_in = {shown_number(d)}: the map gives no distance: {error}")
+            skipped.append(f"d_in = {format_number(d)}: the map gives no distance: {error}")
         except Exception as error:
-            skipped.append(f"d_in = {shown_number(d)}: the map raises {said(error)}")
+            skipped.append(f"d_in = {format_number(d)}: the map raises {error_text(error)}")
         else:
             if bound == math.inf:
-                skipped.append(f"d_in = {shown_number(d)}: the map is infinite and claims nothing")
+                skipped.append(f"d_in = {format_number(d)}: the map is infinite and claims nothing")
             else:
                 bounds[d] = bound
     if not bounds:
@@ -184,18 +184,20 @@ def _space(found: Any, metric: Metric) -> Any:
         return found
     if isinstance(found, Domain):
         return DomainSpace(found, metric)
-    raise InvalidArgument(f"{_OWNER}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a Domain, got {shown(found)}")
+    raise InvalidArgument(
+        f"{_OWNER}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a Domain, got {short_repr(found)}"
+    )
 
 
 def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
     """Return the given datasets. Raise InvalidArgument for one outside of the input domain."""
     if inputs is not None and (isinstance(inputs, str) or not isinstance(inputs, Sequence)):
-        raise InvalidArgument(f"{_OWNER}: inputs must be a list of datasets, got {shown(inputs)}")
+        raise InvalidArgument(f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}")
     if inputs is not None and isinstance(space, DomainSpace):
         raise InvalidArgument(f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: give an InputSpace")
     for i, dataset in enumerate(inputs or ()):
         if not space.contains(dataset):
-            raise InvalidArgument(f"{_OWNER}: inputs[{i}] must belong to the input domain, got {shown(dataset)}")
+            raise InvalidArgument(f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}")
     return list(inputs or ())
 
 
@@ -205,7 +207,7 @@ def _first_runs(space: Any, search: Search) -> str:
     runs = [search.apply(datasets) for _ in range(2)]
     for dataset, one, other in zip(datasets, *runs, strict=True):
         if not _same(one, other):
-            return f"two runs on {shown(to_jsonable(dataset))} have different outcomes: the transformation must be deterministic"
+            return f"two runs on {short_repr(to_jsonable(dataset))} have different outcomes: the transformation must be deterministic"
     return ""
 
 

@@ -11,7 +11,14 @@ from dpwitness.auditors.stability.audit import audit_stability
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.auditors.stability.result import StabilityResult
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, shown
+from dpwitness.mechanisms.core.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_positive,
+    require_type,
+    short_repr,
+)
 from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _LEAST_SECONDS = 0.05  # shortest audit of a chain
@@ -155,7 +162,7 @@ def audit_chains(
         If an argument is invalid, or no two steps can follow each other.
     """
     if not isinstance(steps, Sequence) or not steps or not all(isinstance(step, Step) for step in steps):
-        raise InvalidArgument(f"audit_chains: steps must be a list of Steps, got {shown(steps)}")
+        raise InvalidArgument(f"audit_chains: steps must be a list of Steps, got {short_repr(steps)}")
     count = require_integer("count", count, "audit_chains", least=1, most=10**6)
     length = require_integer("length", length, "audit_chains", least=2, most=100)
     require_positive("seconds", seconds, "audit_chains")

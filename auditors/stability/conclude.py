@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
@@ -20,25 +21,14 @@ def concluded(
     remarks: tuple[str, ...] = (),
 ) -> StabilityResult:
     """Return the result of a search."""
-    notes = list(remarks)
+    notes = [*remarks, *_search_notes(search)]
     common = {"inputs": search.inputs, "pairs": search.pairs, "seconds": seconds, **fields}
-    reason = search.comparison.incomparable
-    for number, what in (
-        (search.failed, "pairs have errors on both sides"),
-        (search.incomparable, f"pairs of outputs could not be compared: {reason}"),
-        (search.unfinished, "pairs have a run that did not end in its time"),
-    ):
-        if number:
-            notes.append(f"{number:,} of {search.pairs:,} {what}")
-    if search.spent():
-        notes.append("the search ended early: the transformation had ended too many processes")
     if not problem and found is None:
         problem = _without_comparison(search)
     if problem or found is None:
-        verdict = Verdict.ERROR if problem else Verdict.NOT_REFUTED
         none: dict[str, Any] = dict.fromkeys(("d_in", "bound", "measured", "first", "second"))
         return StabilityResult(
-            verdict=verdict,
+            verdict=Verdict.ERROR if problem else Verdict.NOT_REFUTED,
             finding="",
             ratio=search.ratio,
             outcomes=(),
@@ -66,6 +56,19 @@ def concluded(
         notes=(*notes, *fields["skipped"]),
         **common,
     )
+
+
+def _search_notes(search: Search) -> Iterator[str]:
+    """Yield notes on pairs that could not be compared, and on a search that ended early."""
+    for number, what in (
+        (search.failed, "pairs have errors on both sides"),
+        (search.incomparable, f"pairs of outputs could not be compared: {search.comparison.incomparable}"),
+        (search.unfinished, "pairs have a run that did not end in its time"),
+    ):
+        if number:
+            yield f"{number:,} of {search.pairs:,} {what}"
+    if search.spent():
+        yield "the search ended early: the transformation had ended too many processes"
 
 
 def _without_comparison(search: Search) -> str:

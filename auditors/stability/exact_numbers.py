@@ -10,7 +10,7 @@ from numbers import Rational
 from typing import Any
 
 from dpwitness.auditors.stability.inputs.atoms import to_f32
-from dpwitness.mechanisms.core.dataframe_backends import apart, library_name, values_of
+from dpwitness.mechanisms.core.dataframe_backends import library_name, to_parts, values_of
 
 Exact = Fraction | int | float  # a float is an infinity
 
@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
     if kind in (int, float, str, bool, list, type(None)):
         return value
     if library_name(value):
-        return values_of(apart(value))
+        return values_of(to_parts(value))
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(value, method):
             return getattr(value, method)()

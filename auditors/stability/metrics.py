@@ -15,7 +15,7 @@ from typing import Any
 
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable, exact, gap, is_missing, plain
 from dpwitness.auditors.stability.inputs.atoms import value_key
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 _MAX_CELLS = 4_000_000  # largest table of an edit distance; longer lists are compared as multisets, which are no further apart
 
@@ -269,14 +269,14 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
     if prefix in hows and inner:
         found = metric_named(inner, argument, owner)
         if prefix == "per-group-sum" and found.root != 1:
-            raise InvalidArgument(f"{owner}: {argument} must not sum square roots, got {shown(name)}: use per-group:{inner}")
+            raise InvalidArgument(f"{owner}: {argument} must not sum square roots, got {short_repr(name)}: use per-group:{inner}")
         return PerGroup(name, found, hows[prefix])
     if prefix == "user" and inner:
         return Users(name, inner)
     column, _, rest = inner.rpartition(":")
     if prefix == "by" and column and rest in ("symmetric", "insert-delete", "change-one", "hamming"):
         return ByColumn(name, column, _NAMED[rest]())
-    raise InvalidArgument(f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {shown(name)}")
+    raise InvalidArgument(f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}")
 
 
 class Users(Metric):

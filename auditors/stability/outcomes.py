@@ -11,7 +11,7 @@ from typing import Any
 
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable, rounds
 from dpwitness.auditors.stability.metrics import Metric
-from dpwitness.mechanisms.core.validation import said
+from dpwitness.mechanisms.core.validation import error_text
 from dpwitness.mechanisms.foreign.declared import Aborted, Unfinished
 
 _NEAR = 1 - 1e-9  # share of a bound from which an estimate is replaced by the exact distance
@@ -48,7 +48,7 @@ def outcome_of(value: Any) -> Any:
         return value
     if isinstance(value, Aborted):
         return Failure(ABORTS, str(value))
-    return Failure(RAISES, said(value))
+    return Failure(RAISES, error_text(value))
 
 
 def applier(transformation: Any) -> Callable[[Sequence[Any]], list[Any]]:

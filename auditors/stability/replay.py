@@ -16,7 +16,7 @@ from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
 from dpwitness.auditors.stability.inputs.spaces import space_of
 from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.auditors.stability.outcomes import Comparison, applier
-from dpwitness.auditors.stability.result import StabilityResult, read_number, shown_number
+from dpwitness.auditors.stability.result import StabilityResult, format_number, read_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.targets.trust import Trust
 from dpwitness.mechanisms.core.json_codec import from_jsonable
@@ -75,7 +75,7 @@ def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> Non
     except Incomparable as error:
         raise InvalidArgument(f"inputs must have a {raw['input_metric']} distance: {error}") from None
     if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
-        found = shown_number(distance)
+        found = format_number(distance)
         raise InvalidArgument(f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), they are {found} apart")
 
 

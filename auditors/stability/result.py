@@ -15,7 +15,7 @@ from dpwitness.auditors.stability.exact_numbers import Exact
 from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING, Failure
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 _ERROR_WORDS = {RAISES: "raises on one neighbor only", ABORTS: "aborts the process on one neighbor only"}
 ASSUMPTION = "an error that depends on one record tells the neighbors apart wherever errors are visible"
@@ -125,7 +125,7 @@ class StabilityResult(FunctionResult):
     @property
     def where(self) -> str:
         """Return the distance of the inputs in words."""
-        return f"inputs at {self.input_metric} distance {shown_number(self.d_in)}"
+        return f"inputs at {self.input_metric} distance {format_number(self.d_in)}"
 
     def _summary(self) -> str:
         """Return the distances and the ratio in one line."""
@@ -133,11 +133,11 @@ class StabilityResult(FunctionResult):
             failed = next(str(each) for each in self.outcomes if isinstance(each, Failure)).partition("; it last printed")[0]
             return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
         if self.finding:
-            moved = f"outputs are {shown_number(self.distance)} apart ({self.output_metric}), the map allows {shown_number(self.bound)}"
+            moved = f"outputs are {format_number(self.distance)} apart ({self.output_metric}), the map allows {format_number(self.bound)}"
             if self.finding == ROUNDING:
-                return f"{moved} for {self.where}: exceeds by rounding only, ratio {shown_ratio(self.ratio)}"
-            return f"{moved} for {self.where}: ratio {shown_ratio(self.ratio)}"
-        distances = ", ".join(map(shown_number, self.audited))
+                return f"{moved} for {self.where}: exceeds by rounding only, ratio {format_ratio(self.ratio)}"
+            return f"{moved} for {self.where}: ratio {format_ratio(self.ratio)}"
+        distances = ", ".join(map(format_number, self.audited))
         found = f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of {self.inputs:,} inputs"
         return f"{found} ({self.input_metric} distance {distances})"
 
@@ -145,7 +145,7 @@ class StabilityResult(FunctionResult):
         """Return the two inputs as a pair of a report; None without a finding."""
         if not self.finding:
             return None
-        why = f"at {self.input_metric} distance {shown_number(self.d_in)}"
+        why = f"at {self.input_metric} distance {format_number(self.d_in)}"
         return {"d0": _input_json(self.first), "d1": _input_json(self.second), "relation": self.input_metric, "why": why}
 
     def _statement(self) -> str:
@@ -178,7 +178,7 @@ def _input_json(dataset: Any) -> Any:
     try:
         return to_jsonable(dataset)
     except InvalidArgument:
-        return shown(dataset)
+        return short_repr(dataset)
 
 
 def _is_text(dataset: Any) -> bool:
@@ -206,7 +206,7 @@ def read_number(text: Any) -> Exact | None:
     try:
         return math.inf if text == "inf" else Fraction(text)
     except (ValueError, TypeError, ZeroDivisionError):
-        raise InvalidArgument(f"a number must be a text such as 3 or 1/3, got {shown(text)}") from None
+        raise InvalidArgument(f"a number must be a text such as 3 or 1/3, got {short_repr(text)}") from None
 
 
 def outcome_json(outcome: Any) -> Any:
@@ -216,10 +216,10 @@ def outcome_json(outcome: Any) -> Any:
     try:
         return {"value": to_jsonable(outcome)}
     except InvalidArgument:
-        return {"text": shown(outcome)}
+        return {"text": short_repr(outcome)}
 
 
-def shown_number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """Return a number for a headline: whole numbers in full, others to 17 digits where needed."""
     if isinstance(value, int | Fraction) and Fraction(value).denominator == 1 and abs(Fraction(value)) < 10**12:
         return str(int(value))
@@ -228,6 +228,6 @@ def shown_number(value: Any) -> str:
     return short if float(short) == number or not math.isfinite(number) else f"{number:.17g}"
 
 
-def shown_ratio(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     """Return a ratio; one near 1 as ``1 + 2.2e-16``."""
     return f"1 + {ratio - 1:.2g}" if 1 < ratio < 1 + 1e-5 else "1 + less than 2e-16" if ratio == 1 else f"{ratio:.6g}"

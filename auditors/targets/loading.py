@@ -40,7 +40,7 @@ def describe_target(mechanism: Any) -> Json | None:
     if isinstance(mechanism, Interactive) and mechanism.base is not None:
         base, adversary = describe_target(mechanism.base), mechanism.adversary
         is_adversary = base is not None and isinstance(adversary, Adversary)
-        return base | {"kwargs": {"adversary": adversary.told()}} if is_adversary else None  # type: ignore[operator]
+        return base | {"kwargs": {"adversary": adversary.to_dict()}} if is_adversary else None  # type: ignore[operator]
     owner = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
     module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")
     if module in (None, "__main__") or "<" in name:

@@ -12,7 +12,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.core.json_reader import read_bytes, shown
+from dpwitness.mechanisms.core.json_reader import read_bytes, short_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _MAX_SOURCE_BYTES = 16 * 2**20
@@ -59,16 +59,16 @@ def module_files(module: str, folder: Path) -> list[Path]:
         origin = getattr(loaded, "__file__", None) or getattr(spec, "origin", None)
         inside = getattr(loaded, "__path__", None) or getattr(spec, "submodule_search_locations", None)
         if spec is None and loaded is None:
-            raise InvalidArgument(f"target must be importable, got {shown(module)}: no module named {name!r}")
+            raise InvalidArgument(f"target must be importable, got {short_json(module)}: no module named {name!r}")
         if origin not in (None, "built-in", "frozen", "namespace"):
             files.append(Path(str(origin)))
         elif inside is None:
-            raise InvalidArgument(f"target {shown(module)} is built in, and a witness may not run built-in modules")
+            raise InvalidArgument(f"target {short_json(module)} is built in, and a witness may not run built-in modules")
         search = None if inside is None else list(inside)
         if search is None and i + 1 < len(parts):
-            raise InvalidArgument(f"target must be importable, got {shown(module)}: {name!r} is not a package")
+            raise InvalidArgument(f"target must be importable, got {short_json(module)}: {name!r} is not a package")
     if not files:
-        raise InvalidArgument(f"target must be importable, got {shown(module)}: it is a folder without code")
+        raise InvalidArgument(f"target must be importable, got {short_json(module)}: it is a folder without code")
     return files
 
 

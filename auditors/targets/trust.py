@@ -30,7 +30,7 @@ from dpwitness.auditors.targets.loading import FOREIGN, QUERY, built, imported, 
 from dpwitness.auditors.targets.source_search import defining_module, imports_of, line_of, module_files, standard
 from dpwitness.mechanisms.core.class_registry import is_registered, known_class, public_name
 from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, items, listing, nullable, number, printable, record, shown, text
+from dpwitness.mechanisms.core.json_reader import Json, items, listing, nullable, number, printable, record, short_json, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.program import command_script, resolved
 from dpwitness.mechanisms.objects.recognition import split_form
@@ -86,11 +86,11 @@ def split_target(target: str, what: str = "target") -> tuple[str, str]:
     place, _, name = target.rpartition(":")
     name, _ = split_form(name)
     if not place or not name:
-        raise InvalidArgument(f"{what} must have the form MODULE:NAME or FILE.py:NAME, got {shown(target)}")
+        raise InvalidArgument(f"{what} must have the form MODULE:NAME or FILE.py:NAME, got {short_json(target)}")
     if not _DOTTED_NAME.fullmatch(name) or "__" in name:
-        raise InvalidArgument(f"{what} must name a function or a class, got {shown(name)}")
+        raise InvalidArgument(f"{what} must name a function or a class, got {short_json(name)}")
     if not place.endswith(".py") and not _DOTTED_NAME.fullmatch(place):
-        raise InvalidArgument(f"{what} must name a module or a file that ends in .py, got {shown(place)}")
+        raise InvalidArgument(f"{what} must name a module or a file that ends in .py, got {short_json(place)}")
     return place, name
 
 
@@ -103,11 +103,11 @@ class PlannedTarget:
     name: str  # name in the module
     kwargs: Json  # arguments as recorded in the file
     trust: Trust
-    what: str  # name of the argument in messages
+    argument: str  # name of the argument in messages
     file: Path | None = None  # source file; None for the project's own targets
     line: int | None = None  # line of the definition
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return target, file, line and arguments in one line."""
         where = "" if self.file is None else f" ({_short_path(self.file)}{'' if self.line is None else f', line {self.line}'})"
         arguments = json.dumps(self.kwargs)
@@ -123,7 +123,7 @@ class PlannedTarget:
         found = self._import() if registered is None else registered
         self.trust.check_object(found, self)
         kwargs = {
-            key: from_jsonable(value, f"{self.what}.kwargs.{key[:60]}", self.trust.resolve_class) for key, value in self.kwargs.items()
+            key: from_jsonable(value, f"{self.argument}.kwargs.{key[:60]}", self.trust.resolve_class) for key, value in self.kwargs.items()
         }
         return built(found, self.target.rpartition(":")[2], kwargs)
 
@@ -133,7 +133,7 @@ class PlannedTarget:
         where = getattr(module, "__file__", None)
         itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"  # not a target that a worker loads
         if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
-            raise InvalidArgument(f"{self.what} must come from {self.file}, but {self.place} was imported from {where}")
+            raise InvalidArgument(f"{self.argument} must come from {self.file}, but {self.place} was imported from {where}")
         return named(module, self.name, self.place)
 
 
@@ -167,7 +167,7 @@ class Trust:
             return self._plan_query(plan)
         if place.partition(".")[0] == "dpwitness" and not place.endswith(".py"):
             if not _OWN_MODULE.fullmatch(place) and fields["target"] not in _OWN_FUNCTIONS:
-                raise InvalidArgument(f"{what} {shown(plan.target)} is not a mechanism of this project")
+                raise InvalidArgument(f"{what} {short_json(plan.target)} is not a mechanism of this project")
             _require_small_sizes(plan.kwargs, f"{what}.kwargs")
             return plan
         file = self._permitted_file(place, name, what)
@@ -176,13 +176,13 @@ class Trust:
     def _permitted_file(self, place: str, name: str, what: str) -> Path:
         """Return the file of a module or path, if it may run."""
         if not place.endswith(".py") and standard(place):
-            raise InvalidArgument(f"{what} {shown(f'{place}:{name}')} is in the standard library, which a witness may not run")
+            raise InvalidArgument(f"{what} {short_json(f'{place}:{name}')} is in the standard library, which a witness may not run")
         files = [self._resolve_file(place, name)] if place.endswith(".py") else module_files(place, self.folder)
         if not self._allowed(place, name, files[-1]):
             for file in files:
                 if not self._in_user_folder(file):
                     target = f"{place}:{name}"
-                    raise NeedsPermission(f"{what} {shown(target)} lies in {file}, outside the current folder", target)
+                    raise NeedsPermission(f"{what} {short_json(target)} lies in {file}, outside the current folder", target)
         return files[-1]
 
     def _resolve_file(self, place: str, name: str) -> Path:
@@ -199,7 +199,7 @@ class Trust:
             except (OSError, ValueError):
                 continue
         raise InvalidArgument(
-            f"target must name an existing file, got {shown(place)}; if it has moved, pass its new path: --target FILE.py:{name}"
+            f"target must name an existing file, got {short_json(place)}; if it has moved, pass its new path: --target FILE.py:{name}"
         )
 
     def _allowed(self, place: str, name: str, file: Path) -> bool:
@@ -225,12 +225,14 @@ class Trust:
         """Raise InvalidArgument for an object that an importable module merely re-exports."""
         home = defining_module(found)
         if isinstance(found, types.ModuleType) or (standard(home) and not _is_user_script(home, plan)):
-            raise InvalidArgument(f"{plan.what} {shown(plan.target)} is built in or in the standard library, which a witness may not run")
+            raise InvalidArgument(
+                f"{plan.argument} {short_json(plan.target)} is built in or in the standard library, which a witness may not run"
+            )
         if plan.file is None:
             runs = isinstance(found, type) and callable(getattr(found, "sample", None)) and is_registered(public_name(found))
             measured = isinstance(found, types.FunctionType) and home.startswith("dpwitness.proofs_checks.") and _OWN_MODULE.fullmatch(home)
             if not (runs or measured or plan.target in (*_OWN_FUNCTIONS, FOREIGN, QUERY)):
-                raise InvalidArgument(f"{plan.what} {shown(plan.target)} is not a mechanism of this project")
+                raise InvalidArgument(f"{plan.argument} {short_json(plan.target)} is not a mechanism of this project")
             return
         expected = plan.file.stem if plan.place.endswith(".py") else plan.place
         if home != expected and not self._allowed(plan.place, plan.name, plan.file):
@@ -241,27 +243,27 @@ class Trust:
         if home.partition(".")[0] == "dpwitness" and _OWN_MODULE.fullmatch(home):
             return
         if not all(self._in_user_folder(file) for file in module_files(home, self.folder)):
-            reason = f"{plan.what} {shown(plan.target)} is defined in the module {home}, outside the current folder"
+            reason = f"{plan.argument} {short_json(plan.target)} is defined in the module {home}, outside the current folder"
             raise NeedsPermission(reason, f"{plan.place}:{plan.name}")
 
     def resolve_class(self, name: str, path: str) -> type:
         """Import a dataset class that is not this project's, under the rules for targets."""
         place, cls = split_target(name, path)
         if place.partition(".")[0] == "dpwitness":
-            raise InvalidArgument(f"{path} must be one of this project's dataset classes, got {shown(name)}")
+            raise InvalidArgument(f"{path} must be one of this project's dataset classes, got {short_json(name)}")
         plan = self.plan({"target": name}, path)
         found = named(imported(place if not place.endswith(".py") else str(plan.file), name), cls, place)
         self.check_object(found, plan)
         if not isinstance(found, type):
-            raise InvalidArgument(f"{path} must name a class, got {shown(name)}")
+            raise InvalidArgument(f"{path} must name a class, got {short_json(name)}")
         return found
 
     def _plan_query(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a database query, which may read files: the user must name its database and its text."""
-        query_fields = _QUERY_RULE(plan.kwargs, f"{plan.what}.kwargs")
+        query_fields = _QUERY_RULE(plan.kwargs, f"{plan.argument}.kwargs")
         parts = [query_fields["dsn"], query_fields["query"], *filter(None, [query_fields.get("setup")])]
         if (word := " ".join(parts)) not in self.allow:
-            raise NeedsPermission(f"{plan.what} is a database query, which runs only if it is named", word)
+            raise NeedsPermission(f"{plan.argument} is a database query, which runs only if it is named", word)
         return plan
 
     def _plan_foreign(self, plan: PlannedTarget) -> PlannedTarget:
@@ -276,26 +278,26 @@ class Trust:
         )
         if "command" in plan.kwargs:
             return self._plan_program(plan)
-        fields = rule(plan.kwargs, f"{plan.what}.kwargs")
+        fields = rule(plan.kwargs, f"{plan.argument}.kwargs")
         place, name, python = fields["file"], fields["name"], fields.get("python")
-        split_target(f"{place}:{name}", plan.what)
+        split_target(f"{place}:{name}", plan.argument)
         known = python is None or python in environments()
         if not known and not any(_same_path(python, one) for one in (*self.allow, sys.executable)):
             raise NeedsPermission(
-                f"{plan.what} runs in the interpreter {shown(python)}, which is not an environment of `dpwitness targets`", python
+                f"{plan.argument} runs in the interpreter {short_json(python)}, which is not an environment of `dpwitness targets`", python
             )
         adapter = None if place.endswith(".py") else adapter_file(place)
         if adapter is None:
-            file = self._permitted_file(place, name, plan.what)
+            file = self._permitted_file(place, name, plan.argument)
             if place.endswith(".py"):
                 fields["file"] = str(file)
         else:
             file = adapter
         name, _ = split_form(name)
         if name.partition(".")[0] in imports_of(file):
-            raise InvalidArgument(f"{plan.what} must be defined in {_short_path(file)}, {shown(name)} is only imported there")
+            raise InvalidArgument(f"{plan.argument} must be defined in {_short_path(file)}, {short_json(name)} is only imported there")
         return PlannedTarget(
-            f"{place}:{name}", "dpwitness.mechanisms.foreign.target", "Target", fields, self, plan.what, file, line_of(file, name)
+            f"{place}:{name}", "dpwitness.mechanisms.foreign.target", "Target", fields, self, plan.argument, file, line_of(file, name)
         )
 
     def _plan_program(self, plan: PlannedTarget) -> PlannedTarget:
@@ -303,13 +305,15 @@ class Trust:
         rule = record(
             {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit}, command=listing(text(10_000), 1, 1000)
         )
-        fields = rule(plan.kwargs, f"{plan.what}.kwargs")
+        fields = rule(plan.kwargs, f"{plan.argument}.kwargs")
         folder = (self.folder / fields.get("cwd", ".")).resolve()
         word = shlex.join(fields["command"]) + ("" if folder == self.folder.resolve() else f" in {folder}")
         if word not in self.allow:
-            raise NeedsPermission(f"{plan.what} runs the program {shown(word)}", word)
+            raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
         file = command_script(fields["command"], str(folder)) or Path(resolved(fields["command"], str(folder)))
-        return PlannedTarget(word, "dpwitness.mechanisms.foreign.target", "Target", fields | {"cwd": str(folder)}, self, plan.what, file)
+        return PlannedTarget(
+            word, "dpwitness.mechanisms.foreign.target", "Target", fields | {"cwd": str(folder)}, self, plan.argument, file
+        )
 
 
 def _require_small_sizes(kwargs: Any, path: str) -> None:
@@ -323,7 +327,8 @@ def _require_small_sizes(kwargs: Any, path: str) -> None:
         for key, value in item.items() if isinstance(item, dict) else ():
             if isinstance(value, int) and abs(value) > _MAX_SIZE and key != "records":
                 raise InvalidArgument(
-                    f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got {shown(value)}; for larger sizes, pass the mechanism"
+                    f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got {short_json(value)}; "
+                    "for larger sizes, pass the mechanism"
                 )
             left.append((f"{here}.{key[:60]}", value))
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
+
+_ValidCall = tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
 
 
 class _Hostile:
@@ -65,7 +67,7 @@ class Call:
         return self._function(**{**self._arguments, **self._spoiled})
 
     def __str__(self) -> str:
-        arguments_text = ", ".join(f"{name}={shown(value)}" for name, value in self._spoiled.items())
+        arguments_text = ", ".join(f"{name}={short_repr(value)}" for name, value in self._spoiled.items())
         return f"{getattr(self._function, '__name__', self._function)}({arguments_text})"
 
 
@@ -125,12 +127,20 @@ def _uncallable_junk(rng: random.Random, values: list[Callable[[], Any]]) -> Any
     return found
 
 
-def _public_calls() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]]:
+def _public_calls() -> list[_ValidCall]:
     """Return public callables, each with a function that creates the arguments of a small valid call."""
+    from dpwitness import mechanisms
+
+    constructors = [(cls, functools.partial(dict, arguments)) for cls, arguments in _mechanism_calls(mechanisms)]
+    return [*_audit_calls(), *_claim_calls(), *_dataset_calls(), *constructors]
+
+
+def _audit_calls() -> list[_ValidCall]:
+    """Return the calls of audits and searches."""
     import dpwitness as dpw
     from dpwitness import mechanisms as m
     from dpwitness.auditors.bounds.sensitivity import sensitivity_at
-    from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound, Scaling
+    from dpwitness.auditors.bounds.utility_claims import MeanBound
     from dpwitness.auditors.privacy_loss.search import worst_output
 
     def leaky(dataset: Any, size: int, rng: Any) -> Any:
@@ -145,7 +155,7 @@ def _public_calls() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any
     quick = {"evaluations": 30, "seconds": 0.5}
     outputs = np.random.default_rng(0).laplace(size=(2, 1200))
     witness = dpw.audit(leaky, claim="pure:0.1", pair=pair(), trials=20_000, seed=1).witness
-    found: list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = [
+    return [
         (dpw.audit, lambda: {"mechanism": leaky, "claim": "pure:1", "pair": pair(), "trials": 1000}),
         (dpw.audit, lambda: {"mechanism": leaky, "claim": "pure:1", "domain": m.Records(1), "trials": 1000}),
         (dpw.certify, lambda: {"mechanism": m.Laplace(1.0), "pair": pair(), "trials": 10_000}),
@@ -158,6 +168,15 @@ def _public_calls() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any
         (dpw.check_mechanism, lambda: {"mechanism": m.Laplace(1.0), "trials": 1000, "checks": ["check_dataset_is_left_alone"]}),
         (dpw.replay, lambda: {"witness": witness, "mechanism": leaky, "trials": 1000}),
         (worst_output, lambda: {"mechanism": m.Laplace(1.0), "pair": pair()}),
+    ]
+
+
+def _claim_calls() -> list[_ValidCall]:
+    """Return the calls that build claims on privacy and on utility."""
+    import dpwitness as dpw
+    from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound, Scaling
+
+    return [
         (dpw.parse_claim, lambda: {"text": "pure:1"}),
         (dpw.PureDP, lambda: {"epsilon": 1.0}),
         (dpw.ApproxDP, lambda: {"epsilon": 1.0, "delta": 1e-5}),
@@ -173,6 +192,15 @@ def _public_calls() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any
         (FailureBound, lambda: {"bound": 1.0, "beta": 0.1}),
         (MeanBound, lambda: {"bound": 1.0}),
         (Scaling, lambda: {"exponent": 1.0, "grid": (1, 4, 16, 64)}),
+    ]
+
+
+def _dataset_calls() -> list[_ValidCall]:
+    """Return the calls that build domains, datasets and pairs; pairs, which take any objects, are tried four times as often."""
+    import dpwitness as dpw
+    from dpwitness import mechanisms as m
+
+    return [
         (m.Answers, lambda: {"length": 2}),
         (m.Counts, lambda: {"length": 2}),
         (m.Records, lambda: {"size": 2}),
@@ -181,9 +209,8 @@ def _public_calls() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any
         (m.Costs, lambda: {"length": 2, "dimension": 2, "bound": 1.0}),
         (m.LabelledVectors, lambda: {"x": [[0.0], [1.0]], "y": [0, 1]}),
         (m.LinearCosts, lambda: {"x": [[0.0], [1.0]]}),
+        *[(dpw.Pair, lambda: {"d0": np.array([0.0]), "d1": np.array([1.0])})] * 4,
     ]
-    found += [(dpw.Pair, lambda: {"d0": np.array([0.0]), "d1": np.array([1.0])})] * 4
-    return found + [(cls, functools.partial(dict, constructor_arguments)) for cls, constructor_arguments in _mechanism_calls(m)]
 
 
 def _mechanism_calls(m: Any) -> list[tuple[Any, dict[str, Any]]]:

@@ -148,6 +148,28 @@ def bounds_of(checker: ModuleType) -> dict[str, float]:
 
 def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Callable[..., Any]]:
     """Yield calls of the checker, cheap ones first."""
+    yield from _questions_on_functions(k)
+    yield from _questions_on_claims(k)
+    yield from _questions_on_stages(k)
+    yield from _questions_on_cells(k)
+    for each in pairs():
+        yield lambda each=each: k.check_pair(each)
+    for text, values in (
+        ("pure:1", [1, 0]),
+        ("rdp:2,0.5", [2, 0.5]),
+        ("rdp:2=0.5", [2, 0.5]),
+        ("fdp:x", [0, 1, 1, 0]),
+        ("gdp:2", [2]),
+        ("no:1", [1]),
+    ):
+        yield lambda text=text, values=values: k.claim_of({"claim": text, "claim_numbers": values})
+    for witness in witnesses(bounds):
+        yield lambda witness=witness: k.check(k.json.dumps(witness))
+    yield lambda: printed(k, bounds)
+
+
+def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:
+    """Yield calls of the numerical functions: binomial tails, exponential, logarithm, normal law, bisection."""
     one = k.ONE
     for n, j, a, c in (
         (0, 0, 1, 1),
@@ -170,6 +192,11 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         yield lambda t=t: (k.normal(t * one), k.exp(t * one // 3), k.exp(t * one), k.density(t * one))
     yield lambda: [k.bisect(lambda i, end=end: i >= end, 0, 100, width) for end in (0, 1, 33, 100) for width in (1, 5)]
     yield lambda: [k.quantile(p) for p in (one // 20, k.TINY, one)]
+
+
+def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
+    """Yield calls that ask for the largest probability of a right guess that a claim allows."""
+    one = k.ONE
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE), ("gdp", [F(1)])):
         for total in (one, one // 50, one * 3 // 2):
             for several in (False, True):
@@ -180,6 +207,11 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     for total, seen in ((one // 3, F(9, 10)), (one * 3 // 2, F(0)), (one, F(1))):
         yield lambda t=total, s=seen: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, s, False)
     yield lambda: k.allowed(("rdp", [F(2), F(1)], F(50)), F(50), one // 1000, F(3, 4), False)
+
+
+def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
+    """Yield calls on lost rounds, on the error of several stages, and on their p-values."""
+    one = k.ONE
     for n, j in ((100, 0), (100, 1), (100, 100), (5000, 1200), (10**6, 3)):
         yield lambda n=n, j=j: [k.frequency(n, j, one // part) for part in (100, 10**9)]
     for share in (F(0), F(1, 8), F(99, 100)):
@@ -198,6 +230,11 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
             stage = {**STAGE, "correct": right, "wrong": wrong, "lost": 0}
             yield lambda c=claim, s=stage: k.p_values(c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False)
         yield lambda c=claim: [k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20)) for x in (10, 26, 33)]
+
+
+def _questions_on_cells(k: ModuleType) -> Iterator[Callable[..., Any]]:
+    """Yield calls on the rule of Renyi claims, whose counts are of cells."""
+    one = k.ONE
     for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
         rule, numbers = {**RULE, "order": order, "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
         yield lambda r=rule, n=numbers, c=kind: [
@@ -207,20 +244,6 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     yield lambda: [k.cells_refute(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
     yield lambda: k.cells_refute(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": [1.0, 0.0]}}, [[1, 1, 1]] * 2, F(1, 20))
     yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
-    for each in pairs():
-        yield lambda each=each: k.check_pair(each)
-    for text, values in (
-        ("pure:1", [1, 0]),
-        ("rdp:2,0.5", [2, 0.5]),
-        ("rdp:2=0.5", [2, 0.5]),
-        ("fdp:x", [0, 1, 1, 0]),
-        ("gdp:2", [2]),
-        ("no:1", [1]),
-    ):
-        yield lambda text=text, values=values: k.claim_of({"claim": text, "claim_numbers": values})
-    for witness in witnesses(bounds):
-        yield lambda witness=witness: k.check(k.json.dumps(witness))
-    yield lambda: printed(k, bounds)
 
 
 def printed(k: ModuleType, bounds: dict[str, float]) -> tuple[Any, ...]:

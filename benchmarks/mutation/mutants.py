@@ -273,7 +273,7 @@ def _compare(original: ClaimFinding, changed: ClaimFinding) -> str:
 
 def _numbers(found: ClaimFinding) -> list[float]:
     """Return the numbers that a finding proves or measures."""
-    reached, signs, result = found.evidence.reached, found.evidence.signs, found.evidence.result
+    reached, signs, result = found.evidence.enclosure, found.evidence.signs, found.evidence.result
     reported = [found.evidence.numbers[name] for name in sorted(found.evidence.numbers)]
     ends = [] if reached is None else [1 + reached.lower, 1 + reached.upper]
     measured = [getattr(result, name, None) for name in ("estimate", "ratio_lower", "parameter_lower", "epsilon_lower")]

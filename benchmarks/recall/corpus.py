@@ -101,12 +101,12 @@ def corpus(folder: Path = FOLDER) -> tuple[Entry, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def drawn(names: list[str], seed: int) -> list[str]:
+def held_out_names(names: list[str], seed: int) -> list[str]:
     """Return the third of the names that a seed sets aside, sorted.
 
     Examples
     --------
-    >>> drawn(["a", "b", "c", "d", "e", "f"], 1)
+    >>> held_out_names(["a", "b", "c", "d", "e", "f"], 1)
     ['b', 'e']
     """
     return sorted(random.Random(seed).sample(sorted(names), round(len(names) / 3)))

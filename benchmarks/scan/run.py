@@ -85,7 +85,7 @@ def measured(found: Listed) -> Json:
         options: Json = {"python": python, "network": explored.network, "root": "", "memory": 0.0, "deadline": time.monotonic() + 300}
         proposals = propose(readings_of(explored), folder, **options)
         scan = written(found.package, folder / "targets.py", explored, proposals, python)
-        counts = Counter(outcome for _, outcome in judged(found, proposals, scan.file, python))
+        counts = Counter(outcome for _, outcome in mechanism_outcomes(found, proposals, scan.file, python))
         running = [p.target for p in proposals if p.runs and p.role == "mechanism"]
         verdicts, first = _audited(AuditPlan(scan.file, python, folder, AUDIT_SECONDS), running, began)
         result = {"package": found.package, "group": found.group, **counts, "seconds": round(time.monotonic() - began, 1)}
@@ -107,7 +107,7 @@ def without_paths(text: str) -> str:
     return re.sub(r" \(/[^)]*\)", "", text)
 
 
-def judged(found: Listed, proposals: Sequence[Proposal], file: Path, python: str) -> Iterator[tuple[str, str]]:
+def mechanism_outcomes(found: Listed, proposals: Sequence[Proposal], file: Path, python: str) -> Iterator[tuple[str, str]]:
     """Yield (name, outcome) pairs of each listed mechanism: always ``listed``, then ``found`` and ``right`` or ``wrong`` if they apply."""
     by_name: dict[str, list[Proposal]] = {}
     for proposal in proposals:

@@ -181,7 +181,7 @@ def _search_adversary(
     found = find_adversary(mechanism, pairs or None, claim_of(args, mechanism), seconds=seconds, evaluations=evaluations_limit, seed=seed)
     location = describe_target(found.mechanism)
     if target["target"] != FOREIGN:
-        location = target | {"kwargs": {**target.get("kwargs", {}), "adversary": found.adversary.told()}}
+        location = target | {"kwargs": {**target.get("kwargs", {}), "adversary": found.adversary.to_dict()}}
     return found.mechanism, location, [found.pair], (found.describe(),)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpwitness.commands.common import SEED, Command, accepting, confidence, detail, prepare, report_results, reporting
 from dpwitness.exit_codes import redirected_stdout
-from dpwitness.option_values.numbers import real, whole
+from dpwitness.option_values.numbers import integer, real
 
 
 def arguments(command: Command) -> None:
@@ -24,7 +24,7 @@ def arguments(command: Command) -> None:
     canaries.add_argument("--claim", required=True, help="pure:EPS, approx:EPS,DELTA, gdp:MU, fdp:FILE or dpsgd:SAMPLING,NOISE,STEPS")
     canaries.add_argument("--method", choices=("best", "counting", "steinke", "curve"), default="best", help="theorem; default best")
     help_text = "number of guesses, fixed before the scores were seen; default: chosen from the scores, with a correction of the bound"
-    canaries.add_argument("--guesses", type=whole("guesses", 1, 10**9), metavar="R", help=help_text)
+    canaries.add_argument("--guesses", type=integer("guesses", 1, 10**9), metavar="R", help=help_text)
     help_text = "delta at which a bound on a trade-off curve is converted to an epsilon; default 1e-5"
     canaries.add_argument("--delta", type=real("delta", 0.0, 1.0, ends="()"), default=1e-5, metavar="D", help=help_text)
     confidence(canaries, "the verdict", 0.95)

@@ -18,16 +18,16 @@ from dpwitness.executors.specs import FORMS, parse
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.option_values.numbers import real, whole
+from dpwitness.option_values.numbers import integer, real
 
 if TYPE_CHECKING:
     from dpwitness.reports.comparison.accepted import Accepted
 
 Command = Callable[[str, str], argparse.ArgumentParser]
 
-TRIALS = whole("trials", 1000, 10**12)
-SEED = whole("seed", 0)
-WORKERS = whole("workers", 1, 1024)
+TRIALS = integer("trials", 1000, 10**12)
+SEED = integer("seed", 0)
+WORKERS = integer("workers", 1, 1024)
 CONFIDENCE = real("confidence", 0.0, 1.0, ends="()")
 SECONDS = real("seconds", 0.0, 1e6)
 GIGABYTES = real("memory", 0.0, 1e6, ends="[]")
@@ -247,12 +247,12 @@ def report_results(
 ) -> int:
     """Write the report, print the results, and return the exit code of the worst result that is not `known` and accepted."""
     from dpwitness.reports.audit.document import result_json
-    from dpwitness.reports.comparison.accepted import judge
+    from dpwitness.reports.comparison.accepted import apply_accepted
     from dpwitness.reports.phrasing.wording import slugs
 
-    judgement = judge([result_json(result) for result in results], known or ())
-    data = judgement.results
-    announce_stale_baseline(judgement.stale)
+    acceptance = apply_accepted([result_json(result) for result in results], known or ())
+    data = acceptance.results
+    announce_stale_baseline(acceptance.stale)
     report, write_failed = None, False
     if args.report is not None:
         from dpwitness.reports.audit.report import write_report
@@ -301,58 +301,73 @@ def command_line() -> str:
 
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
+    """Return the advice on the next step after a result."""
     from dpwitness.auditors.results.function_result import FunctionResult
-    from dpwitness.auditors.targets.trust import permissions_for
 
     kind = type(result).__name__  # the modules of the other kinds take a tenth of a second to load
     level = getattr(result, "bit_level", None)
     leaky = level is not None and level.verdict is Verdict.VIOLATED
     if result.verdict is Verdict.SUSPECT:
-        step = "read what is guessed; if the claim is right, delete the line `guessed` of the target and run again"
-    elif args.command == "replay":
-        if code == VIOLATED and kind == "CanaryResult":
-            step = "the bound follows from the counts of the file; nothing was run: audit the canaries again to confirm the counts"
-        elif code == VIOLATED:
-            step = "the violation is confirmed: repair the mechanism or withdraw its claim"
-        elif kind == "TraceResult" and getattr(result, "findings", None):
-            step = "the trace shows the findings again: look at the lines of code that they name"
-        elif kind == "CanaryResult":
-            step = "the counts do not refute this claim"
-        elif kind == "StabilityResult" and getattr(result, "finding", None):
-            step = f"the witness is confirmed: {_advice(result)}"
-        elif getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
-            step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
-        else:
-            step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
-    elif isinstance(result, FunctionResult) and result.verdict is not Verdict.VIOLATED:
-        step = result.advice
-    elif getattr(result, "exercised", None) is False:
-        step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
-    elif result.verdict is Verdict.INCONCLUSIVE and kind not in ("CertifyResult", "TraceResult"):
+        return "read what is guessed; if the claim is right, delete the line `guessed` of the target and run again"
+    if args.command == "replay":
+        return _next_after_replay(args, result, kind, code)
+    if isinstance(result, FunctionResult) and result.verdict is not Verdict.VIOLATED:
+        return result.advice
+    if getattr(result, "exercised", None) is False:
+        return "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
+    if result.verdict is Verdict.INCONCLUSIVE and kind not in ("CertifyResult", "TraceResult"):
         step = f"resume with: {command_line()}" if getattr(args, "store", None) else "run the command again"
-        step += "; with --store FILE, it could resume" if getattr(args, "store", "") is None else ""
-    elif result.verdict is Verdict.VIOLATED and code == OK:
-        step = "the violation is accepted until its entry expires: repair the mechanism before then"
-    elif code == VIOLATED or leaky:
-        recorded = [score.to_json() for score in getattr(result, "scores", ())]
-        words = [part for word in permissions_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
-        again = f"confirm the violation with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
-        step = again if witness else "to save the witness, run again with --report DIR"
-    elif kind == "TraceResult" and result.verdict is not Verdict.ERROR:
-        step = _advice(result)
-    elif kind == "CanaryResult":
-        step = "no change is needed on this evidence; more canaries or runs find smaller violations: dpwitness plan --canaries M --runs R"
-    elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
-        step = "no change is needed for this pair" + ("" if args.search else "; --search looks for a worse one")
-    elif result.verdict is Verdict.INCONCLUSIVE:
-        step = "raise --trials, which narrows the enclosure"
-    elif code == NO_VERDICT:
-        step = "fix the problem in the first line, then run again"
-    elif not math.isfinite(getattr(result, "detectable", 0.0)):
-        step = "raise --trials: these runs are too few to detect any violation"
-    else:
-        step = "no change is needed on this evidence; more --trials find smaller violations"
-    return step
+        return step + ("; with --store FILE, it could resume" if getattr(args, "store", "") is None else "")
+    if result.verdict is Verdict.VIOLATED and code == OK:
+        return "the violation is accepted until its entry expires: repair the mechanism before then"
+    if code == VIOLATED or leaky:
+        return _replay_advice(result, witness)
+    return _next_without_violation(args, result, kind, code)
+
+
+def _next_after_replay(args: argparse.Namespace, result: Result, kind: str, code: int) -> str:
+    """Return the advice after the replay of a witness."""
+    if code == VIOLATED and kind == "CanaryResult":
+        return "the bound follows from the counts of the file; nothing was run: audit the canaries again to confirm the counts"
+    if code == VIOLATED:
+        return "the violation is confirmed: repair the mechanism or withdraw its claim"
+    if kind == "TraceResult" and getattr(result, "findings", None):
+        return "the trace shows the findings again: look at the lines of code that they name"
+    if kind == "CanaryResult":
+        return "the counts do not refute this claim"
+    if kind == "StabilityResult" and getattr(result, "finding", None):
+        return f"the witness is confirmed: {_advice(result)}"
+    if getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
+        return "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
+    return "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
+
+
+def _replay_advice(result: Result, witness: Path | None) -> str:
+    """Return the advice to replay a violation's witness, with the permissions that the replay needs."""
+    from dpwitness.auditors.targets.trust import permissions_for
+
+    if witness is None:
+        return "to save the witness, run again with --report DIR"
+    recorded = [score.to_json() for score in getattr(result, "scores", ())]
+    words = [part for word in permissions_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
+    return f"confirm the violation with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
+
+
+def _next_without_violation(args: argparse.Namespace, result: Result, kind: str, code: int) -> str:
+    """Return the advice after a run that found no violation."""
+    if kind == "TraceResult" and result.verdict is not Verdict.ERROR:
+        return _advice(result)
+    if kind == "CanaryResult":
+        return "no change is needed on this evidence; more canaries or runs find smaller violations: dpwitness plan --canaries M --runs R"
+    if result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
+        return "no change is needed for this pair" + ("" if args.search else "; --search looks for a worse one")
+    if result.verdict is Verdict.INCONCLUSIVE:
+        return "raise --trials, which narrows the enclosure"
+    if code == NO_VERDICT:
+        return "fix the problem in the first line, then run again"
+    if not math.isfinite(getattr(result, "detectable", 0.0)):
+        return "raise --trials: these runs are too few to detect any violation"
+    return "no change is needed on this evidence; more --trials find smaller violations"
 
 
 def _advice(result: Result) -> str:

@@ -10,7 +10,7 @@ from dpwitness.commands.common import TRIALS, Command, confidence, interpreter, 
 from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.option_values.numbers import real, whole
+from dpwitness.option_values.numbers import integer, real
 from dpwitness.reports.phrasing.wording import plain
 
 
@@ -25,11 +25,11 @@ def arguments(command: Command) -> None:
         help="parameter of the violation to find, in the claim's notion; 10%% means 10 %% above the claim",
     )
     plan.add_argument("--trials", type=TRIALS, metavar="N", help="number of runs, for which to compute what they find")
-    canaries = whole("canaries", 10, 10**7)
+    canaries = integer("canaries", 10, 10**7)
     plan.add_argument(
         "--canaries", type=canaries, metavar="M", help="plan an audit of private training: the best bound of M canaries per run"
     )
-    plan.add_argument("--runs", type=whole("runs", 1, 10**6), metavar="R", help="with --canaries: number of training runs; default 1")
+    plan.add_argument("--runs", type=integer("runs", 1, 10**6), metavar="R", help="with --canaries: number of training runs; default 1")
     shape = plan.add_mutually_exclusive_group()
     shapes = {
         "coin": "randomized response, which needs the fewest runs at its epsilon (default; a TARGET with a known law uses its own)",

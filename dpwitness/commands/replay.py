@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         replacement, _, _ = load(args.target, target_arguments(raw["target"]))
     prepared = prepare_replay(args.witness, mechanism=replacement, allow=args.allow, called=args.target or "")
     args.source_changed = prepared.source_changed
-    print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
+    print(f"replays {prepared.describe()}", file=sys.stderr if args.json else sys.stdout, flush=True)
     with redirected_stdout():
         mechanism = prepared.load()
     with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():

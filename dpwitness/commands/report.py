@@ -9,7 +9,7 @@ from dpwitness.commands.common import Command, exit_code, parse_names, print_jso
 from dpwitness.console import summary
 from dpwitness.exit_codes import OK, code_after_write, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import printable
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.reports.phrasing.wording import plain
 
 COMPARISON_FORMATS = ("md", "html")
@@ -70,7 +70,7 @@ def _report(args: argparse.Namespace) -> int:
         raise
     except (IncompleteReport, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # Numbers or curves in the file are inconsistent.
-        raise InvalidArgument(f"{printable(Path(args.file).name)} cannot be shown: {said(error)}") from error
+        raise InvalidArgument(f"{printable(Path(args.file).name)} cannot be shown: {error_text(error)}") from error
     for file in files:
         print(file)
     return OK

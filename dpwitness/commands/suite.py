@@ -35,7 +35,7 @@ def arguments(command: common.Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong verdicts. Return the exit code."""
-    from dpwitness.reports.comparison.accepted import judge, unaccepted_rules
+    from dpwitness.reports.comparison.accepted import apply_accepted, unaccepted_rules
     from dpwitness.reports.phrasing.summary import acceptance_text
     from dpwitness.suites import suite_of
     from dpwitness.suites.parallel import run_cases_in_parallel
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             else _run_in_turn(args, found, ready, options)
         ):
             note_count = len(audited.json["notes"])
-            outcome = replace(audited, json=judge([audited.json], known or ()).results[0])
+            outcome = replace(audited, json=apply_accepted([audited.json], known or ()).results[0])
             outcomes.append(outcome)
             show(mark_verdict(plain(outcome.line(width)), at=width + 2), out)
             accepted_now = [f"accepted {acceptance_text(outcome.json)}"] if outcome.json.get("accepted") else []
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"report: {report}", file=out)
     if args.json:
         common.print_json([o.json for o in outcomes])
-    common.announce_stale_baseline(judge([o.json for o in outcomes], known or ()).stale)
+    common.announce_stale_baseline(apply_accepted([o.json for o in outcomes], known or ()).stale)
     if any((o.wrong and not _is_accepted(o)) or (known is not None and unaccepted_rules(o.json)) for o in outcomes):
         return VIOLATED
     return code_after_write(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)

@@ -7,7 +7,7 @@ import argparse
 from dpwitness.commands import common
 from dpwitness.console import bar
 from dpwitness.exit_codes import redirected_stdout
-from dpwitness.option_values.numbers import whole
+from dpwitness.option_values.numbers import integer
 
 
 def arguments(command: common.Command) -> None:
@@ -22,7 +22,7 @@ def arguments(command: common.Command) -> None:
         "a target file may declare them as the attribute `primitives` of a target, or as PRIMITIVES",
     )
     trace.add_argument(
-        "--pairs", type=whole("pairs", 1, 10**6), metavar="N", help="number of pairs, two runs each; more than 8 include searched pairs"
+        "--pairs", type=integer("pairs", 1, 10**6), metavar="N", help="number of pairs, two runs each; more than 8 include searched pairs"
     )
     trace.add_argument("--no-confirm", action="store_true", help="do not confirm findings by an audit; the verdict is then never VIOLATED")
     common.confidence(trace, "that audit")

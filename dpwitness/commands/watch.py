@@ -64,23 +64,23 @@ def run(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace, watched: Sequence[Watched], known: Sequence[Accepted]) -> int:
     """Write the report, print one line per target, and return the exit code of the worst target that is not accepted."""
     from dpwitness.reports.audit.document import result_json
-    from dpwitness.reports.comparison.accepted import judge
+    from dpwitness.reports.comparison.accepted import apply_accepted
 
-    judgement, write_failed = judge([result_json(each.result) for each in watched], known), False
-    common.announce_stale_baseline(judgement.stale)
+    acceptance, write_failed = apply_accepted([result_json(each.result) for each in watched], known), False
+    common.announce_stale_baseline(acceptance.stale)
     if args.report is not None:
         from dpwitness.reports.audit.report import write_report
 
         command = common.command_line()
-        _, write_failed = try_to_write("report", lambda: write_report(judgement.results, args.report, title="Watch", command=command))
-    write_failed |= common.append_step_summary(args, judgement.results, "Watch")
+        _, write_failed = try_to_write("report", lambda: write_report(acceptance.results, args.report, title="Watch", command=command))
+    write_failed |= common.append_step_summary(args, acceptance.results, "Watch")
     if args.json:
-        common.print_json(judgement.results)
+        common.print_json(acceptance.results)
     else:
         width = max(len(each.name) for each in watched)
         for each in watched:
             show(mark_verdict(plain(each.line(width)), at=width + 2))
     codes = {
-        common.code_after_acceptance(common.exit_code(each.result), data) for each, data in zip(watched, judgement.results, strict=True)
+        common.code_after_acceptance(common.exit_code(each.result), data) for each, data in zip(watched, acceptance.results, strict=True)
     }
     return code_after_write(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed)

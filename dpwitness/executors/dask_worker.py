@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.executors.pools import start_contained_worker
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.mechanisms.foreign.worker_pool import SENT, Sent
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
@@ -75,7 +75,7 @@ def call(client_builds: tuple[str, str], sent: bytes, *parts: bytes) -> Any:
             raise InvalidArgument(f"{error}; {SHIP_ADVICE}") from None
         raise
     except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:  # Dask would stop the worker
-        raise MechanismFailed(f"the mechanism ended its run with {said(error)}") from None
+        raise MechanismFailed(f"the mechanism ended its run with {error_text(error)}") from None
     finally:
         SENT.reset(token)
 

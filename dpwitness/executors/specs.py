@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 MOST = 1024  # maximum number of workers that this process starts
 FORMS = "dask://HOST:PORT, dask-local:N, loky:N, mpi, threads:N or processes:N"
@@ -48,4 +48,4 @@ def parse(text: object) -> ExecutorSpec:
         address = text.removeprefix("dask://")
         if address != text and (found := _ADDRESS.fullmatch(address)) and 0 < int(found[1]) < 2**16:
             return ExecutorSpec(text, "dask", address=address)
-    raise InvalidArgument(f"executor must be {FORMS}, with N between 1 and {MOST}, got {shown(text)}")
+    raise InvalidArgument(f"executor must be {FORMS}, with N between 1 and {MOST}, got {short_repr(text)}")

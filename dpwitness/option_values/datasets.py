@@ -12,7 +12,7 @@ import numpy as np
 from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json, object_without_duplicates
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
@@ -60,7 +60,7 @@ def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
     try:
         found = from_jsonable(value)
     except Exception as error:  # tagged values name arbitrary types and fields
-        raise InvalidArgument(f"--{name} must be a dataset, got {shortened(text)}: {said(error)}") from None
+        raise InvalidArgument(f"--{name} must be a dataset, got {shortened(text)}: {error_text(error)}") from None
     if arrays and isinstance(value, list) and _is_numeric(value):
         try:
             return np.array(found, dtype=np.float64)
@@ -76,7 +76,7 @@ def _read_frame(name: str, file: str) -> Any:
     except UnsupportedData as error:
         raise InvalidArgument(f"--{name}: {error}") from None
     except Exception as error:  # pandas raises many types for malformed files
-        raise InvalidArgument(f"--{name} must be a file that pandas can read, got {shortened(file)}: {said(error)}") from None
+        raise InvalidArgument(f"--{name} must be a file that pandas can read, got {shortened(file)}: {error_text(error)}") from None
 
 
 def _is_numeric(value: Any) -> bool:

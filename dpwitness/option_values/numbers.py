@@ -7,12 +7,12 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 
-def whole(name: str, least: int, most: int | None = None) -> Callable[[str], int]:
+def integer(name: str, least: int, most: int | None = None) -> Callable[[str], int]:
     """Return a parser of integers in [least, most] that also accepts scientific notation such as 1e6.
 
     Examples
     --------
-    >>> whole("trials", 1000, 10**12)("2e5")
+    >>> integer("trials", 1000, 10**12)("2e5")
     200000
     """
 

@@ -14,7 +14,7 @@ from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.targets.loading import find_target, load_target, relative
 from dpwitness.exit_codes import redirected_stdout
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.mechanisms.foreign.inside.introspection import method_hint
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
 
@@ -31,7 +31,7 @@ def load_object(option: str, text: str, kwargs: Json | None = None, *, build: bo
         raise InvalidArgument(f"{option}: {error}" if option else str(error)) from None
     except (Exception, SystemExit) as error:
         _print_user_traceback(error)
-        raise InvalidArgument(f"{f'{option}:' if option else 'target'} {text!r} could not be loaded: {said(error)}") from None
+        raise InvalidArgument(f"{f'{option}:' if option else 'target'} {text!r} could not be loaded: {error_text(error)}") from None
 
 
 def scores(names: Sequence[str]) -> list[Any]:

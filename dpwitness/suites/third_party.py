@@ -81,7 +81,7 @@ def gray_box(row: Row) -> Json | None:
         target.close()
     return {
         "verdict": found.verdict.value,
-        "findings": [{"kind": f.kind, "told": f.told, "where": f.where} for f in found.findings],
+        "findings": [{"kind": f.kind, "told": f.message, "where": f.where} for f in found.findings],
         "notes": list(found.notes),
         "runs": found.runs,
         "cpu_seconds": round(found.cpu_seconds, 3),

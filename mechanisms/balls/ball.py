@@ -21,7 +21,7 @@ Box: TypeAlias = Sequence[Span]  # one span per column of the output
 PRECISION = 192  # bits: differences of masses near 1 stay exact to 1e-57
 
 
-def ends(ball: Ball) -> Span:
+def endpoints(ball: Ball) -> Span:
     """Return float endpoints of a ball, rounded outward.
 
     A ball that is not a number gives the entire real line. A ball at plus or minus infinity gives a
@@ -37,7 +37,7 @@ def ends(ball: Ball) -> Span:
 
 def span(*values: Ball) -> Span:
     """Return float endpoints of the hull of several balls."""
-    endpoints = [ends(value) for value in values]
+    endpoints = [endpoints(value) for value in values]
     return min(low for low, _ in endpoints), max(high for _, high in endpoints)
 
 

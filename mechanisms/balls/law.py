@@ -18,7 +18,7 @@ from dpwitness.mechanisms.balls.ball import (
     Ball,
     Box,
     Span,
-    ends,
+    endpoints,
     geometric_mass,
     laplace_log_density,
     laplace_mass,
@@ -107,7 +107,7 @@ class NormalLaw(LineLaw):
                 rising = shift > 0 if y > 0 else shift < 0
                 falling = shift < 0 if y > 0 else shift > 0
                 return (math.inf, math.inf) if rising else (-math.inf, -math.inf) if falling else (-math.inf, math.inf)
-            return ends(shift * (2 * arb(y) - self.center - other.center) / (2 * self.sigma * self.sigma))
+            return endpoints(shift * (2 * arb(y) - self.center - other.center) / (2 * self.sigma * self.sigma))
 
         return _hull(at(low), at(high))
 
@@ -163,7 +163,7 @@ class _Lattice(LineLaw):
         """Return float bounds on the log-ratio of the two masses at k."""
         here, there = self.between(k, k), other.between(k, k)
         if here > 0 and there > 0:
-            return ends(here.log() - there.log())
+            return endpoints(here.log() - there.log())
         if there.is_exact() and there == 0:
             return (math.inf, math.inf) if here > 0 else (-math.inf, math.inf)
         return (-math.inf, -math.inf) if here.is_exact() and here == 0 and there > 0 else (-math.inf, math.inf)
@@ -197,9 +197,9 @@ class GeometricLaw(_Lattice):
         For truncated laws the masses are compared.
         """
         if math.isinf(k):
-            return ends(self.rate * (self.center - other.center) * (1 if k > 0 else -1))
+            return endpoints(self.rate * (self.center - other.center) * (1 if k > 0 else -1))
         if math.isinf(self.low) and math.isinf(self.high):
-            return ends(self.rate * (abs(k - other.center) - abs(k - self.center)))
+            return endpoints(self.rate * (abs(k - other.center) - abs(k - self.center)))
         return _Lattice.loss_at(self, k, other)
 
 
@@ -234,7 +234,7 @@ class RoundedNormalLaw(_Lattice):
         here, there = self.between(k, k), other.between(k, k)
         if not (here > 0 and there > 0):
             return density_bounds
-        low, high = ends(here.log() - there.log())
+        low, high = endpoints(here.log() - there.log())
         return max(low, density_bounds[0]), min(high, density_bounds[1])
 
 
@@ -264,7 +264,7 @@ class ClampedLaw(LineLaw):
 
     def loss(self, low: float, high: float, other: ClampedLaw) -> Span:
         if low == high and abs(low) == self.radius:
-            return ends(self.mass(low, high).log() - other.mass(low, high).log())
+            return endpoints(self.mass(low, high).log() - other.mass(low, high).log())
         low, high = max(low, -self.radius), min(high, self.radius)
         return self.law.loss(low, high, other.law) if low <= high else (0.0, 0.0)
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from flint import arb
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, exponential_integral, laplace_log_density, product, span
+from dpwitness.mechanisms.balls.ball import Ball, Box, Span, endpoints, exponential_integral, laplace_log_density, product, span
 
 
 def laplace_cdf(x: Ball) -> Ball:
@@ -95,15 +95,15 @@ def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: fl
     e^(y / scale) times the density is sum_i e^(q_i / scale) prod_{j != i} (1 - u e^(q_j / scale) /
     2) / (2 scale), which is evaluated on a ball in u.
     """
-    edge_low = min(ends(q)[0] for q in [*first, *second])
-    edge_high = max(ends(q)[1] for q in [*first, *second])
+    edge_low = min(endpoints(q)[0] for q in [*first, *second])
+    edge_high = max(endpoints(q)[1] for q in [*first, *second])
     if high <= edge_low:
-        return ends(sum((b - a for a, b in zip(first, second, strict=True)), arb(0)) / scale)
+        return endpoints(sum((b - a for a, b in zip(first, second, strict=True)), arb(0)) / scale)
     if low >= edge_high:
         u_high = (-arb(low) / scale).exp()
         u_low = arb(0) if math.isinf(high) else (-arb(high) / scale).exp()
         u = u_low.union(u_high)
-        return ends(_scaled_tail_density(first, scale, u).log() - _scaled_tail_density(second, scale, u).log())
+        return endpoints(_scaled_tail_density(first, scale, u).log() - _scaled_tail_density(second, scale, u).log())
     if math.isinf(low) or math.isinf(high):
         inner_low, inner_high = max(low, edge_low), min(high, edge_high)
         parts = [max_loss(first, second, scale, inner_low, inner_high)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flint import arb
 
-from dpwitness.mechanisms.balls.ball import Ball, Span, ends, over
+from dpwitness.mechanisms.balls.ball import Ball, Span, endpoints, over
 from dpwitness.mechanisms.balls.risk import Row, curvature_over, differing, rows_of, slope_over
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import Problem
@@ -103,8 +103,8 @@ class PlaneLoss:
         low, high = self._projected_shift(derivatives, sides[0], most)[0], self._projected_shift(derivatives, sides[1], most)[1]
         if per_length.is_exact() and per_length == 1:  # over a box the lengths themselves give a second bound
             length_difference = _length(sides[1]) - _length(sides[0])
-            low, high = max(low, ends(length_difference)[0]), min(high, ends(length_difference)[1])
-        noise = ends(self.rate * arb(low))[0], ends(self.rate * arb(high))[1]
+            low, high = max(low, endpoints(length_difference)[0]), min(high, endpoints(length_difference)[1])
+        noise = endpoints(self.rate * arb(low))[0], endpoints(self.rate * arb(high))[1]
         jacobian = self._jacobian(derivatives)
         down, up = noise[0] + jacobian[0], noise[1] + jacobian[1]
         return math.nextafter(down, -math.inf), math.nextafter(up, math.inf)
@@ -115,14 +115,14 @@ class PlaneLoss:
         The sum runs record by record: a slope with a wide enclosure matters little across the
         direction of its record.
         """
-        length, top = _length(direction), ends(most)[1]
+        length, top = _length(direction), endpoints(most)[1]
         if not length > 0:
             return -top, top
         unit = [x / length for x in direction]
         total = self.constant[0] * unit[0] + self.constant[1] * unit[1]
         for row, m in self.slopes:
             total = total + m * derivatives.slope(row) * (unit[0] * row.x[0] + unit[1] * row.x[1])
-        low, high = ends(total)
+        low, high = endpoints(total)
         return max(low, -top), min(high, top)
 
     def _jacobian(self, derivatives: _LossDerivatives) -> Span:
@@ -135,7 +135,7 @@ class PlaneLoss:
             if m > 0:
                 common.append((row, m))
         up, down = (self._log_gain(common, rows, derivatives) for rows in (self.gained, self.lost))
-        return ends(up - down)
+        return endpoints(up - down)
 
     def _log_gain(self, common: Weighted, more: Weighted, derivatives: _LossDerivatives) -> Ball:
         """Return log det (C + K) / det C for C = ridge I + the sum over `common`, K = the sum over `more`.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from flint import arb
 
-from dpwitness.mechanisms.balls.ball import Ball, Span, ends, laplace_log_density, span
+from dpwitness.mechanisms.balls.ball import Ball, Span, endpoints, laplace_log_density, span
 from dpwitness.mechanisms.balls.law import LineLaw
 from dpwitness.mechanisms.balls.shift import Shift
 from dpwitness.mechanisms.numerics.losses import Loss
@@ -222,7 +222,7 @@ class RiskLaw(LineLaw):
             return direct
         middle = low / 2 + high / 2
         at = add_spans(*self.loss_parts(middle, middle, other))
-        deviation = ends(slope * (arb(low).union(arb(high)) - middle))
+        deviation = endpoints(slope * (arb(low).union(arb(high)) - middle))
         mean_value_form = add_spans(at, deviation)
         return max(direct[0], mean_value_form[0]), min(direct[1], mean_value_form[1])
 
@@ -240,7 +240,7 @@ class RiskLaw(LineLaw):
         a = sum((m * 2 * (arb(row.x[0]) * row.x[0]) for row, m in rows), arb(0)) * out
         start = sum((m * row.x[0] * slope_at(self.loss_of, arb(at) * row.x[0], row.y) for row, m in rows), arb(0))
         sign = 1 if here[0] >= 0 and there[0] >= 0 else -1 if here[1] <= 0 and there[1] <= 0 else 0
-        edge = ends(sign * self.rate * start)
+        edge = endpoints(sign * self.rate * start)
         if sign and a * sign > 0:
             return edge[0], math.inf
         return (-math.inf, edge[1]) if sign and a * sign < 0 else (-math.inf, math.inf)
@@ -302,15 +302,15 @@ class RiskLaw(LineLaw):
         if not slope.is_finite():
             return self._unbounded_slope_loss(low, high, rows, here, there), jacobian
         if self.kind == "normal":
-            total = (ends(here[0] + there[0])[0], ends(here[1] + there[1])[1])
-            return _multiply_spans(ends(slope * self.rate * self.rate / 2), total), jacobian
+            total = (endpoints(here[0] + there[0])[0], endpoints(here[1] + there[1])[1])
+            return _multiply_spans(endpoints(slope * self.rate * self.rate / 2), total), jacobian
         if here[0] >= 0 and there[0] >= 0:
-            return ends(self.rate * slope), jacobian
+            return endpoints(self.rate * slope), jacobian
         if here[1] <= 0 and there[1] <= 0:
-            return ends(-self.rate * slope), jacobian
-        most = ends(self.rate * abs(slope))[1]
+            return endpoints(-self.rate * slope), jacobian
+        most = endpoints(self.rate * abs(slope))[1]
         if all(b.is_finite() for b in (*here, *there)):
-            low, high = ends(self.rate * (abs(there[0].union(there[1])) - abs(here[0].union(here[1]))))
+            low, high = endpoints(self.rate * (abs(there[0].union(there[1])) - abs(here[0].union(here[1]))))
             return (max(-most, low), min(most, high)), jacobian
         return (-most, most), jacobian
 

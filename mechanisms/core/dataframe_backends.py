@@ -86,7 +86,7 @@ def shallow_copy(value: Any) -> Any:
     return value.clone() if name == "polars" else value if name == "pyarrow" else None
 
 
-def apart(value: Any) -> Parts:
+def to_parts(value: Any) -> Parts:
     """Convert a frame or graph to plain parts: texts, numbers, arrays, and lists and dicts of them. Raise UnsupportedData for others."""
     name = library_name(value)
     if name == "networkx":
@@ -112,8 +112,8 @@ def apart(value: Any) -> Parts:
     return {"library": name, "form": "frame", "columns": columns, "index": index, "rows": len(value)}
 
 
-def whole(parts: Parts) -> Any:
-    """Build the frame or graph from its parts, as the inverse of `apart`. Raise UnsupportedData if the library is not installed."""
+def from_parts(parts: Parts) -> Any:
+    """Build the frame or graph from its parts, as the inverse of `to_parts`. Raise UnsupportedData if the library is not installed."""
     name, found = parts["library"], library(parts["library"])
     if name == "networkx":
         graph = getattr(found, parts["form"])(**parts["about"])

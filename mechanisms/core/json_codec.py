@@ -18,13 +18,14 @@ import numpy as np
 
 from dpwitness.mechanisms.core.array_json import read_array, write_array
 from dpwitness.mechanisms.core.class_registry import Resolver, is_registered, known_class, public_name
-from dpwitness.mechanisms.core.dataframe_backends import EXTRAS, GRAPHS, Parts, UnsupportedData, apart, library_name
-from dpwitness.mechanisms.core.dataframe_backends import whole as built
+from dpwitness.mechanisms.core.dataframe_backends import EXTRAS, GRAPHS, Parts, UnsupportedData, library_name, to_parts
+from dpwitness.mechanisms.core.dataframe_backends import from_parts as built
 from dpwitness.mechanisms.core.json_reader import (
     DIGITS,
     Json,
     Rule,
     anything,
+    integer,
     items,
     listing,
     nullable,
@@ -33,9 +34,8 @@ from dpwitness.mechanisms.core.json_reader import (
     refuse,
     require_json_limits,
     text,
-    whole,
 )
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 
 Dataset = Any  # array, list, scalar, string, None, or a dataclass of these
 
@@ -99,7 +99,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
 def _library_json(value: Any, inner: Callable[[Any], Any]) -> Json:
     """Return a frame as its columns, or a graph as its nodes and edges, in tagged JSON."""
     try:
-        parts = apart(value)
+        parts = to_parts(value)
     except UnsupportedData as error:
         raise InvalidArgument(f"dataset must be writable as JSON: {error}") from None
     tag = "graph" if "nodes" in parts else "frame"
@@ -216,7 +216,7 @@ class _Reader:
         except UnsupportedData as error:
             raise InvalidArgument(f"{path}: {error}") from None
         except Exception as error:  # the library may raise anything on the content of a file
-            raise InvalidArgument(f"{path} must be a {parts['library']} {parts['form']}: {said(error)}") from None
+            raise InvalidArgument(f"{path} must be a {parts['library']} {parts['form']}: {error_text(error)}") from None
 
     def _object(self, fields: Json, path: str) -> Any:
         name = fields["class"]
@@ -261,9 +261,9 @@ def _by_type(one: Rule, other: Rule) -> Rule:
 
 
 _hex = text(2**25)
-_shape = listing(whole(most=2**31), most=32)
+_shape = listing(integer(most=2**31), most=32)
 _bool = one_of(True, False)
-_name = nullable(_by_type(text(1000), whole(None)))
+_name = nullable(_by_type(text(1000), integer(None)))
 _COLUMN = record(name=_name, type=text(200), values=anything, missing=anything, categories=nullable(anything), ordered=_bool)
 _SIMPLE: dict[str, Callable[[_Reader, Json, str], Any]] = {
     "float": lambda reader, fields, path: float(fields["value"]),
@@ -286,9 +286,9 @@ _TAGS: dict[str, Json] = {
     "date": {"value": text(40)},
     "time": {"value": text(40)},
     "datetime": {"value": text(40)},
-    "timedelta": {"value": listing(whole(None), 3, 3)},
+    "timedelta": {"value": listing(integer(None), 3, 3)},
     "decimal": {"value": text(1000)},
-    "frame": {"library": one_of(*(n for n, extra in EXTRAS.items() if extra == "frames")), "rows": whole(most=10**8)}
+    "frame": {"library": one_of(*(n for n, extra in EXTRAS.items() if extra == "frames")), "rows": integer(most=10**8)}
     | {"columns": listing(anything, most=10_000), "index": nullable(anything)},
     "graph": {
         "form": one_of(*GRAPHS),

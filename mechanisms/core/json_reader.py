@@ -3,7 +3,7 @@
 A file may come from anywhere. A file is read only if it is a regular file of bounded size. Nesting, numbers, texts and the number of
 elements are checked against limits before anything else. Then each field is checked against a rule::
 
-    COUNTS = record(correct=whole(), wrong=whole(), rounds=whole(least=1))
+    COUNTS = record(correct=integer(), wrong=integer(), rounds=integer(least=1))
     COUNTS(data["counts"], "counts")        # counts.rounds must be a whole number, at least 1, got "x"
 """
 
@@ -122,7 +122,7 @@ def object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
     if len(found) < len(pairs):
         seen: set[str] = set()
         duplicate = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _RejectedError(f"{shown(duplicate)} occurs twice in one object")
+        raise _RejectedError(f"{short_json(duplicate)} occurs twice in one object")
     return found
 
 
@@ -137,7 +137,7 @@ def require_json_limits(value: Any) -> None:
             if isinstance(item, Mapping):
                 for name in item:
                     if not isinstance(name, str):
-                        raise InvalidArgument(f"names of fields must be text, got {shown(name)}")
+                        raise InvalidArgument(f"names of fields must be text, got {short_json(name)}")
                     _check_length(name)
                 below.extend(item.values())
             elif isinstance(item, list | tuple):
@@ -175,7 +175,7 @@ def printable(name: str) -> str:
 # -- rules of fields: a rule takes a value and its path, and returns the value or raises InvalidArgument -----------------
 
 
-def shown(value: Any) -> str:
+def short_json(value: Any) -> str:
     """Return a value for an error message: as JSON, cut to 60 characters."""
     if isinstance(value, Mapping | list | tuple):
         noun = "an object" if isinstance(value, Mapping) else "a list"
@@ -191,10 +191,10 @@ def shown(value: Any) -> str:
 
 def refuse(path: str, rule: str, value: Any) -> NoReturn:
     """Raise the InvalidArgument of a field whose value breaks a rule."""
-    raise InvalidArgument(f"{path or 'it'} must {rule}, got {shown(value)}")
+    raise InvalidArgument(f"{path or 'it'} must {rule}, got {short_json(value)}")
 
 
-def whole(least: int | None = 0, most: int | None = None) -> Rule:
+def integer(least: int | None = 0, most: int | None = None) -> Rule:
     """Return a rule for whole numbers between `least` and `most`. Booleans and 1.0 are refused."""
     bounds = "" if least is None else f", at least {least}" if most is None else f", between {least} and {most}"
 
@@ -252,7 +252,7 @@ def one_of(*options: Any) -> Rule:
 
     def rule(value: Any, path: str) -> Any:
         if not any(type(value) is type(option) and value == option for option in options):
-            refuse(path, f"be one of {', '.join(map(shown, options))}", value)
+            refuse(path, f"be one of {', '.join(map(short_json, options))}", value)
         return value
 
     return rule
@@ -305,7 +305,7 @@ def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> R
                 raise InvalidArgument(f"{prefix}{name} is missing")
         for name in value:
             if name not in rules:
-                raise InvalidArgument(f"{prefix}{shown(name)[1:-1]} is not a known field")
+                raise InvalidArgument(f"{prefix}{short_json(name)[1:-1]} is not a known field")
         return {name: inner(value[name], f"{prefix}{name}") for name, inner in rules.items() if name in value}
 
     return rule

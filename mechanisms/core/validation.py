@@ -22,12 +22,12 @@ class InvalidArgument(ValueError):
         super().__init__(line if len(line) <= 1000 else f"{line[:700]} ... {line[-290:]}", *more)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an exception as one line, ``ValueError: text``, of at most 300 characters, even if its own text raises.
 
     Examples
     --------
-    >>> said(KeyError("a"))
+    >>> error_text(KeyError("a"))
     "KeyError: 'a'"
     """
     try:
@@ -42,10 +42,10 @@ def import_problem(name: str, error: ImportError, remedy: str) -> str:
     """Return why a library cannot be imported: not installed, with the remedy, or installed and broken, with its own error."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name.partition(".")[0]:
         return f"{name} is not installed: {remedy}"
-    return f"{name} is installed but cannot be imported: {said(error)}"
+    return f"{name} is installed but cannot be imported: {error_text(error)}"
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return the repr of a value for a message, on one line of at most 80 characters, or its type if its repr raises."""
     try:
         text = " ".join(repr(value).split())
@@ -57,7 +57,7 @@ def shown(value: object) -> str:
 def _fail(name: str, rule: str, value: object, owner: str) -> InvalidArgument:
     """Return the InvalidArgument of a value that breaks a rule."""
     prefix = f"{owner}: " if owner else ""
-    return InvalidArgument(f"{prefix}{name} must {rule}, got {shown(value)}")
+    return InvalidArgument(f"{prefix}{name} must {rule}, got {short_repr(value)}")
 
 
 def _is_real(value: object) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -167,7 +167,7 @@ def _finite_array(owner: str, name: str, value: ArrayLike, axes: int) -> FloatAr
     try:
         array = np.array(value, dtype=np.float64, order="C")
     except Exception:  # a ragged list, a text, an integer beyond the floats, an object that raises on access
-        raise InvalidArgument(f"{owner}: {name} must be numeric with rows of one length, got {shown(value)}") from None
+        raise InvalidArgument(f"{owner}: {name} must be numeric with rows of one length, got {short_repr(value)}") from None
     if array.ndim != axes:
         raise InvalidArgument(f"{owner}: {name} must have {axes} axes, got shape {array.shape}")
     invalid = np.argwhere(~np.isfinite(array))

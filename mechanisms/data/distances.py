@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.data.records import exact
 from dpwitness.mechanisms.data.relations import ParsedRelation, excess
 
@@ -181,12 +181,12 @@ Ends = frozenset[Hashable] | tuple[Hashable, Hashable]  # of an edge; a tuple if
 
 def _nodes_and_edges(graph: Any, side: str) -> tuple[dict[Hashable, Hashable], Counter[tuple[Ends, Hashable]]]:
     """Return exact keys of the nodes with those of their attributes, and the number of edges by ends, edge key and attributes."""
-    names = {node: _exact_key(node, f"node {shown(node)} of {side}") for node in graph.nodes}
-    attributes_of = {names[node]: _exact_key(dict(about), f"node {shown(node)} of {side}") for node, about in graph.nodes(data=True)}
+    names = {node: _exact_key(node, f"node {short_repr(node)} of {side}") for node in graph.nodes}
+    attributes_of = {names[node]: _exact_key(dict(about), f"node {short_repr(node)} of {side}") for node, about in graph.nodes(data=True)}
     edges: Counter[tuple[Ends, Hashable]] = Counter()
     for one, other, *about in graph.edges(data=True, **({"keys": True} if graph.is_multigraph() else {})):
         ends = (names[one], names[other]) if graph.is_directed() else frozenset((names[one], names[other]))
-        edges[ends, _exact_key(about, f"edge ({shown(one)}, {shown(other)}) of {side}")] += 1
+        edges[ends, _exact_key(about, f"edge ({short_repr(one)}, {short_repr(other)}) of {side}")] += 1
     return attributes_of, edges
 
 

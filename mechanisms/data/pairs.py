@@ -10,7 +10,7 @@ import numpy as np
 from dpwitness.mechanisms.core.dataframe_backends import fix
 from dpwitness.mechanisms.core.json_codec import Dataset, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_type, said, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, require_integer, require_type, short_repr
 from dpwitness.mechanisms.data.distances import vector_numbers
 from dpwitness.mechanisms.data.neighbors import matching_relations, neighbor_problem
 from dpwitness.mechanisms.data.relations import NORMS, OWN, RELATIONS, composed, parse_relation
@@ -114,7 +114,7 @@ class Pair:
         except InvalidArgument:
             if not self.unchecked:
                 raise
-            return f"{type(dataset).__module__}.{type(dataset).__qualname__}: {shown(dataset)}"
+            return f"{type(dataset).__module__}.{type(dataset).__qualname__}: {short_repr(dataset)}"
 
 
 def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
@@ -123,10 +123,10 @@ def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
         try:
             found = relation.check(first, second)
         except Exception as error:
-            raise InvalidArgument(f"Pair: the check of {relation.name} raises {said(error)}") from None
+            raise InvalidArgument(f"Pair: the check of {relation.name} raises {error_text(error)}") from None
         if not isinstance(found, bool | np.bool_ | str):
             rule = "must return True, or False or a text with the reason"
-            raise InvalidArgument(f"Pair: the check of {relation.name} {rule}, got {shown(found)}")
+            raise InvalidArgument(f"Pair: the check of {relation.name} {rule}, got {short_repr(found)}")
         if found == "" or (found and not isinstance(found, str)):
             continue
         if first is not d0:

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.mechanisms.core.array_json import row_bits
-from dpwitness.mechanisms.core.dataframe_backends import Parts, UnsupportedData, apart, library_name, listed
+from dpwitness.mechanisms.core.dataframe_backends import Parts, UnsupportedData, library_name, listed, to_parts
 from dpwitness.mechanisms.core.json_codec import Dataset, to_jsonable
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 
 _ACCEPTED_FORMS = "give an array with one record a row, a list of records, a frame, or columns of one length as a tuple or dict of arrays"
 _CONTAINER_KINDS = ("a list", "a tuple", "a dict")
@@ -96,7 +96,7 @@ def require_json_form(dataset: Dataset, side: str) -> None:
         return
     try:
         if library_name(dataset):
-            apart(dataset)
+            to_parts(dataset)
             return
         to_jsonable(dataset)
     except UnsupportedData as error:
@@ -104,7 +104,9 @@ def require_json_form(dataset: Dataset, side: str) -> None:
     except InvalidArgument as error:
         raise InvalidArgument(f"Pair: {str(error).replace('dataset', side, 1)}; {_ACCEPTED_FORMS}") from None
     except Exception as error:  # a class whose fields cannot be read, a container that cannot be iterated
-        raise InvalidArgument(f"Pair: {side} must be writable as JSON, got {_value_text(dataset)}, which raises {said(error)}") from None
+        raise InvalidArgument(
+            f"Pair: {side} must be writable as JSON, got {_value_text(dataset)}, which raises {error_text(error)}"
+        ) from None
 
 
 def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
@@ -187,7 +189,7 @@ def _named_columns(names: Sequence[Any], columns: Sequence[Any], side: str) -> d
 
 def _read_frame(frame: Any, side: str) -> DatasetRecords:
     """Return the rows of a frame. The column types are part of the description of the frame."""
-    parts = apart(frame)
+    parts = to_parts(frame)
     index, columns = parts["index"], list(parts["columns"])
     names = [column["name"] for column in columns]
     index_is_column = index is not None and _is_informative_index(index)
@@ -297,7 +299,7 @@ def exact(value: Any, _depth: int = 0) -> Hashable:
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     parts: Any
     if library_name(value):
-        parts = exact(apart(value), _depth + 1)
+        parts = exact(to_parts(value), _depth + 1)
     elif isinstance(value, dict):
         parts = frozenset((exact(k, _depth + 1), exact(v, _depth + 1)) for k, v in value.items())
     elif isinstance(value, set | frozenset):

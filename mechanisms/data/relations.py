@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 RELATIONS = {
     "replace-one": "one record is replaced; the number of records is public",
@@ -99,21 +99,21 @@ def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
     if name == OWN and rest:
         return ParsedRelation(OWN, rest)
     if name not in RELATIONS:
-        raise InvalidArgument(f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {shown(text)}")
+        raise InvalidArgument(f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {short_repr(text)}")
     known = OPTIONS.get(name, ())
     found: dict[str, str] = {}
     for part in rest.split(",") if rest else ():
         key, _, value = (piece.strip() for piece in part.partition("="))
         if key not in known or key in found or not value:
             rule = f"takes {' and '.join(f'{option}=...' for option in known)}, each once" if known else "takes no options"
-            raise InvalidArgument(f"{owner}: relation {name} {rule}, got {shown(part)}")
+            raise InvalidArgument(f"{owner}: relation {name} {rule}, got {short_repr(part)}")
         found[key] = value
     k = found.get("k", "1")
     if not k.isdecimal() or not 1 <= int(k[:10]) <= 10**6:
-        raise InvalidArgument(f"{owner}: k of relation {name} must be a whole number, at least 1, got {shown(k)}")
+        raise InvalidArgument(f"{owner}: k of relation {name} must be a whole number, at least 1, got {short_repr(k)}")
     columns = tuple(found["columns"].split("+")) if "columns" in found else ()
     if name == "attribute" and not columns:
-        raise InvalidArgument(f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, got {shown(text)}")
+        raise InvalidArgument(f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, got {short_repr(text)}")
     return ParsedRelation(name, found.get("unit", ""), int(k), columns)
 
 
@@ -121,7 +121,7 @@ def composed(relation: str, unit: str | None, k: int) -> str:
     """Return the text of a relation after adding a unit and a number k that were given as separate arguments."""
     found = parse_relation(relation)
     if unit is not None and (not unit or set(unit) & set(",=+")):
-        raise InvalidArgument(f"Pair: unit must be the name of a column, without commas, = and +, got {shown(unit)}")
+        raise InvalidArgument(f"Pair: unit must be the name of a column, without commas, = and +, got {short_repr(unit)}")
     more = ([f"unit={unit}"] if unit is not None else []) + ([f"k={k}"] if k != 1 else [])
     options_text = ",".join([*filter(None, [str(found).partition(":")[2]]), *more])
     return str(parse_relation(f"{found.name}:{options_text}" if options_text else found.name))

@@ -101,7 +101,7 @@ class Answers(Domain):
                 d0 = np.clip(height + np.maximum(-step, 0.0), self.low, self.high)
                 yield self.pair(d0, np.clip(d0 + step, self.low, self.high), why + place)
 
-    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         """Return a random pair in which all answers move, each up or down, or only one moves."""
         n, low, high = self.length, self.low, self.high
         at, place = PLACES[turn % 3]

@@ -67,7 +67,7 @@ class Domain(ABC):
         """Return pairs worth trying, the most promising first, the same for every mechanism."""
         return ()
 
-    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         """Return the random pair of a turn, whose other records lie at corners of the domain or in its interior."""
         return None
 
@@ -108,7 +108,7 @@ class Domain(ABC):
         return None
 
     @property
-    def whole(self) -> bool:
+    def has_integers(self) -> bool:
         """Return whether some numbers are integers, possibly categories."""
         return False
 
@@ -131,11 +131,11 @@ class Draws(Generic[D]):
 
     def __call__(self, turn: int) -> Pair | None:
         """Return a random pair; None where the draw is not a pair of the domain."""
-        return self.drawn(turn, (turn + turn // 4) % 2 == 0)
+        return self.random_pair(turn, (turn + turn // 4) % 2 == 0)
 
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
+    def random_pair(self, turn: int, corners: bool) -> Pair | None:
         """Return the random pair of a turn."""
-        return self.domain.drawn(self.rng, turn, corners)
+        return self.domain.random_pair(self.rng, turn, corners)
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
         """Return the pair with its categories, if the domain has any, randomly renumbered."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, apart, library, library_name, values_of
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library, library_name, to_parts, values_of
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 _KEYS = ("low", "high", "categories", "missing")
 _EPOCH = datetime.date(1970, 1, 1)
@@ -76,33 +76,33 @@ def column(name: Any, given: Any, owner: str) -> Column:
     True}`` also allows missing values.
     """
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"{owner}: column names must be non-empty texts, got {shown(name)}")
+        raise InvalidArgument(f"{owner}: column names must be non-empty texts, got {short_repr(name)}")
     where = f"{owner}: column {name}"
     if isinstance(given, list | tuple):
         texts = bool(given) and all(isinstance(item, str) for item in given)
         if not texts and len(given) != 2:
-            raise InvalidArgument(f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, got {shown(given)}")
+            raise InvalidArgument(f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, got {short_repr(given)}")
         given = {"categories": given} if texts else {"low": given[0], "high": given[1]}
     if not isinstance(given, Mapping):
-        raise InvalidArgument(f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, got {shown(given)}")
+        raise InvalidArgument(f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, got {short_repr(given)}")
     unknown = [key for key in given if key not in _KEYS]
     if unknown:
-        raise InvalidArgument(f"{where}: keys must be among {', '.join(_KEYS)}, got {shown(unknown[0])}")
+        raise InvalidArgument(f"{where}: keys must be among {', '.join(_KEYS)}, got {short_repr(unknown[0])}")
     missing = given.get("missing", False)
     if not isinstance(missing, bool):
-        raise InvalidArgument(f"{where}: missing must be True or False, got {shown(missing)}")
+        raise InvalidArgument(f"{where}: missing must be True or False, got {short_repr(missing)}")
     if "categories" in given:
         return _category_column(name, given, missing, where)
     bounds = [_parse_bound(given.get(key), f"{where}: {key}") for key in ("low", "high")]
     if isinstance(bounds[0], datetime.date) != isinstance(bounds[1], datetime.date):
-        raise InvalidArgument(f"{where}: low and high must be both numbers or both dates, got {shown(given.get('high'))}")
+        raise InvalidArgument(f"{where}: low and high must be both numbers or both dates, got {short_repr(given.get('high'))}")
     dates = isinstance(bounds[0], datetime.date)
     kind = "date" if dates else "integer" if all(isinstance(bound, int) for bound in bounds) else "float"
     if kind == "integer" and max(map(abs, bounds)) > 2**53:  # integers are drawn as floats
-        raise InvalidArgument(f"{where}: whole-number low and high must lie between -2^53 and 2^53, got {shown(max(bounds, key=abs))}")
+        raise InvalidArgument(f"{where}: whole-number low and high must lie between -2^53 and 2^53, got {short_repr(max(bounds, key=abs))}")
     low, high = (float((bound - _EPOCH).days) if dates else float(bound) for bound in bounds)
     if not (low < high or (missing and low == high)):
-        raise InvalidArgument(f"{where}: high must exceed low, got {shown(given.get('low'))} and {shown(given.get('high'))}")
+        raise InvalidArgument(f"{where}: high must exceed low, got {short_repr(given.get('low'))} and {short_repr(given.get('high'))}")
     return Column(name, kind, low, high, (), missing)
 
 
@@ -113,7 +113,7 @@ def _category_column(name: str, given: Mapping[str, Any], missing: bool, where: 
     kinds = {type(item) for item in listed}
     if len(kinds) != 1 or not kinds <= {str, int, bool} or len(set(listed)) < len(listed) or "low" in given or "high" in given:
         rule = "categories must be a list of distinct texts, whole numbers or booleans, given without low and high"
-        raise InvalidArgument(f"{where}: {rule}, got {shown(found)}")
+        raise InvalidArgument(f"{where}: {rule}, got {short_repr(found)}")
     return Column(name, "category", 0.0, float(len(listed) - 1), tuple(listed), missing)
 
 
@@ -123,11 +123,11 @@ def _parse_bound(value: Any, where: str) -> Any:
         try:
             return datetime.date.fromisoformat(value)
         except ValueError:
-            raise InvalidArgument(f"{where} must be a number or a date such as 2024-01-31, got {shown(value)}") from None
+            raise InvalidArgument(f"{where} must be a number or a date such as 2024-01-31, got {short_repr(value)}") from None
     if type(value) is datetime.date:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not math.isfinite(value):
-        raise InvalidArgument(f"{where} must be a finite number or a date, got {shown(value)}")
+        raise InvalidArgument(f"{where} must be a finite number or a date, got {short_repr(value)}")
     return int(value) if isinstance(value, np.integer) else value
 
 
@@ -204,7 +204,7 @@ def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
         if library_name(dataset) != wanted:
             return f"it is a frame of {library_name(dataset)}, the domain expects {form}"
         try:
-            return values_of(apart(dataset))
+            return values_of(to_parts(dataset))
         except UnsupportedData as error:
             return str(error)
     if form == "dict" and isinstance(dataset, dict):

@@ -68,7 +68,7 @@ class Costs(Domain):
                     table = np.repeat(baseline[None, :], rounds, axis=0)
                     yield self._replaced(table, place, first, second, f"round {place + 1}: {why}, {crowd}")
 
-    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         shape = (self.length, self.dimension)
         at, place = PLACES[turn % 3]
         draws = rng.choice([-1.0, 1.0], shape) if corners else rng.uniform(-1.0, 1.0, shape)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Domain, SearchSpace
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES
@@ -46,7 +46,7 @@ class Counts(Domain):
         require(self).integer("length", most=MAX_ENTRIES).one_of("relation", ["l1", "l2", "linf"])
         for name, value in (("low", self.low), ("high", self.high)):
             if not isinstance(value, int) or isinstance(value, bool) or not abs(value) < 2**63:
-                raise InvalidArgument(f"Counts: {name} must be a 64-bit whole number, got {shown(value)}")
+                raise InvalidArgument(f"Counts: {name} must be a 64-bit whole number, got {short_repr(value)}")
         if not self.high > self.low:
             raise InvalidArgument(f"Counts: high must exceed low, got [{self.low!r}, {self.high!r}]")
 
@@ -84,7 +84,7 @@ class Counts(Domain):
             if n > 2 and not place:
                 yield self.pair(base, base + np.roll(one, n // 2), "count in the middle up")
 
-    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         """Return a random pair in which one count moves, or all counts do."""
         n, width = self.length, self.high - self.low
         at, place = PLACES[turn % 3]

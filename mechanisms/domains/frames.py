@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_type, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_type, short_repr
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.data.relations import ParsedRelation, parse_relation
 from dpwitness.mechanisms.domains.base import Domain, Draws, RandomSteps, SearchSpace
@@ -78,7 +78,7 @@ class Table(Domain):
         for name in ("user", "time"):
             require_type(name, getattr(self, name), str, "be the name of a column", owner, optional=True)
         if not isinstance(self.columns, Mapping) or not self.columns:
-            raise InvalidArgument(f"{owner}: columns must be a dict from column names to their contents, got {shown(self.columns)}")
+            raise InvalidArgument(f"{owner}: columns must be a dict from column names to their contents, got {short_repr(self.columns)}")
         if self.time in self.columns or (self.user is not None and self.user == self.time):
             raise InvalidArgument(f"{owner}: time must name a column that is neither in columns nor the user's, got {self.time!r}")
         given = [column(name, held, owner) for name, held in self.columns.items()]
@@ -172,7 +172,7 @@ class Table(Domain):
         for spec in self.held:
             wrong = [value for value in found.get(spec.name, ()) if spec.number(value) is None]
             if wrong:
-                return f"column {spec.name} holds {shown(wrong[0])}, which the domain does not allow"
+                return f"column {spec.name} holds {short_repr(wrong[0])}, which the domain does not allow"
         if self.frame == "pandas" and (dataset.index.name is not None or dataset.index.dtype.kind not in "iu"):
             return "its index holds values other than row numbers, which are not a column of the domain: call reset_index()"
         count, parsed = len(next(iter(found.values()), ())), self._parsed
@@ -184,10 +184,10 @@ class Table(Domain):
     def _row_problem(self, found: dict[Any, list[Any]]) -> str:
         for user, rows in Counter(found.get(self.user, ())).most_common(1):
             if rows > self.per_user:
-                return f"{self.user} {shown(user)} has {rows} rows, at most per_user={self.per_user} are allowed"
+                return f"{self.user} {short_repr(user)} has {rows} rows, at most per_user={self.per_user} are allowed"
         times = found.get(self.time, [])
         if any(later <= earlier for earlier, later in itertools.pairwise(times)):
-            return f"column {self.time} must number the rows in increasing order, got {shown(times)}"
+            return f"column {self.time} must number the rows in increasing order, got {short_repr(times)}"
         return ""
 
     def other_columns(self, dataset: Any) -> str:
@@ -335,8 +335,8 @@ class Table(Domain):
         return self.size
 
     @property
-    def whole(self) -> bool:
-        return self.rows.whole
+    def has_integers(self) -> bool:
+        return self.rows.has_integers
 
     @property
     def unordered(self) -> bool:
@@ -361,8 +361,8 @@ class _FrameSampler(Draws[Table]):
         super().__init__(domain, rng)
         self._inner, self._turn = domain.rows.draws(rng), itertools.count()
 
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        pair = self._inner.drawn(turn, corners)
+    def random_pair(self, turn: int, corners: bool) -> Pair | None:
+        pair = self._inner.random_pair(turn, corners)
         return pair and self.domain.as_frames(pair, next(self._turn))
 
     def moves(self) -> RandomSteps | None:

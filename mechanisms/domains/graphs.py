@@ -125,7 +125,7 @@ class Graph(Domain):
             for why, edges in shapes.items():
                 yield self.changed(frozenset(edges), node, other, f"{why}, changed {where}")
 
-    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         """Return a random pair of graphs: sparse, dense or in between."""
         share = (0.5, 0.1, 0.9, float(rng.random()))[turn % 4]
         places = self.places

@@ -114,7 +114,7 @@ class LabelledBall(Domain):
                 at, _ = PLACES[turn]
                 yield build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at=at)
 
-    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         others, labels = self.size - 1, sorted(set(self.labels))
         change = turn % 4 if len(labels) > 1 else (1, 3)[turn // 2 % 2]
         distinct = min(others, _MAX_DISTINCT)

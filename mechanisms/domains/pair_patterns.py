@@ -70,7 +70,7 @@ def matching(low: float, high: float, rng: Generator) -> list[tuple[float, float
             order = np.append(order, order[0])
         return list(zip(order[::2].tolist(), order[1::2].tolist(), strict=True))
     ends = np.full(2 * _SAMPLED_PAIRS, low), np.full(2 * _SAMPLED_PAIRS, high)
-    values = whole_numbers(*ends, rng.random(2 * _SAMPLED_PAIRS)).reshape(-1, 2).tolist()
+    values = integers_between(*ends, rng.random(2 * _SAMPLED_PAIRS)).reshape(-1, 2).tolist()
     return [(a, b) for a, b in values if a != b] or [(low, high)]
 
 
@@ -80,7 +80,7 @@ def changed_row_index(longer: FloatArray, shorter: FloatArray) -> int:
     return same.index(False) if False in same else len(longer) - 1
 
 
-def whole_numbers(low: FloatArray, high: FloatArray, shares: FloatArray) -> FloatArray:
+def integers_between(low: FloatArray, high: FloatArray, shares: FloatArray) -> FloatArray:
     """Return integers in [low, high] for uniform shares, each equally likely up to rounding. The bounds must be integers."""
     with np.errstate(over="ignore", invalid="ignore"):
         width = high - low + 1.0

@@ -80,7 +80,7 @@ class Records(Tabular):
         object.__setattr__(self, "integer", bool(self.integer or self.categories))
         if not self.high > self.low:
             raise InvalidArgument(f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]")
-        low, high = self.ends
+        low, high = self.extremes
         interval = f"[{self.low!r}, {self.high!r}]"
         if low > high:
             raise InvalidArgument(f"Records: domain must not be empty, got no whole number in {interval}")
@@ -88,7 +88,7 @@ class Records(Tabular):
             raise InvalidArgument(f"Records: domain must have neighbors, got one whole number in {interval}, so that no record can change")
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def extremes(self) -> tuple[float, float]:
         """Return the smallest and the largest record inside the bounds."""
         if not self.integer:
             return float(self.low), float(self.high)
@@ -108,7 +108,7 @@ class Records(Tabular):
 
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs: changed values among crowds of others, in the first and in the last place, largest changes first."""
-        n, (low, high) = self.size, self.ends
+        n, (low, high) = self.size, self.extremes
         middle, spread = between(low, high, 0.5), between(low, high, np.linspace(0.0, 1.0, n))
         if self.integer:
             middle, spread = np.floor(middle), np.round(spread)
@@ -160,7 +160,7 @@ class Records(Tabular):
                 copies = np.full(distinct, (self.size - 1) // distinct)
                 copies[-1] += self.size - 1 - int(copies.sum())
         _, place = PLACES[turn % 3]
-        low, high = self.ends
+        low, high = self.extremes
         fixed = self.categories or (self.integer and turn % 3 == 2)
         sampled = self.draws(rng).rows(2 + distinct, corners=False)[:, 0] if fixed else np.zeros(2 + distinct)
         if fixed and low < high:
@@ -180,7 +180,7 @@ class Records(Tabular):
         """Return a strategy of pairs with integers, categories, or numbers at quarters of the interval."""
         from hypothesis import strategies as st
 
-        low, high = self.ends
+        low, high = self.extremes
         value: SearchStrategy[float]
         if self.categories and high - low < MAX_LISTED_CATEGORIES:  # in random order, since categories have none
             value = st.sampled_from((low + np.random.default_rng(0).permutation(int(high - low) + 1)).tolist())
@@ -210,7 +210,7 @@ class Records(Tabular):
         if pair.relation != "replace-one":
             return
         tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
-        low, high = (-math.inf, math.inf) if self.outside else self.ends
+        low, high = (-math.inf, math.inf) if self.outside else self.extremes
         for first, second in truncated_tables(tables[0], tables[1], low, high):
             yield self.pair(first[:, 0], second[:, 0], pair.why)
 
@@ -220,10 +220,10 @@ class Records(Tabular):
 
     @property
     def columns(self) -> FloatArray:
-        return np.array([self.ends])
+        return np.array([self.extremes])
 
     @property
-    def whole_columns(self) -> tuple[int, ...]:
+    def integer_columns(self) -> tuple[int, ...]:
         return (0,) * self.integer
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_finite, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_finite, short_repr
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import SearchSpace
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, columns, flags, items, require_labels, sized
@@ -66,7 +66,7 @@ class Rows(Tabular):
         for interval in items("features", self.features, "Rows"):
             ends = items("features", interval, "Rows")
             if len(ends) != 2 or not require_finite("features", ends[1], "Rows") >= require_finite("features", ends[0], "Rows"):
-                raise InvalidArgument(f"Rows: features must be intervals (low, high), got {shown(interval)}")
+                raise InvalidArgument(f"Rows: features must be intervals (low, high), got {short_repr(interval)}")
             intervals.append((float(ends[0]), float(ends[1])))
         object.__setattr__(self, "features", tuple(intervals))
         object.__setattr__(self, "labels", require_labels(self.labels, "Rows"))
@@ -82,7 +82,7 @@ class Rows(Tabular):
         self._require_neighbors()
 
     @property
-    def ends(self) -> FloatArray:
+    def extremes(self) -> FloatArray:
         """Return the smallest and the largest value of each feature inside its interval, of shape (k, 2)."""
         ends = np.array(self.features, dtype=float).reshape(-1, 2)
         for column in self.integer:
@@ -93,7 +93,7 @@ class Rows(Tabular):
         """Raise InvalidArgument unless the domain contains at least one pair of neighbors."""
         kinds = len(set(self.labels))
         least = kinds if self.every_label else 0
-        fixed = not any(low < high or self.outside for low, high in self.ends)
+        fixed = not any(low < high or self.outside for low, high in self.extremes)
         if self.size < least + (self.relation == "add-remove"):
             both = "both datasets" if self.relation == "replace-one" else "both datasets, one a row shorter"
             raise InvalidArgument(f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels that each occur in {both}")
@@ -111,7 +111,7 @@ class Rows(Tabular):
         k = len(self.features)
         if dataset.shape[1] != k + bool(self.labels) or not sized(len(dataset), self.size, self.relation):
             return False
-        low, high = self.ends.T
+        low, high = self.extremes.T
         inside = ~np.isnan(dataset[:, :k]) if self.outside else (dataset[:, :k] >= low) & (dataset[:, :k] <= high)
         whole = dataset[:, list(self.integer)]
         if not np.all(inside) or not np.all(np.floor(whole) == whole):
@@ -135,7 +135,7 @@ class Rows(Tabular):
 
         On some turns the rest are equal rows at the bottom instead. Categories are drawn.
         """
-        ends = self.ends
+        ends = self.extremes
         k, others = len(ends), self.size - 1
         distinct = min(max((1, 2, 3, 0)[turn % 4], len(self.labels) if self.every_label else 0), others)
         labels = rng.choice(np.array(self.labels), 2 + distinct) if self.labels else np.zeros(2 + distinct)
@@ -172,10 +172,10 @@ class Rows(Tabular):
 
     @property
     def columns(self) -> FloatArray:
-        return self.ends
+        return self.extremes
 
     @property
-    def whole_columns(self) -> tuple[int, ...]:
+    def integer_columns(self) -> tuple[int, ...]:
         return self.integer
 
     @property
@@ -189,7 +189,7 @@ class Rows(Tabular):
 
 def _corner_values(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the lower, middle and upper values of the features."""
-    low, high = domain.ends.T
+    low, high = domain.extremes.T
     middle = between(low, high, 0.5)
     middle[list(domain.integer)] = np.floor(middle[list(domain.integer)])
     return low, middle, high

@@ -24,8 +24,8 @@ from dpwitness.mechanisms.domains.pair_patterns import (
     between,
     changed_row_index,
     insert_record,
+    integers_between,
     matching,
-    whole_numbers,
 )
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -52,7 +52,7 @@ class Tabular(Domain):
 
     @property
     @abstractmethod
-    def whole_columns(self) -> tuple[int, ...]:
+    def integer_columns(self) -> tuple[int, ...]:
         """Return the indices of the integer features, including categories."""
 
     @property
@@ -65,8 +65,8 @@ class Tabular(Domain):
         return table
 
     @property
-    def whole(self) -> bool:
-        return bool(self.whole_columns)
+    def has_integers(self) -> bool:
+        return bool(self.integer_columns)
 
     @property
     def unordered(self) -> bool:
@@ -81,25 +81,25 @@ class TableSampler(Draws[Tabular]):
 
     def __init__(self, domain: Tabular, rng: Generator) -> None:
         super().__init__(domain, rng)
-        self.ends = domain.columns
-        self.width = len(self.ends) + bool(domain.labels)
+        self.columns = domain.columns
+        self.width = len(self.columns) + bool(domain.labels)
         self._matchings: dict[int, list[list[tuple[float, float]]]] = defaultdict(list)
         self._turn_counts: Counter[tuple[int, int]] = Counter()
 
     def moves(self) -> TableSteps:
         return TableSteps(self)
 
-    def drawn(self, turn: int, corners: bool) -> Pair | None:
-        domain, rng, k = self.domain, self.rng, len(self.ends)
+    def random_pair(self, turn: int, corners: bool) -> Pair | None:
+        domain, rng, k = self.domain, self.rng, len(self.columns)
         labels = sorted(set(domain.labels))
-        movable = np.flatnonzero(self.ends[:, 0] < self.ends[:, 1])
+        movable = np.flatnonzero(self.columns[:, 0] < self.columns[:, 1])
         can_flip, can_move = len(labels) > 1, len(movable) > 0
         possible = [c for c, can in enumerate((can_flip, can_move, can_flip and can_move, can_move)) if can]
         change = possible[turn % len(possible)] if possible else 1
         at, place = PLACES[turn % 3]
         crowd = self.rows(domain.size - 1, corners)
         before = self.rows(1, change != 3)[0]
-        before[:k] = np.where(np.isnan(before[:k]), self.ends[:, 1], before[:k])
+        before[:k] = np.where(np.isnan(before[:k]), self.columns[:, 1], before[:k])
         after = before.copy()
         if change in (0, 2) and labels:
             before[k], after[k] = rng.choice(labels, 2, replace=False)
@@ -119,7 +119,7 @@ class TableSampler(Draws[Tabular]):
         shorter, longer = sorted(tables, key=len)
         at = changed_row_index(longer, shorter)
         for column in sorted({*self.domain.category_columns}):
-            low, high = self.ends[column]
+            low, high = self.columns[column]
             if low == high:
                 continue
             known = np.unique(np.concatenate([table[:, column] for table in tables]))
@@ -133,7 +133,7 @@ class TableSampler(Draws[Tabular]):
                 names |= zip(others, rng.permutation(free)[: len(others)], strict=True)
             else:
                 names |= zip(
-                    others, whole_numbers(np.full(len(others), low), np.full(len(others), high), rng.random(len(others))), strict=True
+                    others, integers_between(np.full(len(others), low), np.full(len(others), high), rng.random(len(others))), strict=True
                 )
             for table in tables:
                 table[:, column] = [names.get(value, value) for value in table[:, column].tolist()]
@@ -146,11 +146,11 @@ class TableSampler(Draws[Tabular]):
     def rows(self, count: int, corners: bool) -> FloatArray:
         """Return random records with shuffled labels, of shape (count, width)."""
         domain, rng = self.domain, self.rng
-        low, high = self.ends.T
+        low, high = self.columns.T
         shares = rng.random((count, len(low)))
         values = np.where(shares < 0.5, low, high) if corners else between(low, high, shares)
-        drawn = list(self.domain.category_columns if corners else self.domain.whole_columns)
-        values[:, drawn] = whole_numbers(low[drawn], high[drawn], rng.random((count, len(drawn))))
+        drawn = list(self.domain.category_columns if corners else self.domain.integer_columns)
+        values[:, drawn] = integers_between(low[drawn], high[drawn], rng.random((count, len(drawn))))
         if domain.absent and not corners:
             values[rng.random(count) < 0.2] = np.nan
         if domain.labels:
@@ -174,7 +174,7 @@ class TableSampler(Draws[Tabular]):
         self._turn_counts[column, place] += 1
         for number in itertools.count():
             if number == len(self._matchings[column]):
-                self._matchings[column].append(matching(float(self.ends[column, 0]), float(self.ends[column, 1]), self.rng))
+                self._matchings[column].append(matching(float(self.columns[column, 0]), float(self.columns[column, 1]), self.rng))
             pairs = self._matchings[column][number]
             if turn < len(pairs):
                 break
@@ -183,10 +183,10 @@ class TableSampler(Draws[Tabular]):
 
     def _opposite_values(self, column: int, value: float, at: int) -> tuple[float, float]:
         """Return two different values of a feature where possible."""
-        low, high = self.ends[column].tolist()
+        low, high = self.columns[column].tolist()
         if low == high:
             return value, value
-        if column in self.domain.whole_columns:  # the search by shapes covers the bounds of integers
+        if column in self.domain.integer_columns:  # the search by shapes covers the bounds of integers
             return self._next_two_values(column, at)
         return value, high if value - low < high - value else low
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Domain
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, items, sized
@@ -40,13 +40,13 @@ class Texts(Domain):
     words: tuple[str, ...] = ("a", "b", "c")
     longest: int = 8
     relation: str = "replace-one"
-    whole = unordered = True
+    has_integers = unordered = True
 
     def __post_init__(self) -> None:
         require(self).integer("size", "longest", most=MAX_ENTRIES).one_of("relation", ["replace-one", "add-remove"])
         words = items("words", self.words, "Texts")
         if not words or not all(isinstance(word, str) and word and " " not in word for word in words) or len(set(words)) < len(words):
-            raise InvalidArgument(f"Texts: words must be distinct non-empty texts without spaces, got {shown(self.words)}")
+            raise InvalidArgument(f"Texts: words must be distinct non-empty texts without spaces, got {short_repr(self.words)}")
         object.__setattr__(self, "words", tuple(words))
 
     def contains(self, dataset: Any) -> bool:
@@ -86,7 +86,7 @@ class Texts(Domain):
                 yield self.changed(crowd, before, after, turn, f"{why}, {among}")
                 turn += 1
 
-    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         """Return a random pair of texts with random words; in corners all texts have the largest number of words."""
 
         def text() -> str:

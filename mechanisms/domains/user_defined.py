@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_type, said, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, require_callable, require_type, short_repr
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.data.relations import OWN
 from dpwitness.mechanisms.domains.base import Domain
@@ -65,7 +65,7 @@ class Relation(Domain):
         """Return True: only the check of two datasets restricts them."""
         return True
 
-    def drawn(self, rng: Generator, turn: int, corners: bool) -> Pair:
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair:
         """Return a generated pair.
 
         Raises
@@ -79,9 +79,9 @@ class Relation(Domain):
         try:
             generated = self.generate(rng)
         except Exception as error:
-            raise InvalidArgument(f"Relation: generate of {self.name} raises {said(error)}") from None
+            raise InvalidArgument(f"Relation: generate of {self.name} raises {error_text(error)}") from None
         if not isinstance(generated, tuple | list) or len(generated) != 2:
-            raise InvalidArgument(f"Relation: generate of {self.name} must return two datasets, got {shown(generated)}")
+            raise InvalidArgument(f"Relation: generate of {self.name} must return two datasets, got {short_repr(generated)}")
         try:
             return Pair(generated[0], generated[1], relation=self, why=why)  # type: ignore[arg-type]
         except InvalidArgument as error:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, said
-from dpwitness.mechanisms.foreign.program import KEPT, Command, Program
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
+from dpwitness.mechanisms.foreign.program import CACHE_SIZE, Command, Program
 from dpwitness.mechanisms.foreign.program_messages import PROTOCOL, Sent, dataset_json, line_of, parse_message, run_line, sent_as
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
 from dpwitness.mechanisms.foreign.worker_process import WorkerDied
@@ -26,7 +26,7 @@ _ROWS = 1000
 _PAUSE_SECONDS = 0.03  # seconds to wait for unrequested output
 _MAX_PRINTED = 2**20  # most bytes on standard error
 _END = 5.0  # seconds within which a program must end after its standard input has ended
-_DATASET_NUMBER = KEPT - 1  # largest number of a dataset; the worker class does not assign it in this test
+_DATASET_NUMBER = CACHE_SIZE - 1  # largest number of a dataset; the worker class does not assign it in this test
 _AHEAD = range(1, 65)  # sizes of requests that are sent at once
 _MAX_PAIRS = 4  # pairs of a domain's catalogue; at least one of them must change an answer
 
@@ -195,7 +195,7 @@ class _ConformanceTest:
         self.answers["first"] = self.ask()
         if isinstance(self.answers["first"], Exception):
             error = self.answers["first"]
-            raise _Wrong(f"raised {said(error)} on its own domain's dataset; other datasets: --d0 and --d1")
+            raise _Wrong(f"raised {error_text(error)} on its own domain's dataset; other datasets: --d0 and --d1")
 
     def sizes(self) -> None:
         """Test batches of 1, 2 and 65536 runs."""
@@ -344,7 +344,7 @@ class _ConformanceTest:
     def raw(self, parts: list[Any], size: int, *, any_size: bool = False) -> Any:
         """Return the answer to raw bytes. Datasets sent before may have lost their numbers and are sent again."""
         program = self.program
-        program.kept.clear()
+        program.slots.clear()
 
         def talk(deadline: float) -> Any:
             program.quiet()

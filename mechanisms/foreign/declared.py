@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.foreign.inside import codec
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import CONFINED, TargetError, loaded
@@ -57,7 +57,7 @@ def require_declaration(
     """Raise InvalidArgument unless the declaration is of this kind and has the needed keys; those in `functions` name functions."""
     where = f"{os.path.basename(target.file)}:{target.name}"
     if found.get("kind") != kind:
-        raise InvalidArgument(f'{where}: kind must be "{kind}", got {shown(found.get("kind"))}')
+        raise InvalidArgument(f'{where}: kind must be "{kind}", got {short_repr(found.get("kind"))}')
     for key in needed:
         if key not in found:
             raise InvalidArgument(f"{where}: the kind {kind!r} needs the key {key!r}; its keys are {', '.join(keys)}")
@@ -66,7 +66,7 @@ def require_declaration(
             raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
     for key in functions:
         if not isinstance(found.get(key, ""), str):
-            raise InvalidArgument(f"{where}: {key} must name a function of the file, got {shown(found[key])}")
+            raise InvalidArgument(f"{where}: {key} must name a function of the file, got {short_repr(found[key])}")
 
 
 def library_note(target: Target) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.foreign.inside.introspection import Unfit, attributes_of
 from dpwitness.mechanisms.foreign.program_messages import program_note
 from dpwitness.mechanisms.foreign.worker_pool import TargetError, build_domain
@@ -110,7 +110,7 @@ def _is_tested_version(version: str, tested: str) -> bool:
     try:
         return SpecifierSet(tested).contains(version, prereleases=True)
     except InvalidSpecifier:
-        raise TargetError(f"TESTED must be a range of versions such as '>=1.2,<2', got {shown(tested)}") from None
+        raise TargetError(f"TESTED must be a range of versions such as '>=1.2,<2', got {short_repr(tested)}") from None
     except InvalidVersion:  # the library's version number does not follow the standard
         return False
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.mechanisms.core.json_reader import object_without_duplicates
-from dpwitness.mechanisms.core.validation import said
+from dpwitness.mechanisms.core.validation import error_text
 from dpwitness.mechanisms.foreign.program_messages import (
     BLOCKS,
     ProtocolViolation,
@@ -32,7 +32,7 @@ from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError
 from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
-KEPT = 16  # datasets that a program stores; a new one replaces the least recently used one
+CACHE_SIZE = 16  # datasets that a program stores; a new one replaces the least recently used one
 
 
 HEADER = 2**16  # most bytes of a header line and of hello
@@ -131,7 +131,7 @@ class Program(Process):
 
     def __init__(self, slot: Command, time_limit: float) -> None:
         super().__init__(slot)
-        self.kept: OrderedDict[bytes, int] = OrderedDict()
+        self.slots: OrderedDict[bytes, int] = OrderedDict()
         self._buffer, self._at, self._expected = bytearray(), 0, ""
         try:
             self.about = parse_hello(self.within(min(_START_SECONDS, time_limit), lambda deadline: self.line(HEADER, deadline, "hello")))
@@ -185,12 +185,12 @@ class Program(Process):
 
     def dataset(self, sent: Sent) -> tuple[int, list[Any]]:
         """Return the number of a dataset, and the messages to send for it. Each dataset is sent once."""
-        number = self.kept.get(sent.key)
+        number = self.slots.get(sent.key)
         if number is not None:
-            self.kept.move_to_end(sent.key)
+            self.slots.move_to_end(sent.key)
             return number, []
-        number = len(self.kept) if len(self.kept) < KEPT else self.kept.popitem(last=False)[1]
-        self.kept[sent.key] = number
+        number = len(self.slots) if len(self.slots) < CACHE_SIZE else self.slots.popitem(last=False)[1]
+        self.slots[sent.key] = number
         return number, sent.message(number, self.about["datasets"])
 
     def quiet(self, _deadline: float = 0.0) -> None:
@@ -206,7 +206,7 @@ class Program(Process):
         """Return the next answer, to a batch of `size` runs: array, list or exception. Raise MechanismFailed if it has `failed`."""
         head = parse_message(self.line(HEADER, deadline, "an answer"), "an answer")
         if "failed" in head:
-            raise MechanismFailed(f"the program says: {said(Exception(head['failed'])).removeprefix('Exception: ')}")
+            raise MechanismFailed(f"the program says: {error_text(Exception(head['failed'])).removeprefix('Exception: ')}")
         if "raised" in head:
             return exception_of(head)
         kind, rows = head.get("kind"), head.get("rows")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.core.dataframe_backends import apart, library_name, values_of
+from dpwitness.mechanisms.core.dataframe_backends import library_name, to_parts, values_of
 from dpwitness.mechanisms.core.json_reader import Json, object_without_duplicates
 from dpwitness.mechanisms.foreign.inside import codec
 from dpwitness.mechanisms.foreign.worker_process import WorkerDied
@@ -84,7 +84,7 @@ def dataset_json(value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if library_name(value):
-        parts = apart(value)
+        parts = to_parts(value)
         if "nodes" in parts:
             return {"nodes": dataset_json(parts["nodes"]), "edges": dataset_json(parts["edges"])}
         return {str(name): dataset_json(column) for name, column in values_of(parts).items()}

@@ -66,7 +66,7 @@ class Worker(Process):
 
     def __init__(self, slot: Interpreter, time_limit: float) -> None:
         super().__init__(slot)
-        self.kept: OrderedDict[str, None] = OrderedDict()
+        self.sent_keys: OrderedDict[str, None] = OrderedDict()
         try:
             hello, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
         except WorkerDied as error:
@@ -143,11 +143,11 @@ class Worker(Process):
         """Return the part of a request that holds the dataset; a large dataset is sent once."""
         if not sent.key:
             return {"data": sent.packed}, sent.blobs
-        if sent.key in self.kept:
+        if sent.key in self.sent_keys:
             return {"key": sent.key}, []
-        self.kept[sent.key] = None
-        if len(self.kept) > codec.KEPT:
-            self.kept.popitem(last=False)
+        self.sent_keys[sent.key] = None
+        if len(self.sent_keys) > codec.CACHE_SIZE:
+            self.sent_keys.popitem(last=False)
         return {"key": sent.key, "data": sent.packed}, sent.blobs
 
 

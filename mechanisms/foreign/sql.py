@@ -23,8 +23,8 @@ from urllib.parse import quote
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, apart, library_name, values_of
-from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, require_type, said, shown
+from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library_name, to_parts, values_of
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, import_problem, require_type, short_repr
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
 from dpwitness.mechanisms.privacy import Claim, parse_claim
@@ -85,9 +85,9 @@ class Query:
             require_type(name, getattr(self, name), str, "be a text", "Query")
         engine, _, file = self.dsn.partition(":///")
         if engine not in ENGINES or not file:
-            raise InvalidArgument(f"Query: dsn must be sqlite:///FILE or duckdb:///FILE, FILE may be :memory:, got {shown(self.dsn)}")
+            raise InvalidArgument(f"Query: dsn must be sqlite:///FILE or duckdb:///FILE, FILE may be :memory:, got {short_repr(self.dsn)}")
         if not _NAME.fullmatch(self.table):
-            raise InvalidArgument(f"Query: table must be a plain name, got {shown(self.table)}")
+            raise InvalidArgument(f"Query: table must be a plain name, got {short_repr(self.table)}")
         if not self.query.strip():
             raise InvalidArgument("Query: query must be a SELECT, got nothing")
         if engine == "duckdb":
@@ -97,7 +97,9 @@ class Query:
         if isinstance(self.domain, dict):
             object.__setattr__(self, "domain", build_domain(self.domain, "Query"))
         if not isinstance(self.claim, Claim | None) or not isinstance(self.domain, Domain | None):
-            raise InvalidArgument(f"Query: claim must be a claim and domain a domain, got {shown(self.claim)} and {shown(self.domain)}")
+            raise InvalidArgument(
+                f"Query: claim must be a claim and domain a domain, got {short_repr(self.claim)} and {short_repr(self.domain)}"
+            )
 
     @property
     def seeded(self) -> bool:
@@ -124,8 +126,8 @@ class Query:
         except Exception as error:
             _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]  # DuckDB runs no further statement after an error
             if isinstance(error, RefusedStatement) or base.refuses(error):
-                raise MechanismFailed(f"the query must only read: {said(error)}") from None
-            raise MechanismFailed(f"the query cannot be run: {said(error)}") from None
+                raise MechanismFailed(f"the query must only read: {error_text(error)}") from None
+            raise MechanismFailed(f"the query cannot be run: {error_text(error)}") from None
 
     def _database(self, columns: dict[str, list[Any]]) -> _Base:
         """Return the database with the dataset loaded, cached for the next batches of this thread."""
@@ -140,7 +142,7 @@ class Query:
         try:
             base.run(self.setup)
         except Exception as error:
-            raise MechanismFailed(f"the setup of the query raises {said(error)}") from None
+            raise MechanismFailed(f"the setup of the query raises {error_text(error)}") from None
         if base.has(self.table):
             raise MechanismFailed(
                 f"the table {self.table} must be the dataset, but this name is taken by the database or the setup: choose another"
@@ -149,7 +151,7 @@ class Query:
             base.load(self.table, columns)
             base.lock()
         except Exception as error:
-            raise MechanismFailed(f"the dataset cannot be made the table {self.table}: {said(error)}") from None
+            raise MechanismFailed(f"the dataset cannot be made the table {self.table}: {error_text(error)}") from None
         kept.append((self, fingerprint, base))
         if len(kept) > _MAX_LOADED:
             kept.pop(0)[2].held.close()
@@ -227,7 +229,7 @@ class _SQLite(_Base):
                 with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as given:
                     given.backup(self.held)
             except sqlite3.Error as error:
-                raise MechanismFailed(f"the database {file} cannot be read: {said(error)}") from None
+                raise MechanismFailed(f"the database {file} cannot be read: {error_text(error)}") from None
 
     def run(self, statements: str) -> None:
         self.held.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK)
@@ -268,7 +270,7 @@ class _DuckDB(_Base):
                 path = file.replace("'", "''")
                 self.held.execute(f"ATTACH '{path}' AS given (READ_ONLY); COPY FROM DATABASE given TO memory; DETACH given")
         except engine.Error as error:
-            raise MechanismFailed(f"the database {file} cannot be read: {said(error)}") from None
+            raise MechanismFailed(f"the database {file} cannot be read: {error_text(error)}") from None
 
     def run(self, statements: str) -> None:
         if found := self._statement_types(statements) & {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT"}:
@@ -315,7 +317,7 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
     """
     try:
         if library_name(dataset) not in ("", "networkx"):
-            found: dict[str, Any] = {str(name): values for name, values in values_of(apart(dataset)).items()}
+            found: dict[str, Any] = {str(name): values for name, values in values_of(to_parts(dataset)).items()}
         elif isinstance(dataset, dict):
             found = {str(name): np.asarray(v).tolist() if isinstance(v, np.ndarray) else list(v) for name, v in dataset.items()}
         elif isinstance(dataset, list) and dataset and all(isinstance(record, dict) for record in dataset):
@@ -326,7 +328,7 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
             table = table[:, None] if table.ndim == 1 else table
             found = {f"c{i}": column.tolist() for i, column in enumerate(table.T)}
     except (UnsupportedData, TypeError, ValueError, IndexError) as error:
-        raise MechanismFailed(f"a query needs a table as its dataset, got {shown(dataset)}: {said(error)}") from None
+        raise MechanismFailed(f"a query needs a table as its dataset, got {short_repr(dataset)}: {error_text(error)}") from None
     if len(set(map(len, found.values()))) > 1:
         raise MechanismFailed(f"a query needs columns of one length, got {', '.join(f'{name}: {len(v)}' for name, v in found.items())}")
     return {name: [_plain(value) for value in values] for name, values in found.items()}

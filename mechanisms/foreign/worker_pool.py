@@ -15,7 +15,7 @@ from typing import Any
 
 from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.foreign import environments
 from dpwitness.mechanisms.foreign.pipeline import CurrentPipeline
 from dpwitness.mechanisms.foreign.python_worker import Interpreter, Worker
@@ -79,7 +79,7 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
         return Interpreter(python, str(adapter), (), memory, CONFINED.get())
     if not file.endswith(".py"):
         if not all(part.isidentifier() for part in file.split(".")):
-            raise TargetError(f"target must name a module such as package.module, or a file that ends in .py, got {shown(file)}")
+            raise TargetError(f"target must name a module such as package.module, or a file that ends in .py, got {short_repr(file)}")
         return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory, CONFINED.get())
     path = Path(SENT.get().here.get(file, file)).resolve()
     if not path.is_file():

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, short_repr
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -63,7 +63,7 @@ class Kernel:
         require(self).one_of("name", _KERNEL_NAMES).integer("degree").nonnegative("offset").positive("gamma")
         if (self.name == "custom") != (self.function is not None):
             raise InvalidArgument(
-                f"Kernel: function must be given exactly for the custom kernel, got {shown(self.function)} for {shown(self.name)}"
+                f"Kernel: function must be given exactly for the custom kernel, got {short_repr(self.function)} for {short_repr(self.name)}"
             )
         if self.name == "custom":
             require_positive("feature_radius", self.feature_radius, "Kernel")

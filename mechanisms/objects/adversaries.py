@@ -12,7 +12,7 @@ from typing import Any, Dict, Generator, List, Sequence, Tuple
 
 import numpy as np
 
-from .errors import InvalidArgument, shown
+from .errors import InvalidArgument, short_repr
 
 _MAX_SMALL_INTEGER = 16  # each integer up to this absolute value is a separate kind
 
@@ -49,11 +49,13 @@ class Adversary:
     def __post_init__(self) -> None:
         good = isinstance(self.stages, (list, tuple)) and all(isinstance(s, (list, tuple, np.ndarray)) and len(s) for s in self.stages)
         if not good or not self.stages:
-            raise InvalidArgument(f"Adversary: stages must be a non-empty list of non-empty lists of queries, got {shown(self.stages)}")
+            raise InvalidArgument(
+                f"Adversary: stages must be a non-empty list of non-empty lists of queries, got {short_repr(self.stages)}"
+            )
         if isinstance(self.rounds, bool) or not isinstance(self.rounds, (int, np.integer)) or not 1 <= self.rounds <= 10**6:
-            raise InvalidArgument(f"Adversary: rounds must be a whole number from 1 to 10^6, got {shown(self.rounds)}")
+            raise InvalidArgument(f"Adversary: rounds must be a whole number from 1 to 10^6, got {short_repr(self.rounds)}")
         if not isinstance(self.usual, str):
-            raise InvalidArgument(f"Adversary: usual must be a kind of answer as text, got {shown(self.usual)}")
+            raise InvalidArgument(f"Adversary: usual must be a kind of answer as text, got {short_repr(self.usual)}")
 
     def __call__(self, answers: List[Any]) -> Any:
         """Return the next query; None at the end."""
@@ -75,7 +77,7 @@ class Adversary:
             if self.usual and stage + 1 < len(self.stages) and answer_kind(answer) != self.usual:
                 stage, stage_start = stage + 1, number + 1
 
-    def told(self) -> Dict[str, Any]:
+    def to_dict(self) -> Dict[str, Any]:
         """Return the adversary as a JSON object, as in the keyword `adversary` of a target, in a witness or on a command line."""
         stages = [[query.tolist() if isinstance(query, (np.ndarray, np.generic)) else query for query in stage] for stage in self.stages]
         return {"stages": stages, "rounds": int(self.rounds), "usual": self.usual}
@@ -85,12 +87,12 @@ def as_adversary(given: Any, owner: str = "interactive") -> Any:
     """Return the adversary for a list of queries, the JSON object of an `Adversary`, or a function of the answers."""
     if isinstance(given, dict):
         if not {"stages", "rounds"} <= set(given) <= {"stages", "rounds", "usual"}:
-            raise InvalidArgument(f"{owner}: adversary must have the keys stages, rounds and optionally usual, got {shown(given)}")
+            raise InvalidArgument(f"{owner}: adversary must have the keys stages, rounds and optionally usual, got {short_repr(given)}")
         return Adversary(**given)
     if isinstance(given, (list, tuple, np.ndarray)):
         return Adversary([list(given)], len(given))
     if not callable(given):
-        raise InvalidArgument(f"{owner}: adversary must be a list of queries or a function of the answers, got {shown(given)}")
+        raise InvalidArgument(f"{owner}: adversary must be a list of queries or a function of the answers, got {short_repr(given)}")
     return given
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+    from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
     from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 else:
     try:
-        from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+        from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
         from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
     except ImportError:  # the interpreter of a foreign target
 
@@ -19,7 +19,7 @@ else:
         class InvalidArgument(ValueError):
             """Invalid argument; the controller shows the message."""
 
-        def shown(value: object) -> str:
+        def short_repr(value: object) -> str:
             """Return a value as short text on one line for a message."""
             text = " ".join(repr(value).split())
             return text if len(text) <= 80 else text[:77] + "..."
@@ -28,7 +28,7 @@ else:
 def require_callable(owner: str, name: str, value: Any) -> None:
     """Raise InvalidArgument unless the value is callable."""
     if not callable(value):
-        raise InvalidArgument(f"{owner}: {name} must be callable, got {shown(value)}")
+        raise InvalidArgument(f"{owner}: {name} must be callable, got {short_repr(value)}")
 
 
-__all__ = ["InvalidArgument", "MechanismFailed", "require_callable", "shown"]
+__all__ = ["InvalidArgument", "MechanismFailed", "require_callable", "short_repr"]

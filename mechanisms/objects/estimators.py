@@ -6,10 +6,10 @@ from typing import Any, Callable, Optional, Union
 
 import numpy as np
 
-from .errors import InvalidArgument, MechanismFailed, require_callable, shown
+from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
 from .features_and_labels import parts
-from .randomness import takes_labels
-from .single_runs import PerRun, made, named, split, told
+from .randomness import seeding_notes, takes_labels
+from .single_runs import PerRun, made, named, split
 
 
 def from_estimator(
@@ -68,7 +68,7 @@ def from_estimator(
     if not isinstance(output, str):
         require_callable("from_estimator", "output", output)
     if label is not None and (isinstance(label, bool) or not isinstance(label, (int, np.integer))):
-        raise InvalidArgument(f"from_estimator: label must be the number of a column, got {shown(label)}")
+        raise InvalidArgument(f"from_estimator: label must be the number of a column, got {short_repr(label)}")
     factory_arguments, declared = split("from_estimator", factory, arguments)
     make = made("from_estimator", factory, factory_arguments)
     points = None if at is None else np.asarray(at)
@@ -76,17 +76,19 @@ def from_estimator(
     def run(dataset: Any, rng: Any) -> Any:
         estimator = make(rng)
         if not callable(getattr(estimator, "fit", None)):
-            raise MechanismFailed(f"from_estimator: factory must make an object with fit, {named(factory)} made {shown(estimator)}")
+            raise MechanismFailed(f"from_estimator: factory must make an object with fit, {named(factory)} made {short_repr(estimator)}")
         x, y = parts(dataset, label, labeled=takes_labels(estimator.fit))
         fitted = estimator.fit(x) if y is None else estimator.fit(x, y)
         if fitted is not None and fitted is not estimator:
             raise MechanismFailed(
-                f"from_estimator: fit must return the estimator itself, that of {named(factory)} returned {shown(fitted)}"
+                f"from_estimator: fit must return the estimator itself, that of {named(factory)} returned {short_repr(fitted)}"
             )
         return _read_output(estimator, output, points)
 
     options = {"at": at, "label": label, "time_limit": time_limit, **factory_arguments}
-    return PerRun(named(factory), run, (from_estimator, (factory, output), options), told(factory), time_limit, declared)
+    return PerRun(
+        named(factory), run, (from_estimator, (factory, output), options), seeding_notes(factory, named(factory)), time_limit, declared
+    )
 
 
 def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], points: Any) -> Any:

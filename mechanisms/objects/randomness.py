@@ -42,7 +42,7 @@ def keyword(function: Any) -> Optional[str]:
     return None
 
 
-def given(function: Any) -> Callable[[Any], Dict[str, Any]]:
+def randomness_argument(function: Any) -> Callable[[Any], Dict[str, Any]]:
     """Return a function of the generator that returns the keyword argument with the randomness, or no argument."""
     name = keyword(function)
     if name is None:
@@ -82,7 +82,7 @@ def _argument_factory(taken: inspect.Parameter) -> Callable[[Any], Any]:
     return _seed
 
 
-def told(function: Any, name: str) -> Tuple[str, ...]:
+def seeding_notes(function: Any, name: str) -> Tuple[str, ...]:
     """Return a note for reports on the seeding of a function or class."""
     found = keyword(function)
     if found is None:

@@ -17,7 +17,7 @@ import numpy as np
 from .errors import InvalidArgument, MechanismFailed
 from .estimators import from_estimator
 from .features_and_labels import parts
-from .randomness import SEEDS, given, keyword, missing, parameters, takes_labels
+from .randomness import SEEDS, keyword, missing, parameters, randomness_argument, takes_labels
 from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, one_run
 
 SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials", "n_samples", "num_samples")
@@ -67,7 +67,7 @@ class _Batch:
     def __call__(self, dataset: Any, size: int, rng: Any) -> Any:
         if self.size is None:
             return self.function(dataset, size, rng)
-        return self.function(dataset, **{self.size: size}, **given(self.function)(rng))
+        return self.function(dataset, **{self.size: size}, **randomness_argument(self.function)(rng))
 
 
 def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None) -> Tuple[str, str]:
@@ -237,7 +237,7 @@ def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: 
     """Return the names of the attributes that `fit` learns: the coefficients, or the only numeric attribute."""
     if dataset is None:
         raise InvalidArgument(f"{name} is an estimator: name the released attribute, --as estimator.ATTRIBUTE, or give --d0 and --d1")
-    estimator = found(**{**given(functools.partial(found, **kwargs))(np.random.default_rng(0)), **kwargs})
+    estimator = found(**{**randomness_argument(functools.partial(found, **kwargs))(np.random.default_rng(0)), **kwargs})
     before = set(vars(estimator))
     try:
         x, y = parts(dataset, None, labeled=takes_labels(estimator.fit))

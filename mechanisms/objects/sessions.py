@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Protocol
 import numpy as np
 
 from .adversaries import Adversary, as_adversary
-from .errors import InvalidArgument, MechanismFailed, require_callable, shown
+from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
 from .single_runs import PerRun, made, named
 
 _MAX_QUERIES = 10_000  # limit for an adversary that never returns None
@@ -108,7 +108,7 @@ def interactive(
     if adversary is None and queries is None:
         raise InvalidArgument("interactive: an adversary must be given, or queries from which a search can make one, got neither")
     if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or not 1 <= rounds <= 10**6):
-        raise InvalidArgument(f"interactive: rounds must be a whole number from 1 to 10^6, got {shown(rounds)}")
+        raise InvalidArgument(f"interactive: rounds must be a whole number from 1 to 10^6, got {short_repr(rounds)}")
     if adversary is None:
         query_list = list(queries) if not isinstance(queries, dict) else [corner(queries)]
         adversary = Adversary([query_list], rounds or max(10, len(query_list)))
@@ -164,7 +164,7 @@ def require_queries(queries: Any) -> None:
         return
     raise InvalidArgument(
         'interactive: queries must be a non-empty list, {"ball": radius, "dimension": d} or {"low": [...], "high": [...]}, '
-        f"got {shown(queries)}"
+        f"got {short_repr(queries)}"
     )
 
 

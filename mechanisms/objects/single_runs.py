@@ -18,10 +18,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .errors import InvalidArgument, MechanismFailed, require_callable, shown
+from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
 from .features_and_labels import parts
-from .randomness import bound, dataset_converter, given, parameters, takes_labels
-from .randomness import told as told_seeded
+from .randomness import bound, dataset_converter, parameters, randomness_argument, seeding_notes, takes_labels
 
 DECLARABLE_ATTRIBUTES = (
     *("claim", "domain", "seeded", "batch", "trials"),
@@ -41,10 +40,12 @@ class PerRun:
     ) -> None:
         owner = rebuilt[0].__name__
         if not isinstance(limit, (int, float)) or isinstance(limit, bool) or not 0 < limit < 1e9:
-            raise InvalidArgument(f"{owner}: time_limit must be positive and below 1e9 seconds, got {shown(limit)}")
+            raise InvalidArgument(f"{owner}: time_limit must be positive and below 1e9 seconds, got {short_repr(limit)}")
         for key, value in declared.items():
             if key not in DECLARABLE_ATTRIBUTES:
-                raise InvalidArgument(f"{owner}: {shown(key)} is not an option; a mechanism may declare {', '.join(DECLARABLE_ATTRIBUTES)}")
+                raise InvalidArgument(
+                    f"{owner}: {short_repr(key)} is not an option; a mechanism may declare {', '.join(DECLARABLE_ATTRIBUTES)}"
+                )
             setattr(self, key, value)
         self._name, self._once, self._rebuilt, self._limit = name, once, rebuilt, float(limit)
         self.notes = (*notes, "runs are single calls, one after the other")
@@ -133,7 +134,7 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **argumen
     own_arguments, declared = split("one_run", function, arguments)
     run = single_run_call("one_run", function, own_arguments)
     rebuilt = (one_run, (function,), {"time_limit": time_limit, **own_arguments})
-    return PerRun(named(function), run, rebuilt, told(function), time_limit, declared)
+    return PerRun(named(function), run, rebuilt, seeding_notes(function, named(function)), time_limit, declared)
 
 
 def fresh(
@@ -197,7 +198,7 @@ def fresh(
         return single_run_call("fresh", found if method is None else getattr(found, method), method_arguments)(dataset, rng)
 
     options = {"time_limit": time_limit, **own_arguments, **method_arguments}
-    return PerRun(named(factory), once, (fresh, (factory, method), options), told(factory), time_limit, declared)
+    return PerRun(named(factory), once, (fresh, (factory, method), options), seeding_notes(factory, named(factory)), time_limit, declared)
 
 
 def split(owner: str, function: Any, arguments: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
@@ -216,7 +217,10 @@ def made(owner: str, factory: Callable[..., Any], arguments: Optional[Dict[str, 
     Raises MechanismFailed for an object that the factory has returned before.
     """
     factory = functools.partial(factory, **arguments) if arguments else factory
-    seeded, previous = given(factory), [None, None]  # the first and the last object: a factory that cycles returns the first again
+    seeded, previous = (
+        randomness_argument(factory),
+        [None, None],
+    )  # the first and the last object: a factory that cycles returns the first again
 
     def make(rng: Any) -> Any:
         found = factory(**seeded(rng))
@@ -234,15 +238,10 @@ def single_run_call(owner: str, function: Callable[..., Any], arguments: Optiona
     if _is_module(function):
         return _torch_call(function)
     run = bound(owner, function, arguments or {}, named(function))
-    seeded, fitted = given(run), dataset_converter(function)
+    seeded, fitted = randomness_argument(run), dataset_converter(function)
     if takes_labels(run):
         return lambda dataset, rng: run(*parts(dataset, None, labeled=True), **seeded(rng))
     return lambda dataset, rng: run(fitted(dataset), **seeded(rng))
-
-
-def told(function: Callable[..., Any]) -> Tuple[str, ...]:
-    """Return a note for reports on the seeding of a function."""
-    return told_seeded(function, named(function))
 
 
 _MAX_VALUES = 10_000  # values that a generator may yield in one run

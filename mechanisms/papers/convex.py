@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import EnclosureUnavailable
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
@@ -121,7 +121,7 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
         if not isinstance(self.loss, Loss | RecordLoss):
             raise InvalidArgument(f"{owner}: loss must be a Loss or have gradient and hessian, got {type(self.loss).__name__}")
         if not isinstance(self.penalty, StronglyConvex) or not self.penalty.strong_convexity > 0:
-            raise InvalidArgument(f"{owner}: penalty must be strongly convex, with gradient and hessian, got {shown(self.penalty)}")
+            raise InvalidArgument(f"{owner}: penalty must be strongly convex, with gradient and hessian, got {short_repr(self.penalty)}")
         if isinstance(self.loss, Loss):
             if not self.loss.smooth:
                 raise InvalidArgument(f"{owner}: loss must be differentiable, got {self.loss.name!r}")

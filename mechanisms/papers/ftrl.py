@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, EnclosureUnavailable, log_mass_of_index, softmax
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.data.datasets import LinearCosts
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.costs import Costs
@@ -79,7 +79,7 @@ class PrivateFTRL:
         require(self).positive("epsilon", "bound").probability("delta").integer("actions", least=2).integer("horizon")
         require(self).one_of("lambda_rule", ["printed", "with_log_p"])
         if self.adversary is not None and not hasattr(self.adversary, "py_func"):
-            raise InvalidArgument(f"PrivateFTRL: adversary must be compiled with numba.njit, got {shown(self.adversary)}")
+            raise InvalidArgument(f"PrivateFTRL: adversary must be compiled with numba.njit, got {short_repr(self.adversary)}")
 
     @property
     def regularization(self) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, short_repr
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
@@ -80,7 +80,7 @@ class _GLM(ABC):
         if self.noise == "gaussian":
             require(self).probability("delta")
         elif not isinstance(self.delta, int | float) or self.delta != 0:
-            raise InvalidArgument(f"{owner}: delta must be 0 for {self.noise} noise, got {shown(self.delta)}")
+            raise InvalidArgument(f"{owner}: delta must be 0 for {self.noise} noise, got {short_repr(self.delta)}")
         if not isinstance(self.loss, Loss):
             raise InvalidArgument(f"{owner}: loss must be a Loss, got {type(self.loss).__name__}")
         # Bounds that depend on the labels are checked record by record, in `_data`.

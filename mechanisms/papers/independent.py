@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, short_repr
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.labelled_pairs import replaced
@@ -92,7 +92,9 @@ class TestDataIndependentLearner(LearnerMechanism):
         require(self).probability("beta").one_of("units", ["printed", "repaired"])
         require(self).one_of("sampler", ["exact", "mixture", "net"]).one_of("release", _RELEASES)
         if self.sampler != "net" and self.learner.kernel.name != "linear":
-            raise InvalidArgument(f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, got {shown(self.sampler)}")
+            raise InvalidArgument(
+                f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, got {short_repr(self.sampler)}"
+            )
         if self.spacing is not None:
             require_positive("spacing", self.spacing, owner)
         if self.rounds < 1:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.jit import jit_uncached
@@ -94,7 +94,7 @@ class PrivateInteractivePrediction(LearnerMechanism):
             object.__setattr__(self, "horizon", len(points))
         require(self).integer("horizon")
         if self.rule is not None and not hasattr(self.rule, "py_func"):
-            raise InvalidArgument(f"{owner}: rule must be compiled with numba.njit, got {shown(self.rule)}")
+            raise InvalidArgument(f"{owner}: rule must be compiled with numba.njit, got {short_repr(self.rule)}")
         if self.norm_bound > 1e150:
             raise InvalidArgument(f"{owner}: norm_bound must have a finite square, got {self.norm_bound!r}")
         if self._updates() < 1:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
@@ -85,9 +85,9 @@ class KernelLearner:
     def __post_init__(self) -> None:
         require(self).positive("regularization", "bound", "label_bound").integer("dimension", "records").one_of("equation", [2, 1])
         if not isinstance(self.loss, Loss) or not math.isfinite(self.loss.lipschitz(math.inf, self.label_bound)):
-            raise InvalidArgument(f"KernelLearner: loss must be a Loss that is Lipschitz for every prediction, got {shown(self.loss)}")
+            raise InvalidArgument(f"KernelLearner: loss must be a Loss that is Lipschitz for every prediction, got {short_repr(self.loss)}")
         if not isinstance(self.kernel, Kernel):
-            raise InvalidArgument(f"KernelLearner: kernel must be a Kernel, got {shown(self.kernel)}")
+            raise InvalidArgument(f"KernelLearner: kernel must be a Kernel, got {short_repr(self.kernel)}")
 
     @property
     def lipschitz(self) -> float:
@@ -134,7 +134,7 @@ class KernelLearner:
         try:
             rows = np.ascontiguousarray(points, dtype=np.float64)
         except Exception:  # `points` may be any object, whose conversion may raise anything
-            raise InvalidArgument(f"{owner}: {name} must be a (T, d) array of numbers, got {shown(points)}") from None
+            raise InvalidArgument(f"{owner}: {name} must be a (T, d) array of numbers, got {short_repr(points)}") from None
         if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != self.dimension:
             raise InvalidArgument(f"{owner}: {name} must have at least one row of length {self.dimension}, got shape {rows.shape}")
         longest = float(np.linalg.norm(rows, axis=1).max())
@@ -170,7 +170,7 @@ class LearnerMechanism:
     def __post_init__(self) -> None:
         require(self).positive("epsilon").probability("delta")
         if not isinstance(self.learner, KernelLearner):
-            raise InvalidArgument(f"{type(self).__name__}: learner must be a KernelLearner, got {shown(self.learner)}")
+            raise InvalidArgument(f"{type(self).__name__}: learner must be a KernelLearner, got {short_repr(self.learner)}")
 
     @property
     def claim(self) -> ApproxDP:

@@ -18,7 +18,7 @@ from flint import arb
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, softmax
 from dpwitness.mechanisms.balls.risk import slope_over
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, short_repr
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
@@ -96,7 +96,7 @@ class SimplexSampling:
     def __post_init__(self) -> None:
         require(self).positive("epsilon", "regularization", "bound", "label_bound").integer("dimension", least=2).integer("records")
         if not isinstance(self.loss, Loss) or not math.isfinite(self.loss.smoothness):
-            raise InvalidArgument(f"SimplexSampling: loss must be a Loss with a bounded second derivative, got {shown(self.loss)}")
+            raise InvalidArgument(f"SimplexSampling: loss must be a Loss with a bounded second derivative, got {short_repr(self.loss)}")
         if self.delta is not None:
             require_probability("delta", self.delta, "SimplexSampling")
         if isinstance(self.draws, str):

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, require_probability, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, require_probability, short_repr
 from dpwitness.mechanisms.privacy.claim import Claim, Divergences, FloatArray, Span
 
 _CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms calibrate their parameters in floats
@@ -137,7 +137,7 @@ class PureDP(ApproxDP):
     def of(self, numbers: Sequence[float]) -> PureDP:
         epsilon, delta = numbers
         if delta != 0:
-            raise InvalidArgument(f"delta must be 0 in pure DP, got {shown(delta)}")
+            raise InvalidArgument(f"delta must be 0 in pure DP, got {short_repr(delta)}")
         return PureDP(epsilon)
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_type, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_type, short_repr
 from dpwitness.mechanisms.data.distances import differing_entries, distance_of
 from dpwitness.mechanisms.data.relations import NORMS
 from dpwitness.mechanisms.privacy.basic_notions import PureDP
@@ -248,7 +248,7 @@ class GroupDP(PairClaim):
         object.__setattr__(self, "size", require_integer("size", self.size, "GroupDP", most=10**6))
         require_type("claim", self.claim, Claim, "be a claim", "GroupDP")
         if isinstance(self.claim, PairClaim):
-            raise InvalidArgument(f"GroupDP: claim must be about single records, got {shown(str(self.claim))}")
+            raise InvalidArgument(f"GroupDP: claim must be about single records, got {short_repr(str(self.claim))}")
         self.claim.group(self.size)  # raises if the claim implies nothing for this size
 
     @classmethod

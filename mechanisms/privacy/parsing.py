@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_type, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_type, short_repr
 from dpwitness.mechanisms.privacy.claim import NOTIONS, Claim
 
 
@@ -50,13 +50,13 @@ def parse_claim(text: str) -> Claim:
         kind, rest = ("pure", short_form[1]) if short_form[2] is None else ("approx", f"{short_form[1]},{short_form[2]}")
     if kind not in NOTIONS:
         forms = ", ".join(sorted((notion.form for notion in NOTIONS.values()), key=lambda form: form.count(",")))
-        raise InvalidArgument(f"claim must be one of {forms}, got {shown(text)}{_hint(text)}")
+        raise InvalidArgument(f"claim must be one of {forms}, got {short_repr(text)}{_hint(text)}")
     try:
         return NOTIONS[kind].parse(rest)
     except InvalidArgument:
         raise
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument(f"claim must have the form {NOTIONS[kind].form}, got {shown(text)}{_hint(text)}") from None
+        raise InvalidArgument(f"claim must have the form {NOTIONS[kind].form}, got {short_repr(text)}{_hint(text)}") from None
 
 
 _NUMBER = r"([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)"
@@ -97,9 +97,9 @@ def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
         rounded = (NOTIONS[kind].recall(rest, numbers) if kind in NOTIONS else None) or parse_claim(text)
         claim = rounded.of(numbers)
     except (TypeError, ValueError, OverflowError, IndexError) as error:
-        raise InvalidArgument(f"claim must agree with claim_numbers, got {text} and {shown(numbers)}: {error}") from None
+        raise InvalidArgument(f"claim must agree with claim_numbers, got {text} and {short_repr(numbers)}: {error}") from None
     if str(claim) != str(rounded) or list(claim.numbers) != list(numbers):
-        raise InvalidArgument(f"claim must agree with claim_numbers, got {text} and {shown(numbers)}")
+        raise InvalidArgument(f"claim must agree with claim_numbers, got {text} and {short_repr(numbers)}")
     return claim
 
 
@@ -108,5 +108,5 @@ def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:
     found = getattr(mechanism, "claim", None) if claim is None else claim
     found = parse_claim(found) if isinstance(found, str) else found
     if not isinstance(found, Claim):
-        raise InvalidArgument(f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {shown(found)}")
+        raise InvalidArgument(f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {short_repr(found)}")
     return found

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, require_type, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, require_type, short_repr
 from dpwitness.mechanisms.privacy.claim import Claim, Divergences, FloatArray, Span, parse_numbers, parse_points
 
 # Orders at which zCDP is tested. Fewer orders only raise g and lower a certified rho, so the grid is conservative.
@@ -166,7 +166,7 @@ class RenyiCurve(RenyiClaim):
         for name in ("orders", "epsilons"):
             object.__setattr__(self, name, tuple(require_positive(name, value, "RenyiCurve") for value in getattr(self, name)))
         if self.orders[0] <= 1 or any(b <= a for a, b in pairwise(self.orders)):
-            raise InvalidArgument(f"RenyiCurve: orders must be greater than 1 and rise, got {shown(self.orders)}")
+            raise InvalidArgument(f"RenyiCurve: orders must be greater than 1 and rise, got {short_repr(self.orders)}")
         require(self).positive("factor")
 
     @property

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.core.json_reader import parse, read_bytes
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, require_type, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, require_type, short_repr
 from dpwitness.mechanisms.privacy.claim import Claim, FloatArray, Lines, parse_points
 
 _MAX_POINTS = 1000  # most points of a curve
@@ -172,7 +172,7 @@ class TradeoffCurve(Curve):
     name: str = field(compare=False)
     factor: float
     above: int = field(compare=False)  # number of given points above the envelope
-    said: str = field(compare=False)
+    remark_text: str = field(compare=False)
 
     form: ClassVar[str] = "fdp:FILE"
     notion: ClassVar[str] = "f-differential privacy: a whole trade-off curve"
@@ -186,10 +186,10 @@ class TradeoffCurve(Curve):
         object.__setattr__(self, "factor", require_positive("factor", factor, "TradeoffCurve"))
         above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE))
         object.__setattr__(self, "above", above)
-        said = [f"{above} of its {len(a)} points lie above their lower convex envelope, which is claimed"] if above else []
+        remark_text = [f"{above} of its {len(a)} points lie above their lower convex envelope, which is claimed"] if above else []
         if (b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE).any():
-            said.append("the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric")
-        object.__setattr__(self, "said", f"{self}: {'; '.join(said)}" if said else "")
+            remark_text.append("the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric")
+        object.__setattr__(self, "remark_text", f"{self}: {'; '.join(remark_text)}" if remark_text else "")
 
     @classmethod
     def parse(cls, text: str) -> TradeoffCurve:
@@ -215,7 +215,7 @@ class TradeoffCurve(Curve):
 
     @property
     def remark(self) -> str:
-        return self.said
+        return self.remark_text
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -247,7 +247,7 @@ def _checked_points(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, Floa
     try:
         a, b = np.asarray(alpha, dtype=float), np.asarray(beta, dtype=float)
     except Exception:  # ragged, too large, or an object that raises on access
-        raise InvalidArgument(f"{owner}: alpha and beta must be rows of numbers, got {shown(alpha)}") from None
+        raise InvalidArgument(f"{owner}: alpha and beta must be rows of numbers, got {short_repr(alpha)}") from None
     if a.ndim != 1 or a.shape != b.shape or not 2 <= a.size <= _MAX_POINTS:
         raise InvalidArgument(f"{owner}: alpha and beta must be two rows of 2 to {_MAX_POINTS} numbers, got shapes {a.shape} and {b.shape}")
     order = np.argsort(a, kind="stable")

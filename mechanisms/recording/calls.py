@@ -17,10 +17,10 @@ PLAIN = frozenset((float, int, str, bool, bytes, type(None), np.float64, np.int6
 class Call:
     """A call of a primitive: its arguments, its output and its place in the code."""
 
-    __slots__ = ("args", "inner", "kwargs", "made", "once", "output", "primitive", "raised", "told", "where")
+    __slots__ = ("args", "inner", "kwargs", "made", "once", "output", "primitive", "raised", "values", "where")
 
-    def __init__(self, made: BoundPrimitive, args: Any, kwargs: Any, told: Any, where: Any) -> None:
-        self.made, self.args, self.kwargs, self.told, self.where = made, args, kwargs, told, where
+    def __init__(self, made: BoundPrimitive, args: Any, kwargs: Any, values: Any, where: Any) -> None:
+        self.made, self.args, self.kwargs, self.values, self.where = made, args, kwargs, values, where
         self.primitive = made.primitive
         self.output: Any = None
         self.raised: Any = None
@@ -30,10 +30,10 @@ class Call:
     @property
     def read(self) -> tuple[Any, ...]:
         """Return the values of the primitive's expressions. Values that depend on arguments alone are evaluated on first access."""
-        if self.told is None:
+        if self.values is None:
             made = self.made
-            self.told = made.primitive.reads(made.names, made.defaults, self.args, self.kwargs)
-        found: tuple[Any, ...] = self.told
+            self.values = made.primitive.reads(made.names, made.defaults, self.args, self.kwargs)
+        found: tuple[Any, ...] = self.values
         return found
 
 

@@ -33,7 +33,7 @@ _COLUMNS = (
     "drawn",
     "center",
     "rounding",
-    "told",
+    "text",
 )
 _NUMBER_INDICES = tuple((key, READ.index(key)) for key in _NUMBER_COLUMNS)
 _SELECTION_LAWS = ("choice", "binomial", "exponential_mechanism", "permute_and_flip", "randomised_response")
@@ -45,7 +45,7 @@ class Raised:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the type and the message of the exception."""
         try:
             return f"{type(self.error).__name__}: {self.error}"
@@ -189,7 +189,7 @@ def _number(value: Any) -> Any:
 def outcome(output: Any) -> dict[str, Any]:
     """Return the output of a run as numbers and texts, or the exception that it raised."""
     if isinstance(output, Raised):
-        return {"raised": output.told(), "numbers": np.zeros(0), "texts": []}
+        return {"raised": output.describe(), "numbers": np.zeros(0), "texts": []}
     numbers, texts = leaves(output)
     return {"raised": "", "numbers": numbers, "texts": texts}
 
@@ -197,22 +197,22 @@ def outcome(output: Any) -> dict[str, Any]:
 def output_difference(first: Any, second: Any) -> str:
     """Return how two outputs, or the exceptions raised instead, differ; an empty text if they are equal."""
     if isinstance(first, Raised) and isinstance(second, Raised):
-        return "" if first.told() == second.told() else f"raises {first.told()} and {second.told()}"
+        return "" if first.describe() == second.describe() else f"raises {first.describe()} and {second.describe()}"
     if isinstance(first, Raised) or isinstance(second, Raised):
-        return "raises on one side only: " + next(side.told() for side in (first, second) if isinstance(side, Raised))
+        return "raises on one side only: " + next(side.describe() for side in (first, second) if isinstance(side, Raised))
     return difference(first, second)
 
 
 def differences(recorder: Recorder) -> list[dict[str, Any]]:
     """Return the first difference of each kind, primitive and place, with its number of occurrences."""
     found: dict[Any, dict[str, Any]] = {}
-    for kind, stream, index, told in recorder.differences:
+    for kind, stream, index, text in recorder.differences:
         calls = recorder.streams.get(stream, []) if kind != "fewer calls" or recorder.played is None else recorder.played.streams[stream]
         call = calls[index] if index < len(calls) else None
         where = place_of(call.where) if call is not None else ""
-        key = (kind, where, told.partition(":")[0])
+        key = (kind, where, text.partition(":")[0])
         if key not in found:
-            found[key] = {"kind": kind, "stream": "/".join(stream), "index": index, "told": told, "where": where, "times": 0}
+            found[key] = {"kind": kind, "stream": "/".join(stream), "index": index, "text": text, "where": where, "times": 0}
         found[key]["times"] += 1
     return list(found.values())[:100]
 

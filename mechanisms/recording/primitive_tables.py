@@ -15,7 +15,7 @@ _TABLES = Path(__file__).with_name("tables")
 
 
 @functools.cache
-def known() -> tuple[Entry, ...]:
+def known_primitives() -> tuple[Entry, ...]:
     """Return all primitives of the tables: sources of randomness, and mechanisms of libraries."""
     found: list[Entry] = []
     for file in sorted(_TABLES.glob("*.toml")):
@@ -28,7 +28,7 @@ class ValidatedEntries(list[Entry]):
     """A list of validated entries of primitives."""
 
 
-def given(primitives: Any, owner: str, *, required: bool = True) -> ValidatedEntries:
+def validate_primitives(primitives: Any, owner: str, *, required: bool = True) -> ValidatedEntries:
     """Return the validated entries of the primitives that a user names; raise InvalidArgument on behalf of `owner` for invalid ones.
 
     Primitives that are not `required` are skipped if they do not exist, and nothing is imported for

@@ -61,7 +61,7 @@ class Session:
         self.sources: dict[str, BoundPrimitive] = {}
         self.patches: list[Patch] = []
         self.patched: set[str] = set()
-        self.kept: dict[int, Recorder] = {}
+        self.recorders: dict[int, Recorder] = {}
         self.outputs: dict[int, Any] = {}
         self.numbers = itertools.count()
         self.compiled = True
@@ -86,7 +86,7 @@ class Session:
         for kernel in self.kernels:  # a compilation that failed beside replaced functions would fail ever after
             getattr(getattr(kernel, "_compiler", None), "_failed_cache", {}).clear()
         self.kernels.clear()
-        self.kept.clear()
+        self.recorders.clear()
         self.outputs.clear()
 
     def _patch_generators(self) -> None:
@@ -207,11 +207,13 @@ class Session:
         self._install_patches()  # the run before may have imported modules with primitives
         before = len(sys.modules)
         recorder, output, seconds = self._run_once(dataset, seed, Recorder(self, time.monotonic() + self.time_limit))
-        if len(sys.modules) > before and not self.kept:  # the imported modules may contain primitives, and importing them may have drawn
+        if (
+            len(sys.modules) > before and not self.recorders
+        ):  # the imported modules may contain primitives, and importing them may have drawn
             self._install_patches()
             recorder, output, seconds = self._run_once(dataset, seed, Recorder(self, time.monotonic() + self.time_limit))
         key = next(self.numbers)
-        self.kept[key], self.outputs[key] = recorder, output
+        self.recorders[key], self.outputs[key] = recorder, output
         unseeded = [f"{name} at {place_of(where)}" for name, where in recorder.unseeded]
         return {"key": key, "calls": recorder.count, "seconds": seconds, "unseeded": unseeded, **outcome(output)}
 
@@ -239,7 +241,7 @@ class Session:
         dict
             Output, differences, number of calls and duration, and the table of calls.
         """
-        recorded = self.kept[key]
+        recorded = self.recorders[key]
         moved = {(tuple(filter(None, stream.split("/"))), index): by for stream, index, by in shifts or ()}
         played = Recorder(self, time.monotonic() + self.time_limit, recorded, moved, left_out)
         recorder, output, seconds = self._run_once(dataset, seed, played)
@@ -258,20 +260,20 @@ class Session:
     def constant(self, first: int, others: list[int]) -> list[str]:
         """Return the generators' draws of real numbers that are equal in recordings with different seeds."""
         report = []
-        for stream, calls in self.kept[first].streams.items():
+        for stream, calls in self.recorders[first].streams.items():
             for i, call in enumerate(calls):
                 numbers, _ = leaves(call.output) if call.primitive.source else (np.zeros(0), [])
                 real = numbers.size and (numbers != np.round(numbers)).any()
                 if not real and not (numbers.size > 8 and len(set(numbers.tolist())) > 4):
                     continue
-                again = [self.kept[key].streams.get(stream, []) for key in others]
+                again = [self.recorders[key].streams.get(stream, []) for key in others]
                 if all(len(c) > i and not difference(c[i].output, call.output) for c in again):
                     report.append(f"{call.primitive.name} at {place_of(call.where)}")
         return sorted(set(report))
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
         """Return the kinds and places in which recordings differ from the first one in more than the drawn values."""
-        found = {each for key in others for each in varies(self.kept[first], self.kept[key], left_out)}
+        found = {each for key in others for each in varies(self.recorders[first], self.recorders[key], left_out)}
         return [[kind, "/".join(stream), index] for kind, stream, index in sorted(found)][:10_000]
 
     def _run_once(self, dataset: Any, seed: int, recorder: Recorder) -> tuple[Recorder, Any, float]:
@@ -300,7 +302,7 @@ class Session:
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.seed(words)
         before, states = self.snapshot(), [_generator_state(g) for g in known]
-        played = Recorder(self, time.monotonic() + self.time_limit, self.kept[key])
+        played = Recorder(self, time.monotonic() + self.time_limit, self.recorders[key])
         self._run_once(dataset, seed, played)
         after = self.snapshot()
         report = [f"the generator of {name}" for name in before if difference(before[name], after.get(name))]

@@ -15,7 +15,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index, softmax
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.capabilities import one_law
@@ -206,5 +206,5 @@ class SoftmaxDraw(SampledByDraws, FiniteSupport):
         """Return the normalized log-probabilities, of shape (1, actions); raise InvalidArgument for invalid log-weights."""
         weights = np.asarray(dataset, dtype=np.float64)
         if weights.shape != (self.actions,) or not np.all(np.isfinite(weights)):
-            raise InvalidArgument(f"SoftmaxDraw: dataset must be {self.actions} finite log-weights, got {shown(dataset)}")
+            raise InvalidArgument(f"SoftmaxDraw: dataset must be {self.actions} finite log-weights, got {short_repr(dataset)}")
         return log_softmax(weights[None, :])

@@ -18,7 +18,7 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
@@ -33,7 +33,7 @@ def _record_value(dataset: Any, values: int, owner: str) -> int:
     """Return the single record of the dataset as an int; raise InvalidArgument unless it lies in 0 .. values - 1."""
     value = as_integer_vector(dataset, owner, 1)[0]
     if not 0 <= value < values:
-        raise InvalidArgument(f"{owner}: the record must lie between 0 and {values - 1}, got {shown(value)}")
+        raise InvalidArgument(f"{owner}: the record must lie between 0 and {values - 1}, got {short_repr(value)}")
     return int(value)
 
 

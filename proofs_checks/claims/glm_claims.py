@@ -55,7 +55,7 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
         model.domain,
         seed=effort.seed,
         evaluations=effort.of(400, 100),
-        seconds=max(0.1, effort.left()),
+        seconds=max(0.1, effort.seconds_left()),
     )
     return attained(proof, found.ratio_lower, f"by the pair found ({found.pair.why if found.pair else 'none'})", result=found)
 

@@ -149,7 +149,7 @@ def objective_perturbation_survives_a_zero_record(effort: Effort, epsilon: float
 def objective_perturbation_survives_a_search(effort: Effort, epsilon: float = 0.1, n_lambda: float = 0.1) -> Evidence:
     """The pair search maximises the exact privacy loss; the pair that it ends with is certified afresh."""
     mechanism = LogisticObjectivePerturbation(epsilon, n_lambda / 2, dimension=2, records=2)
-    limit = max(1.0, effort.left() / 2)
+    limit = max(1.0, effort.seconds_left() / 2)
     found = search(mechanism, mechanism.domain, mechanism.claim, evaluations=effort.of(600, 150), seconds=limit, seed=effort.seed)
     result = certify(mechanism, found[0][0], seed=effort.seed)
     supremum = mechanism.truth.parameter if mechanism.truth else float("nan")

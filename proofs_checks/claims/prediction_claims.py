@@ -61,7 +61,7 @@ def moved(loss: Loss, regularization: float, ridge: float, bound: float, effort:
 
     domain = LabelledBall(dimension, n, labels)
     name = f"minimiser, {loss.name} loss"
-    return audit_sensitivity(minimum, bound, domain, seed=effort.seed, seconds=max(0.1, effort.left()), evaluations=runs, name=name)
+    return audit_sensitivity(minimum, bound, domain, seed=effort.seed, seconds=max(0.1, effort.seconds_left()), evaluations=runs, name=name)
 
 
 @claim(

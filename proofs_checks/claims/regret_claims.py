@@ -265,7 +265,9 @@ def regret_of_the_leader(effort: Effort) -> Evidence:
     for T = lambda^(3/2) rounds reach the whole bound nonetheless, since there the second term is small.
     """
     signs = branch_and_bound(
-        lambda v: enclose(twice(variance_form, lambda v: 2 * v * (1 - v) - 1, v)), Box(v=(0.0, 1.0)), seconds=max(0.1, effort.left())
+        lambda v: enclose(twice(variance_form, lambda v: 2 * v * (1 - v) - 1, v)),
+        Box(v=(0.0, 1.0)),
+        seconds=max(0.1, effort.seconds_left()),
     )
     holds = signs.negative == 1 and abs(signs.enclosure.upper + 1 / 2) <= TIGHT  # half of R^2 / lambda, which is the slack
     text = f"a round adds at most {1 + signs.enclosure.upper:.4g} of R^2 / lambda" if holds else "a round's share is not settled"

@@ -39,8 +39,8 @@ def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Map
     }
     outcome = verdict.get(result.verdict, ClaimVerdict.INCONCLUSIVE)
     text = result.headline().partition(": ")[2]
-    method, reached = _method_and_enclosure(result)
-    return Evidence(outcome, text, method, reached, numbers or {}, at or {}, result, grade=result.evidence)
+    method, enclosure = _method_and_enclosure(result)
+    return Evidence(outcome, text, method, enclosure, numbers or {}, at or {}, result, grade=result.evidence)
 
 
 def case(value: float) -> float:
@@ -75,7 +75,7 @@ def attained(proof: Evidence, ratio: float, where: str, *, result: Result | None
         return proof
     verdict = ClaimVerdict.HOLDS_TIGHT if ratio >= 1 - TIGHT else ClaimVerdict.HOLDS
     text = f"{proof.text}; {ratio:.6g} of the promise is reached {where}"
-    return replace(proof, verdict=verdict, text=text, reached=Enclosure(ratio - 1, max(ratio - 1, 0.0)), numbers=numbers, result=result)
+    return replace(proof, verdict=verdict, text=text, enclosure=Enclosure(ratio - 1, max(ratio - 1, 0.0)), numbers=numbers, result=result)
 
 
 def _method_and_enclosure(result: Result) -> tuple[str, Enclosure | None]:
@@ -111,7 +111,7 @@ def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str, where: S
 
     def solve(*constraints: Any) -> Any:
         solver = z3.Solver()
-        solver.set("timeout", max(1, int(1000 * effort.left())))
+        solver.set("timeout", max(1, int(1000 * effort.seconds_left())))
         solver.add(*constraints)
         return solver.check(), solver
 

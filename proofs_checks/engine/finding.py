@@ -52,7 +52,7 @@ class Evidence:
         Sentence with the numbers of the evidence. The headline prints the verdict before this sentence.
     method : str
         Method of the check, such as ``interval branch and bound`` or ``z3``.
-    reached : Enclosure or None
+    enclosure : Enclosure or None
         Enclosure of the relative excess, value / promise - 1, of the decisive number; above zero if the claim fails.
     numbers : mapping
         Further numbers by name: the smallest constant that works, the smallest n at which the bound is not vacuous, slopes.
@@ -76,7 +76,7 @@ class Evidence:
     verdict: ClaimVerdict
     text: str
     method: str
-    reached: Enclosure | None = None
+    enclosure: Enclosure | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
     at: Mapping[str, Any] = field(default_factory=dict)
     result: Result | None = None
@@ -148,11 +148,11 @@ class ClaimFinding(Result):
         return seal(strict({"schema_version": 1, "kind": "claim", "name": self.name, "settings": settings, **self._evidence_json()}))
 
     def _evidence_json(self) -> Json:
-        reached, result = self.evidence.reached, self.evidence.result
+        enclosure, result = self.evidence.enclosure, self.evidence.result
         return {
             "headline": self.headline(),
             "method": self.evidence.method,
-            "reached": None if reached is None else [reached.lower, reached.upper],
+            "reached": None if enclosure is None else [enclosure.lower, enclosure.upper],
             "at": dict(self.evidence.at),
             "numbers": dict(self.evidence.numbers),
             "audit": None if result is None else result.to_json(),

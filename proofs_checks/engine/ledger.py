@@ -39,9 +39,9 @@ _LEDGER: dict[str, Declaration] = {}
 class OutOfTime(Exception):
     """Error: a check reached its time limit. The claim is then INCONCLUSIVE, with the enclosure computed so far."""
 
-    def __init__(self, reached: Enclosure | None = None) -> None:
+    def __init__(self, enclosure: Enclosure | None = None) -> None:
         super().__init__("time limit")
-        self.reached = reached
+        self.enclosure = enclosure
 
 
 class MissingPackage(ImportError):
@@ -69,14 +69,14 @@ class Effort:
         """Return `quick` if the budget is quick, otherwise `full`: the number of runs, points or cells to use."""
         return quick if self.quick else full
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds left until the time limit; negative after the limit."""
         return self.seconds - (time.monotonic() - self.start)
 
-    def spend(self, reached: Enclosure | None = None) -> None:
+    def spend(self, enclosure: Enclosure | None = None) -> None:
         """Raise OutOfTime if the time limit is over. Long checks call this method regularly, with the enclosure computed so far."""
-        if self.left() <= 0:
-            raise OutOfTime(reached)
+        if self.seconds_left() <= 0:
+            raise OutOfTime(enclosure)
 
 
 def claim(
@@ -227,8 +227,8 @@ def settle(
             else:
                 evidence = declared.function(effort, **{name: low for name, (low, _) in box.items()})
     except OutOfTime as timeout:
-        where = "" if timeout.reached is None else f"; reached [{timeout.reached.lower:.6g}, {timeout.reached.upper:.6g}]"
-        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", timeout.reached)
+        where = "" if timeout.enclosure is None else f"; reached [{timeout.enclosure.lower:.6g}, {timeout.enclosure.upper:.6g}]"
+        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", timeout.enclosure)
     except Contradiction as contradiction:
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"two forms of one number differ: {contradiction}", "none")
     except MissingPackage as missing:
@@ -242,10 +242,10 @@ def settle(
 
 def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
     """Return the evidence, as INCONCLUSIVE if the proved ratio differs from the ratio `reach` that the entry states."""
-    if reach is None or evidence.reached is None or evidence.grade != "proved":
+    if reach is None or evidence.enclosure is None or evidence.grade != "proved":
         return evidence
     holds = evidence.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT)
-    found = 1 + (evidence.reached.upper if holds else evidence.reached.lower)
+    found = 1 + (evidence.enclosure.upper if holds else evidence.enclosure.lower)
     if evidence.verdict is ClaimVerdict.INCONCLUSIVE or abs(found - reach) <= STATED_TOLERANCE * abs(reach):
         return evidence
     text = f"{found:.5g} of the promise is reached, {reach:g} is stated; {evidence.text}"

@@ -19,7 +19,7 @@ from dpwitness.auditors.results.recompute import read_part, recompute_bounds, re
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.results.witness_reader import check_seal, fingerprint
 from dpwitness.auditors.statistics.certified_point import certified_point
-from dpwitness.mechanisms.core.json_reader import Json, shown
+from dpwitness.mechanisms.core.json_reader import Json, short_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.summary import Family, count_verdicts, family
@@ -282,4 +282,4 @@ def recomputed_headline(result: Json) -> Json:
 
 
 def _raise_damaged(result: Json, field: str, right: object, recorded: object) -> None:
-    raise InvalidArgument(f"result {result.get('name', '')!r} is damaged or edited: {field} must be {right}, got {shown(recorded)}")
+    raise InvalidArgument(f"result {result.get('name', '')!r} is damaged or edited: {field} must be {right}, got {short_json(recorded)}")

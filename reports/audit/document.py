@@ -16,6 +16,7 @@ from dpwitness.mechanisms.core.json_reader import (
     Rule,
     anything,
     boolean,
+    integer,
     items,
     listing,
     nullable,
@@ -26,7 +27,6 @@ from dpwitness.mechanisms.core.json_reader import (
     record,
     refuse,
     text,
-    whole,
 )
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import check_conclusions, holm_json, recomputed_headline, sealed
@@ -120,7 +120,7 @@ def _symbol_rule(value: Any, path: str) -> Any:
 _extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
 _texts = listing(text(TEXT))
 _PAIR = nullable(record({"relation": text(TEXT), "why": text(TEXT)}, d0=anything, d1=anything))
-_TALLY = nullable(record(correct=whole(), wrong=whole(), rounds=whole(), directions=whole(1, 2)))
+_TALLY = nullable(record(correct=integer(), wrong=integer(), rounds=integer(), directions=integer(1, 2)))
 _VERDICT = one_of(*(verdict.value for verdict in Verdict))
 _FIELDS = {  # fields of a result that the formats use in their structure; other fields are printed as text or ignored
     "kind": text(200),
@@ -134,14 +134,14 @@ _FIELDS = {  # fields of a result that the formats use in their structure; other
     "witness": nullable(items(anything)),
     "witness_file": nullable(_witness_file_rule),
     "description": nullable(text(TEXT)),
-    "seed": nullable(whole()),
+    "seed": nullable(integer()),
     "right": nullable(boolean),
     "expected": nullable(text(TEXT)),
     "test": text(TEXT),
     "guessed": text(TEXT),
     "tally": _TALLY,
     "alpha": number(lambda a: 0 <= a < 1, "in [0, 1)"),
-    "source": nullable(record(file=text(1000), line=whole(1))),
+    "source": nullable(record(file=text(1000), line=integer(1))),
     "findings": listing(items(anything)),
     "target": nullable(items(anything)),
     "accepted": nullable(record(reason=text(), expires=text(40), rules=listing(text(40)))),
@@ -199,7 +199,7 @@ def checked_document(found: Any, name: str = "document") -> Json:
     if not isinstance(found, Mapping) or "results" not in found or "schema_version" not in found:
         raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: schema_version or results is missing")
     try:
-        if whole(1)(found["schema_version"], "schema_version") > NEWEST_SCHEMA:
+        if integer(1)(found["schema_version"], "schema_version") > NEWEST_SCHEMA:
             raise InvalidArgument(
                 f"schema_version must be at most {NEWEST_SCHEMA}, got {found['schema_version']}: "
                 "the file was written by a newer dpwitness; upgrade dpwitness"

@@ -150,11 +150,11 @@ def _require_known_fields(found: Mapping[str, Any], names: Sequence[str], at: st
             raise InvalidArgument(f"{at}{name} is not a known field; known fields are {', '.join(names)}")
 
 
-def judge(results: Sequence[Json], entries: Sequence[Accepted], today: datetime.date | None = None) -> AcceptanceResult:
+def apply_accepted(results: Sequence[Json], entries: Sequence[Accepted], today: datetime.date | None = None) -> AcceptanceResult:
     """Apply the entries of accepted findings to the results of a run; `today` is by default the current date."""
     today = today or datetime.date.today()
     used: set[int] = set()
-    judged_results = []
+    annotated = []
     for result in results:
         rules: dict[str, Accepted] = {}
         notes = []
@@ -172,8 +172,8 @@ def judge(results: Sequence[Json], entries: Sequence[Accepted], today: datetime.
             reasons = "; ".join(dict.fromkeys(entry.reason for entry in rules.values()))
             expires = min(entry.expires for entry in rules.values()).isoformat()
             data["accepted"] = {"reason": reasons, "expires": expires, "rules": list(rules)}
-        judged_results.append(data)
-    return AcceptanceResult(tuple(judged_results), tuple(entry for i, entry in enumerate(entries) if i not in used))
+        annotated.append(data)
+    return AcceptanceResult(tuple(annotated), tuple(entry for i, entry in enumerate(entries) if i not in used))
 
 
 def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:

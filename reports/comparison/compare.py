@@ -43,7 +43,7 @@ class NumberChange:
 
     def to_json(self) -> Json:
         sides = (("old", self.old), ("new", self.new))
-        ends = {side: {"shown": it.shown, "low": it.low, "high": it.high, "parameter": it.symbol} for side, it in sides}
+        ends = {side: {"shown": it.reported, "low": it.low, "high": it.high, "parameter": it.symbol} for side, it in sides}
         found: Json = strict({"what": self.what, **ends, "change": self.change, "remark": self.remark})
         return found
 

@@ -87,7 +87,7 @@ class Interval:
     """Confidence interval of one number of a result, with the pair and the event on which the number was measured."""
 
     symbol: str
-    shown: float  # the number that reports print: certified bound, ratio or estimate
+    reported: float  # the number that reports print: certified bound, ratio or estimate
     low: float
     high: float
     pair: Any = None
@@ -113,7 +113,7 @@ class Interval:
         return self.low > high + _ROUNDING * abs(high)
 
     def __str__(self) -> str:
-        return f"{figure(self.shown)} [{figure(self.low)}, {figure(self.high)}]".replace("infinity", "inf")
+        return f"{figure(self.reported)} [{figure(self.low)}, {figure(self.high)}]".replace("infinity", "inf")
 
 
 VALUE, BITS, ENCLOSURE = "value", "low bits", "enclosure"

@@ -6,7 +6,7 @@ import pytest
 
 from dpwitness.benchmarks import bench
 from dpwitness.benchmarks.scan import first_finding
-from dpwitness.benchmarks.scan.run import GROUPS, Listed, _group_rows, judged, listed, measure
+from dpwitness.benchmarks.scan.run import GROUPS, Listed, _group_rows, listed, measure, mechanism_outcomes
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
@@ -63,7 +63,7 @@ def test_outcomes_are_counted_by_kind_of_claim_and_relation(tmp_path):
         proposal("lost", "", "", role="other"),
         proposal("a_client", "pure:1", "add-remove"),
     ]
-    found = list(judged(package, proposals, tmp_path, "python"))
+    found = list(mechanism_outcomes(package, proposals, tmp_path, "python"))
     assert {name for name, outcome in found if outcome == "listed"} == {"a_client", "right", "wrong", "lost"}
     assert ("right", "right") in found and ("wrong", "wrong") in found and ("a_client", "wrong") in found
     assert ("lost", "found") not in found and sum(outcome == "found" for _, outcome in found) == 3

@@ -7,7 +7,7 @@ import pytest
 
 from dpwitness.benchmarks.recall import campaign as campaigns
 from dpwitness.benchmarks.recall.campaign import NOT_INSTALLED, Run, campaign, command, read, store, stored
-from dpwitness.benchmarks.recall.corpus import FOLDER, corpus, drawn
+from dpwitness.benchmarks.recall.corpus import FOLDER, corpus, held_out_names
 from dpwitness.benchmarks.recall.figures import Recall, causes, recall, table
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
@@ -26,7 +26,7 @@ def test_the_corpus_is_large_enough_and_each_entry_has_a_source():
 
 def test_the_part_set_aside_is_the_draw_of_its_seed():
     split = json.loads((FOLDER / "split.json").read_text())
-    assert split["held_out"] == drawn([entry.name for entry in corpus()], split["seed"])
+    assert split["held_out"] == held_out_names([entry.name for entry in corpus()], split["seed"])
     assert sum(entry.held_out for entry in corpus()) == len(split["held_out"]) == round(len(corpus()) / 3)
 
 

@@ -37,7 +37,7 @@ class Coin(Domain):
         return SearchSpace(0, lambda _: None)
 
 class _Sampler(Draws):
-    def drawn(self, turn, corners):
+    def random_pair(self, turn, corners):
         return None
 '''
 FORMAT = """

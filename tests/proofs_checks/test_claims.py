@@ -71,7 +71,7 @@ def test_algorithm_2_fails_exactly_below_two_over_epsilon():
     assert check("CM-06", epsilon=1.0, n_lambda=(2.001, 1e3)).claim_verdict is TIGHT
     assert check("CM-06", epsilon=1.0, n_lambda=1.98).claim_verdict is FAILS
     found = check("CM-06", epsilon=0.1, n_lambda=1.0)
-    assert found.evidence.signs.counterexample_value.lower <= loss_over_epsilon(0.1, 1.0) - 1 <= found.evidence.reached.upper
+    assert found.evidence.signs.counterexample_value.lower <= loss_over_epsilon(0.1, 1.0) - 1 <= found.evidence.enclosure.upper
     assert found.evidence.signs.counterexample_value.lower == pytest.approx(loss_over_epsilon(0.1, 1.0) - 1, rel=0.01)
     assert loss_over_epsilon(0.1, 1.0) == pytest.approx(2.989, abs=1e-3)
     area = check("CM-06")
@@ -80,11 +80,11 @@ def test_algorithm_2_fails_exactly_below_two_over_epsilon():
 
 
 def test_known_values():
-    assert check("CM-02", epsilon=1.0).evidence.reached.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-12)
-    assert check("JT-06", epsilon=1.0).evidence.reached.lower == pytest.approx(math.log(1.5), abs=1e-12)
-    assert check("JT-06-logistic", epsilon=1.0).evidence.reached.lower == pytest.approx(0.2013, rel=0.05)  # a grid of s, from below
-    assert check("JT-06-logistic", epsilon=1.0).evidence.reached.upper >= loss_over_epsilon(1.0, 0.5) - 1
-    assert check("CM-08-gamma", delta=0.05).evidence.reached.lower == pytest.approx(gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9)
+    assert check("CM-02", epsilon=1.0).evidence.enclosure.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-12)
+    assert check("JT-06", epsilon=1.0).evidence.enclosure.lower == pytest.approx(math.log(1.5), abs=1e-12)
+    assert check("JT-06-logistic", epsilon=1.0).evidence.enclosure.lower == pytest.approx(0.2013, rel=0.05)  # a grid of s, from below
+    assert check("JT-06-logistic", epsilon=1.0).evidence.enclosure.upper >= loss_over_epsilon(1.0, 0.5) - 1
+    assert check("CM-08-gamma", delta=0.05).evidence.enclosure.lower == pytest.approx(gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9)
 
 
 def test_wrong_constants_turn_the_verdict(mutated):
@@ -104,7 +104,7 @@ def test_wrong_constants_turn_the_verdict(mutated):
 def test_out_of_time_is_inconclusive_with_the_enclosure_reached():
     found = check("CM-11", seconds=1e-9)
     assert found.claim_verdict is OPEN and found.verdict is Verdict.INCONCLUSIVE and not found.evidence.signs.finished
-    assert found.evidence.signs.undecided == 1 and found.evidence.reached.upper > 0 and found.evidence.signs.cells == 1
+    assert found.evidence.signs.undecided == 1 and found.evidence.enclosure.upper > 0 and found.evidence.signs.cells == 1
     assert "time limit" in found.headline()
 
 

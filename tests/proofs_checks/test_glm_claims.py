@@ -54,7 +54,7 @@ def test_tails_are_scipys():
 )
 def test_linear_losses_under_the_printed_noise(epsilon, delta, times):
     found = check("JT-07", epsilon=epsilon, delta=delta)
-    assert found.evidence.reached.lower + 1 == pytest.approx(times, rel=0.01)
+    assert found.evidence.enclosure.lower + 1 == pytest.approx(times, rel=0.01)
     assert found.claim_verdict is (FAILS if times > 1 else HOLDS)
 
 
@@ -84,13 +84,13 @@ def test_density_without_its_determinant_is_caught():
 @pytest.mark.parametrize(("epsilon", "delta", "times"), [(1.0, 1e-8, 16.0), (1.0, 1e-10, 199.0), (0.1, 1e-8, 8.9)])
 def test_noise_of_add_remove_neighbours_fails_under_replacement(epsilon, delta, times):
     found = check("JT-07-attributed", epsilon=epsilon, delta=delta)
-    assert 1 + found.evidence.reached.lower == pytest.approx(times, rel=0.06)  # at least the coarser search of the analysis
+    assert 1 + found.evidence.enclosure.lower == pytest.approx(times, rel=0.06)  # at least the coarser search of the analysis
     low, high = found.evidence.at["event"]
     y, lam = found.evidence.at["response"], 2 / epsilon
     sd = math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
     first = quad(lambda w: (lam + 1) * norm.pdf(-lam * w - (w - y), scale=sd), low, high)[0]
     second = quad(lambda w: lam * norm.pdf(-lam * w - 1, scale=sd), low, high)[0]
-    assert first - math.exp(epsilon) * second == pytest.approx((1 + found.evidence.reached.lower) * delta, rel=1e-6)
+    assert first - math.exp(epsilon) * second == pytest.approx((1 + found.evidence.enclosure.lower) * delta, rel=1e-6)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "times"), [(1.0, 1e-3, 1.34), (1.0, 1e-5, 23.5), (0.1, 1e-5, 3.9)])

@@ -49,7 +49,7 @@ def test_the_repair_by_first_principles():
     spread, answer = 2 * mechanism.kappa * sensitivity, 2 * mechanism.answer_epsilon * sensitivity
     rho = mechanism.rounds * (spread**2 / 8 + 2 * answer**2 / 2)
     epsilon = rho + 2 * math.sqrt(rho * math.log(1e6))
-    reached = check("JK-15-repair", epsilon=1.0, delta=1e-6).evidence.reached
+    reached = check("JK-15-repair", epsilon=1.0, delta=1e-6).evidence.enclosure
     assert epsilon <= 1 + reached.upper <= epsilon * 1.01
     assert epsilon == pytest.approx(0.1, abs=0.01)
 
@@ -61,7 +61,7 @@ def test_the_argument_closes_for_little_regularization_only():
         return rho + 2 * math.sqrt(rho * math.log(1 / delta))
 
     for n_lambda in (10.0, 90.0, 130.0, 1e4):
-        reached = check("JK-15-argument", epsilon=1.0, delta=1e-6, n_lambda=n_lambda).evidence.reached
+        reached = check("JK-15-argument", epsilon=1.0, delta=1e-6, n_lambda=n_lambda).evidence.enclosure
         assert reached.lower + 1 == pytest.approx(own(n_lambda), rel=1e-9)
     assert own(90.0) < 1 < own(130.0)
 

@@ -74,14 +74,14 @@ def test_the_least_constant(delta, updates, least):
 
 
 def test_the_repair_uses_less_than_a_tenth_of_the_promise():
-    assert check("JK-07-repair", epsilon=1.0, delta=1e-6).evidence.reached.upper < -0.9
+    assert check("JK-07-repair", epsilon=1.0, delta=1e-6).evidence.enclosure.upper < -0.9
 
 
 def test_potential():
     found = check("JK-08-potential", norm_bound=0.02, spread=math.log(2 * 2000 / 0.05))
     mechanism = claims.interactive(10**7, 0.02, 2000)
     ratio = 3.2 * 0.02**2 / (mechanism.threshold**2 * mechanism.updates)
-    assert found.claim_verdict is FAILS and found.evidence.reached.lower == pytest.approx(ratio - 1, rel=1e-9)
+    assert found.claim_verdict is FAILS and found.evidence.enclosure.lower == pytest.approx(ratio - 1, rel=1e-9)
     assert check("JK-08-potential", norm_bound=0.2, spread=11.0).claim_verdict is HOLDS  # 0.4 / (11 * 0.04) < 1
 
 

@@ -35,11 +35,11 @@ def test_the_constant_of_corollary_2_is_approached():
     ends = [minimise(Problem.of(data, LOGISTIC, 0.1)).w for data in (many.d0, many.d1)]
     assert np.linalg.norm(ends[0] - ends[1]) * 0.1 / 2 > 0.998
     found = check("CM-04")
-    assert found.claim_verdict is TIGHT and found.evidence.reached.lower > -1e-8 and found.evidence.reached.upper == 0
+    assert found.claim_verdict is TIGHT and found.evidence.enclosure.lower > -1e-8 and found.evidence.enclosure.upper == 0
 
 
 def test_the_shift_on_the_line():
-    reached = check("CM-04-line").evidence.reached
+    reached = check("CM-04-line").evidence.enclosure
     assert 0.526 * (1 + reached.lower) <= logistic_shift() <= 0.526 * (1 + reached.upper)
     for w in (0.3, 1.2, 1.3, 4.0):
         v = np.linspace(0, 1, 100_001)
@@ -76,7 +76,7 @@ def loss_over_epsilon(epsilon, n_lambda):
 def test_witnesses_w3_and_w4():
     assert check("CM-06-W3", quick=True).evidence.numbers["epsilon_lower"] == pytest.approx(1.22847, abs=2e-5)
     line = check("CM-06-line", epsilon=0.1, n_lambda=0.1).evidence
-    assert 0.1 * (1 + line.reached.lower) == pytest.approx(1.2284, abs=1e-4)  # the best of a few outputs
+    assert 0.1 * (1 + line.enclosure.lower) == pytest.approx(1.2284, abs=1e-4)  # the best of a few outputs
     found = check("CM-06-W4").evidence
     assert found.numbers["loss"] == pytest.approx(loss_over_epsilon(1.0, 1.0), abs=2e-4) and found.numbers["loss"] > 1.0484
     few = check("CM-06-W4", epsilon=0.1, records=2e5)
@@ -123,9 +123,9 @@ def test_the_line_between_its_two_certificates():
 
 
 def test_theorem_3():
-    assert check("CM-07", epsilon=1.0, curvature=1e3).evidence.reached.lower == pytest.approx(math.log(1001) - 1, abs=1e-9)
+    assert check("CM-07", epsilon=1.0, curvature=1e3).evidence.enclosure.lower == pytest.approx(math.log(1001) - 1, abs=1e-9)
     assert check("CM-07-W5", quick=True).evidence.numbers["epsilon_lower"] == pytest.approx(math.log(1001), abs=1e-4)
-    assert check("CM-07-line").evidence.reached.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-9)
+    assert check("CM-07-line").evidence.enclosure.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-9)
     assert check("CM-07-printed").evidence.signs.positive == 1
 
 

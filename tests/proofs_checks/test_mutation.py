@@ -99,14 +99,14 @@ def test_the_whole_campaign():
 def test_a_mutant_is_planted_and_taken_away():
     """The rate of CM-02's noise, by one constant; afterwards everything is as before, also where the claim is held."""
     declared = declarations()["CM-02"]
-    before = check("CM-02", epsilon=1.0).evidence.reached
+    before = check("CM-02", epsilon=1.0).evidence.enclosure
     outcomes = run(declared)
     assert {o.kind for o in outcomes} <= {"verdict", "error"} and len(outcomes) >= 8
-    assert check("CM-02", epsilon=1.0).evidence.reached == before and check("CM-02").claim_verdict is ClaimVerdict.FAILS
+    assert check("CM-02", epsilon=1.0).evidence.enclosure == before and check("CM-02").claim_verdict is ClaimVerdict.FAILS
     mutant, place, number, value = next(found for found in mutants(declared) if found[0].change == "2 -> 4")
     assert "sqrt" in mutant.text
     with installed_mutant(place, number, value):
-        assert check("CM-02", epsilon=1.0).evidence.reached.lower == pytest.approx(1.0)  # S / b for a scale of S / (2 epsilon)
+        assert check("CM-02", epsilon=1.0).evidence.enclosure.lower == pytest.approx(1.0)  # S / b for a scale of S / (2 epsilon)
 
 
 def test_a_constant_of_a_module_is_a_mutant_for_all_who_use_it():
@@ -124,7 +124,7 @@ def test_the_score_counts_what_turned_nothing():
 
     def blind(x):
         unused = arb(3) * x
-        return type(check("CM-02").evidence.reached)(-1.0, -0.5, float(unused.mid()) * 0)
+        return type(check("CM-02").evidence.enclosure)(-1.0, -0.5, float(unused.mid()) * 0)
 
     blind.__module__ = "dpwitness.proofs_checks.claims.logistic_claims"
     declared = dataclasses.replace(declarations()["CM-02"], function=blind)

@@ -34,13 +34,13 @@ def test_ratios():
 def test_verdicts(id, verdict, share):
     found = check(id, quick=True)
     assert found.claim_verdict is verdict
-    assert found.evidence.reached.lower == pytest.approx(share - 1, abs=1e-9)
+    assert found.evidence.enclosure.lower == pytest.approx(share - 1, abs=1e-9)
 
 
 def test_proofs_and_factor_two():
     assert check("JK-05").claim_verdict is HOLDS
     found = check("JK-06")
-    assert found.claim_verdict is FAILS and found.evidence.reached.lower == pytest.approx(1.0)
+    assert found.claim_verdict is FAILS and found.evidence.enclosure.lower == pytest.approx(1.0)
     assert found.evidence.signs.positive == 1.0
     assert check("JK-06-repair").claim_verdict is HOLDS
 

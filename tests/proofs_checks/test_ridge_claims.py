@@ -29,7 +29,7 @@ def test_the_tail_grows_with_the_output():
         pair = ridge.worst_pair()
         w = np.array([[labels + 2 * (radius + labels) * (multiple + 1)]])
         loss = float(ridge.log_density(w, pair.d0)[0] - ridge.log_density(w, pair.d1)[0])
-        found = check("MN-03", epsilon=epsilon, n_lambda=n_lambda, multiple=multiple).evidence.reached.lower
+        found = check("MN-03", epsilon=epsilon, n_lambda=n_lambda, multiple=multiple).evidence.enclosure.lower
         assert loss > multiple * epsilon
         assert found <= loss / (multiple * epsilon) - 1 + 1e-12
 
@@ -42,7 +42,7 @@ def test_the_bulk_inside_theta():
     pair, w = mechanism.worst_pair("bulk"), np.array([[-1.0]])
     density = float(mechanism.log_density(w, pair.d0)[0] - mechanism.log_density(w, pair.d1)[0])
     assert density / 0.1 == pytest.approx(numbers["loss over epsilon"], rel=1e-6)
-    limit = check("MN-03-bulk", epsilon=0.01, n_lambda=0.0, label_ratio=1000.0).evidence.reached.lower
+    limit = check("MN-03-bulk", epsilon=0.01, n_lambda=0.0, label_ratio=1000.0).evidence.enclosure.lower
     assert 0.12 < limit < 0.125
     assert check("MN-03-bulk", epsilon=1.0, n_lambda=0.0, label_ratio=1.0).claim_verdict is OPEN  # the witness is 0.926 of the promise
 
@@ -66,7 +66,7 @@ def test_labels_need_a_bound():
 
 def test_the_oracle_inequality():
     assert 0.9 < check("MN-05").evidence.numbers["share of the bound"] < 1
-    outside = check("MN-05-outside", first=3.0, second=20.0).evidence.reached.lower + 1
+    outside = check("MN-05-outside", first=3.0, second=20.0).evidence.enclosure.lower + 1
     assert outside == pytest.approx((11.5**2 - 9) / (8 * math.log(2)), rel=1e-9) and outside == pytest.approx(22.2, abs=0.05)
 
 

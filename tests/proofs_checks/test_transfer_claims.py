@@ -52,9 +52,9 @@ def test_failures_over_boxes():
     for id in ("JK-13", "JK-17-approximate", "JK-18-theorem-12"):
         found = check(id)
         assert found.claim_verdict is FAILS and found.evidence.signs.positive > 0.95 and found.evidence.signs.negative == 0, id
-    one = check("JK-17-approximate", rounds=100.0, leak=1e-4, slack=1e-6).evidence.reached
+    one = check("JK-17-approximate", rounds=100.0, leak=1e-4, slack=1e-6).evidence.enclosure
     assert one.lower == pytest.approx(0.00995 / 1e-6 - 1, rel=1e-4)
-    assert check("JK-13", prediction=0.3, accuracy=0.5).evidence.reached.lower == pytest.approx(1.0)
+    assert check("JK-13", prediction=0.3, accuracy=0.5).evidence.enclosure.lower == pytest.approx(1.0)
 
 
 def test_transfer_error():
@@ -72,7 +72,7 @@ def test_composition_of_randomised_response():
     j = np.arange(101)
     loss = (2 * j - 100) * 0.1
     exact = float(binom.pmf(j, 100, 1 / (1 + math.exp(-0.1))) @ np.maximum(0, -np.expm1(np.minimum(0, numbers["printed"] - loss))))
-    reached = found.evidence.reached
+    reached = found.evidence.enclosure
     assert reached.lower + 1 <= exact / 1e-6 * (1 + 1e-6) and exact / 1e-6 <= (reached.upper + 1) * (1 + 1e-6)
     for rounds, size, slack in ((1.0, 0.6, 0.5), (1000.0, 0.01, 1e-6), (1000.0, 0.6, 1e-9)):
         assert check("JK-17-slack", rounds=rounds, loss=size, slack=slack).claim_verdict is PASSED

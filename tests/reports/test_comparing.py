@@ -21,7 +21,7 @@ from dpwitness.commands.suite import _is_accepted
 from dpwitness.mechanisms import Gaussian, Laplace, Records, TruncatedGeometric
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.comparison import intervals as limits
-from dpwitness.reports.comparison.accepted import judge, read_accepted, unaccepted_rules
+from dpwitness.reports.comparison.accepted import apply_accepted, read_accepted, unaccepted_rules
 from dpwitness.reports.comparison.intervals import BITS, VALUE, Guesses, intervals
 from dpwitness.reports.comparison.page import html, markdown, page, terminal
 from dpwitness.reports.phrasing.fingerprint import fingerprint, rules_of
@@ -272,20 +272,20 @@ def accepted(tmp_path, **fields):
 )
 def test_an_entry_accepts_what_it_names(fields, fits, tmp_path):
     entries = accepted(tmp_path, **fields)
-    found = judge([row(verdict="VIOLATED", target={"target": "a.py:f"}), row("kept")], entries, TODAY)
+    found = apply_accepted([row(verdict="VIOLATED", target={"target": "a.py:f"}), row("kept")], entries, TODAY)
     assert unaccepted_rules(found.results[0]) == ([] if fits else ["VALUE"]) and len(found.stale) == (not fits)
     assert found.results[0].get("accepted") == ({"reason": "known", "expires": "2026-06-30", "rules": ["VALUE"]} if fits else None)
     assert "accepted" not in found.results[1]
 
 
 def test_an_entry_expires_after_its_day_and_says_so(tmp_path):
-    found = judge([row(verdict="VIOLATED", notes=["n"])], accepted(tmp_path), TODAY + datetime.timedelta(days=1))
+    found = apply_accepted([row(verdict="VIOLATED", notes=["n"])], accepted(tmp_path), TODAY + datetime.timedelta(days=1))
     assert unaccepted_rules(found.results[0]) == ["VALUE"] and "accepted" not in found.results[0] and found.stale == ()
     assert found.results[0]["notes"] == ["n", "VALUE was accepted until 2026-06-30 and counts again: known"]
 
 
 def test_one_rule_accepted_does_not_accept_another(tmp_path):
-    found = judge([row(verdict="VIOLATED", bits="VIOLATED")], accepted(tmp_path, rule='"BITS"'), TODAY).results[0]
+    found = apply_accepted([row(verdict="VIOLATED", bits="VIOLATED")], accepted(tmp_path, rule='"BITS"'), TODAY).results[0]
     assert unaccepted_rules(found) == ["VALUE"] and found["accepted"]["rules"] == ["BITS"]
 
 
@@ -294,9 +294,9 @@ def test_what_has_grown_is_accepted_no_more(tmp_path, runs):
     data = [run.to_json() | {"verdict": "VIOLATED"} for run in runs]
     for bound in (data[0]["parameter_lower"], min(each["parameter_lower"] for each in data)):
         entries = accepted(tmp_path, name='"geometric"', bound=bound)
-        assert all(unaccepted_rules(each) == [] for each in judge(data, entries, TODAY).results)
+        assert all(unaccepted_rules(each) == [] for each in apply_accepted(data, entries, TODAY).results)
     grown = dpw.audit(TruncatedGeometric(2.0), claim="pure:1", trials=4_000, confidence=0.99, seed=1, name="geometric").to_json()
-    (found,) = judge([grown], entries, TODAY).results
+    (found,) = apply_accepted([grown], entries, TODAY).results
     assert unaccepted_rules(found) == ["VALUE"] and "has grown beyond its error" in found["notes"][-1]
 
 
@@ -374,7 +374,7 @@ def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
 
 
 def test_a_violation_that_is_accepted_is_not_new(tmp_path):
-    (known,) = judge([row(verdict="VIOLATED")], accepted(tmp_path), TODAY).results
+    (known,) = apply_accepted([row(verdict="VIOLATED")], accepted(tmp_path), TODAY).results
     found = dpw.compare(report(row()), report(known))
     assert found.verdict is dpw.Verdict.NOT_REFUTED and found.rows[0].changes == ("verdict changed",)
     assert "accepted until 2026-06-30: known" in markdown(found)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.auditors.stability.inputs.edge_values import DATES, DATETIMES, DURATIONS, FLOATS, INTEGERS, TEXTS, TIMES, ZONES
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of, require_type, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of, require_type, short_repr
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -86,18 +86,18 @@ class Atom:
             self._check_bounds()
         for value in self.categories if self.dtype != "category" else ():
             if not self.contains(value):
-                raise InvalidArgument(f"Atom: categories must be values of {self.dtype}, got {shown(value)}")
+                raise InvalidArgument(f"Atom: categories must be values of {self.dtype}, got {short_repr(value)}")
 
     def _check_bounds(self) -> None:
         """Store the bounds as values of the dtype. Raise InvalidArgument unless they are two values in order."""
         bounds: Any = self.bounds
         if not isinstance(bounds, list | tuple) or len(bounds) != 2 or self.dtype in ("category", "bool"):
-            raise InvalidArgument(f"Atom: bounds must be two values (low, high) of {self.dtype}, got {shown(bounds)}")
+            raise InvalidArgument(f"Atom: bounds must be two values (low, high) of {self.dtype}, got {short_repr(bounds)}")
         known = self._widest or (None, None)
         ends = [usual if end is None else end for end, usual in zip(bounds, known, strict=True)]
         low, high = (float(end) if self.dtype in FLOAT_TYPES and isinstance(end, int) else end for end in ends)
         if not (self._typed(low) and self._typed(high)) or not low <= high:
-            raise InvalidArgument(f"Atom: bounds must be two values (low, high) of {self.dtype}, low first, got {shown(bounds)}")
+            raise InvalidArgument(f"Atom: bounds must be two values (low, high) of {self.dtype}, low first, got {short_repr(bounds)}")
         object.__setattr__(self, "bounds", (low, high))
 
     @property
@@ -265,7 +265,7 @@ def atom_of(found: Json, owner: str) -> Atom:
     known = ("dtype", "bounds", "nullable", "nan", "categories", "zone")
     for key in found:
         if key not in known:
-            raise InvalidArgument(f"{owner}: an element type has the keys {', '.join(known)}, got {shown(key)}")
+            raise InvalidArgument(f"{owner}: an element type has the keys {', '.join(known)}, got {short_repr(key)}")
     fields = {key: from_jsonable(value, f"{owner}.{key}") for key, value in found.items() if value is not None}
     kind = _CLASSES.get(str(fields.get("dtype")))
     if kind in (datetime.date, datetime.time, datetime.datetime) and "bounds" in fields:

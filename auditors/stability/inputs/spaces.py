@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.stability.inputs.atoms import Atom, atom_of
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_type, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_type, short_repr
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -251,7 +251,7 @@ class FrameOf(InputSpace):
     def __post_init__(self) -> None:
         found = self.columns
         if not isinstance(found, Mapping) or not found or not all(isinstance(k, str) and isinstance(v, Atom) for k, v in found.items()):
-            raise InvalidArgument(f"FrameOf: columns must be a dict of names and Atoms, at least one, got {shown(found)}")
+            raise InvalidArgument(f"FrameOf: columns must be a dict of names and Atoms, at least one, got {short_repr(found)}")
         object.__setattr__(self, "columns", dict(found))
         _check_size(self.size, "FrameOf")
 
@@ -331,12 +331,12 @@ def space_of(found: Any, owner: str = "input") -> InputSpace:
         If the form is invalid.
     """
     if not isinstance(found, dict) or found.get("type") not in ("vector", "scalar", "frame"):
-        raise InvalidArgument(f'{owner} must be a dict with the type "vector", "scalar" or "frame", got {shown(found)}')
+        raise InvalidArgument(f'{owner} must be a dict with the type "vector", "scalar" or "frame", got {short_repr(found)}')
     fields = {key: value for key, value in found.items() if key not in ("type", "size")}
     size = found.get("size")
     if found["type"] == "scalar":
         if size is not None:
-            raise InvalidArgument(f"{owner}: a scalar has no size, got {shown(size)}")
+            raise InvalidArgument(f"{owner}: a scalar has no size, got {short_repr(size)}")
         return ScalarOf(atom_of(fields, owner))
     if found["type"] == "vector":
         return VectorOf(atom_of(fields, owner), size)

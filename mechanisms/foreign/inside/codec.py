@@ -45,7 +45,7 @@ Fields, Named, PLAIN = object_tree.Fields, object_tree.Named, object_tree.PLAIN
 array_in, parts_of = object_tree.array_in, object_tree.parts_of
 
 PROTOCOL = 1
-KEPT = 16  # large datasets that a worker stores; the controller keeps the same count
+CACHE_SIZE = 16  # large datasets that a worker stores; the controller keeps the same count
 MOST = 2**30  # most bytes of a header
 _TAG = "$"
 
@@ -144,7 +144,7 @@ def _pack_object(value: Any, blobs: Blobs) -> Message:
 def pack_dataset(value: Any, blobs: Blobs) -> Any:
     """Pack like `pack`, but keep frames and graphs, also inside lists, tuples and dicts. Raises `libraries.UnsupportedData`."""
     if dataframe_backends.library_name(value):
-        return {_TAG: "held", "parts": pack(dataframe_backends.apart(value), blobs)}
+        return {_TAG: "held", "parts": pack(dataframe_backends.to_parts(value), blobs)}
     if type(value) in (list, tuple) and any(map(_contains_library_data, value)):
         return {_TAG: type(value).__name__, "items": [pack_dataset(part, blobs) for part in value]}
     if type(value) is dict and any(map(_contains_library_data, value.values())):
@@ -280,7 +280,7 @@ def unpack(value: Any, blobs: Blobs) -> Any:
     if tag == "kin":
         return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
     if tag == "held":
-        return dataframe_backends.whole(unpack(value["parts"], blobs))
+        return dataframe_backends.from_parts(unpack(value["parts"], blobs))
     if tag == "own":  # of a fixed table; only where both sides are this interpreter
         known = importlib.import_module("dpwitness.mechanisms.core.class_registry").known_class
         return known(value["class"])(**{key: unpack(v, blobs) for key, v in value["fields"].items()})

@@ -23,7 +23,7 @@ class DatasetCache:
     """Received datasets, by key, and the frames that were built from them."""
 
     def __init__(self) -> None:
-        self.kept: OrderedDict[str, tuple[Any, codec.Blobs]] = OrderedDict()
+        self.entries: OrderedDict[str, tuple[Any, codec.Blobs]] = OrderedDict()
         self.ready: dict[str, tuple[Any, Any]] = {}  # frames, and their state before the first run
         self.watched: dict[str, int] = {}
 
@@ -33,12 +33,12 @@ class DatasetCache:
         if "data" in header:
             found = header["data"], blobs
             if key:
-                self.kept[key] = found
-                if len(self.kept) > codec.KEPT:
-                    gone, _ = self.kept.popitem(last=False)
+                self.entries[key] = found
+                if len(self.entries) > codec.CACHE_SIZE:
+                    gone, _ = self.entries.popitem(last=False)
                     self.ready.pop(gone, None)
         else:
-            found = self.kept[key]
+            found = self.entries[key]
         if key in self.ready:  # changes of a copy cannot affect the next batch, so only the first calls are checked
             built, before = self.ready[key]
             self.watched[key] += 1

@@ -20,7 +20,7 @@ _METHOD_DOC = 1500
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, functools.partial)
 
 
-def describe_all(modules: dict[str, Any], tops: list[str], say: Callable[..., None], most: int) -> None:
+def describe_all(modules: dict[str, Any], tops: list[str], emit: Callable[..., None], most: int) -> None:
     """Send a description of each public object once, under its shortest name, and notes on names that hide each other."""
     places: dict[int, tuple[Any, list[tuple[str, str]]]] = {}
     for name, module in modules.items():
@@ -29,22 +29,22 @@ def describe_all(modules: dict[str, Any], tops: list[str], say: Callable[..., No
                 places.setdefault(id(value), (value, []))[1].append((name, attribute))
     ordered = sorted(places.values(), key=lambda each: _rank(each[1][0]))
     if len(ordered) > most:
-        say("note", module="", text=f"has {len(ordered):,} public objects, of which the first {most:,} are read")
+        emit("note", module="", text=f"has {len(ordered):,} public objects, of which the first {most:,} are read")
     for value, unordered in ordered[:most]:
         home = getattr(value, "__module__", "")
         found = sorted(unordered, key=functools.partial(_rank_for, home))
         try:
             about = _described(value, found, tops)
         except Exception as error:  # an object may raise anything when it is inspected
-            say("note", module=found[0][0], text=f"{found[0][1]} cannot be inspected: {type(error).__name__}")
+            emit("note", module=found[0][0], text=f"{found[0][1]} cannot be inspected: {type(error).__name__}")
             continue
         if about is not None:
-            say("object", **about)
+            emit("object", **about)
     for name, module in modules.items():
         parent, _, last = name.rpartition(".")
         hidden = getattr(modules.get(parent), last, None)
         if parent in modules and hidden is not module and hidden is not None:
-            say("note", module=name, text=f"the name {last} in {parent} hides this module")
+            emit("note", module=name, text=f"the name {last} in {parent} hides this module")
 
 
 def _public(module: Any) -> Iterator[tuple[str, Any]]:

@@ -56,13 +56,13 @@ def main() -> None:
     sys.stdout = sys.stderr
     request = json.loads(sys.stdin.readline())
 
-    def say(event: str, **fields: Any) -> None:
+    def emit(event: str, **fields: Any) -> None:
         out.write(json.dumps(dict(fields, event=event), default=str) + "\n")
         out.flush()
 
     with contextlib.suppress(BrokenPipeError):
-        Discovery(request, say).run()
-        say("done")
+        Discovery(request, emit).run()
+        emit("done")
     out.close()
     os._exit(0)  # threads that the package has started do not keep the process alive
 
@@ -70,20 +70,20 @@ def main() -> None:
 class Discovery:
     """Import of all modules of a package, and description of the public names in them."""
 
-    def __init__(self, request: dict[str, Any], say: Callable[..., None]) -> None:
-        self.request, self.say = request, say
+    def __init__(self, request: dict[str, Any], emit: Callable[..., None]) -> None:
+        self.request, self.emit = request, emit
         self.tops: list[str] = []
         self.modules: dict[str, Any] = {}
-        self.effects = SideEffects(say)
+        self.effects = SideEffects(emit)
 
     def run(self) -> None:
         """Find the top modules, import all modules, and describe the objects."""
         try:
             self.tops, about = self._top_modules()
         except Exception as error:
-            self.say("failed", module=self.request.get("package") or self.request.get("folder"), error=_told(error), missing=True)
+            self.emit("failed", module=self.request.get("package") or self.request.get("folder"), error=_error_text(error), missing=True)
             return
-        self.say("package", tops=self.tops, **about)
+        self.emit("package", tops=self.tops, **about)
         if self.request.get("answered"):
             _answer_network_requests()
         self.effects.watch()
@@ -95,7 +95,7 @@ class Discovery:
                 self.modules[name] = module
                 pending += [child for child in _children(name, module) if child not in self.modules]
         self.effects.stop()
-        from_sibling("descriptions").describe_all(self.modules, self.tops, self.say, self.request.get("most", 3000))
+        from_sibling("descriptions").describe_all(self.modules, self.tops, self.emit, self.request.get("most", 3000))
 
     def _top_modules(self) -> tuple[list[str], dict[str, Any]]:
         """Return the names of the top modules, and facts about the package."""
@@ -129,29 +129,29 @@ class Discovery:
         """Import one module and return it; None if it cannot be imported or is to be skipped."""
         if name in self.request.get("skip", ()):
             return None
-        self.say("importing", module=name)
+        self.emit("importing", module=name)
         threads, processes, printed = threading.active_count(), _children_of_process(), _log_size()
         try:
             module = importlib.import_module(name)
         except BaseException as error:  # a module may raise anything, also SystemExit
-            self.say("failed", module=name, error=_told(error), network=_asks_network(error), missing=_missing(error))
+            self.emit("failed", module=name, error=_error_text(error), network=_asks_network(error), missing=_missing(error))
             return None
         for count, what in (
             (threading.active_count() - threads, "starts {} thread(s) at import"),
             (_children_of_process() - processes, "starts {} process(es) at import"),
         ):
             if count > 0:
-                self.say("note", module=name, text=what.format(count))
+                self.emit("note", module=name, text=what.format(count))
         if _log_size() > printed:
-            self.say("note", module=name, text="prints at import")
+            self.emit("note", module=name, text="prints at import")
         return module
 
 
 class SideEffects:
     """Notes on what a package does at import besides defining names: files, connections and processes."""
 
-    def __init__(self, say: Callable[..., None]) -> None:
-        self.say, self.on, self.seen = say, False, set()  # type: Any, bool, Any
+    def __init__(self, emit: Callable[..., None]) -> None:
+        self.emit, self.on, self.seen = emit, False, set()  # type: Any, bool, Any
         self.home = os.path.realpath(os.environ.get("TMPDIR") or os.getcwd())
 
     def watch(self) -> None:
@@ -168,14 +168,14 @@ class SideEffects:
             return
         text = ""
         with contextlib.suppress(Exception):
-            text = self._told(event, arguments)
+            text = self._describe(event, arguments)
         if text and text not in self.seen:
             self.seen.add(text)
             self.on = False
-            self.say("note", module="", text=text)
+            self.emit("note", module="", text=text)
             self.on = True
 
-    def _told(self, event: str, arguments: Any) -> str:
+    def _describe(self, event: str, arguments: Any) -> str:
         if event == "open":
             path, mode, flags = arguments
             writes = (isinstance(mode, str) and any(letter in mode for letter in "wax+")) or (isinstance(flags, int) and flags & _WRITING)
@@ -273,7 +273,7 @@ def _is_namespace(folder: str) -> bool:
     return "__init__.py" not in names and any(file.endswith(".py") for _, _, files in os.walk(folder) for file in files)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return the class and the first line of an exception."""
     try:
         text = str(error).strip().splitlines()[:1]

@@ -140,14 +140,14 @@ def attributes_of(found: Any) -> Dict[str, Any]:  # noqa: UP006
         try:
             values[key] = default if value is None else read(value)
         except Exception:  # a value may raise anything when it is read
-            raise Unfit(f"{key} must {rule}, got {shown(value)}") from None
+            raise Unfit(f"{key} must {rule}, got {short_repr(value)}") from None
     domain = getattr(found, "domain", None)
     if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (isinstance(domain, dict) and "kind" not in domain):
-        raise Unfit(f"domain must be a dict with a kind and its arguments, got {shown(domain)}")
+        raise Unfit(f"domain must be a dict with a kind and its arguments, got {short_repr(domain)}")
     return values
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return the repr of a value for a message, on one line of at most 80 characters, or its type if its repr raises."""
     try:
         text = " ".join(repr(value).split())

@@ -31,19 +31,19 @@ class PlainCalls:
         if found is None or not hasattr(self.module, "__file__"):
             found = {}
         if not isinstance(found, dict):
-            raise introspection.Unfit(f"TARGETS must be a dict of names and declarations, got {introspection.shown(found)}")
+            raise introspection.Unfit(f"TARGETS must be a dict of names and declarations, got {introspection.short_repr(found)}")
         for name, declaration in found.items():
             if not isinstance(name, str) or not name.isidentifier():
-                raise introspection.Unfit(f"TARGETS: a name must be an identifier, got {introspection.shown(name)}")
+                raise introspection.Unfit(f"TARGETS: a name must be an identifier, got {introspection.short_repr(name)}")
             if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
-                raise introspection.Unfit(f"TARGETS: {name} must be a dict with a kind, got {introspection.shown(declaration)}")
+                raise introspection.Unfit(f"TARGETS: {name} must be a dict with a kind, got {introspection.short_repr(declaration)}")
         return {"declared": codec.pack(found, out)}
 
     def do_call(self, header: Dict[str, Any], blobs: List[Any], out: List[Any]) -> Dict[str, Any]:  # noqa: UP006
         """Call a function with each list of arguments, and return values and exceptions; `marker` is a file for the current position."""
         function = self._lookup(header["name"])
         if not callable(function) or isinstance(function, types.ModuleType):
-            raise introspection.Unfit(f"{header['name']} must be a function, got {introspection.shown(function)}")
+            raise introspection.Unfit(f"{header['name']} must be a function, got {introspection.short_repr(function)}")
         marker = os.open(header["marker"], os.O_WRONLY)
         try:
             if header["keywords"]:

@@ -119,7 +119,7 @@ class Worker(plain_calls.PlainCalls):
         for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
             if value is not None and not (isinstance(value, str) and value):
                 raise introspection.Wrong(
-                    f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {introspection.shown(value)}"
+                    f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {introspection.short_repr(value)}"
                 )
         return {
             "library": library,
@@ -162,7 +162,8 @@ class Worker(plain_calls.PlainCalls):
             if not hasattr(claim, "spelled"):
                 where = f"{os.path.basename(self.place)}:{name}"
                 raise introspection.Wrong(
-                    f"{where}: claim must be text like 'pure:1', or a function that returns such text, got {introspection.shown(claim)}"
+                    f"{where}: claim must be text like 'pure:1', or a function that returns such text, "
+                    f"got {introspection.short_repr(claim)}"
                 )
             claim = claim.spelled
         description["notes"] = description["notes"] + unread

@@ -26,7 +26,7 @@ class Shown:
     def __call__(self, done, planned):
         self.done = done
 
-    def looked(self, symbol, bound):
+    def interim_bound(self, symbol, bound):
         self.bounds.append((self.done, bound))
 
 

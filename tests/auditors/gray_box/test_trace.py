@@ -343,8 +343,8 @@ def test_a_session_forgets_what_it_recorded():
     session = Session(traced.right, entries, seed=lambda words: None, snapshot=dict)
     with session:
         session.record(PAIR.d1, 1)
-        assert session.kept
-    assert not session.kept and not session.patches
+        assert session.recorders
+    assert not session.recorders and not session.patches
 
 
 @pytest.mark.parametrize("fired", [False, True])

@@ -258,7 +258,7 @@ def test_sensitivity_inside_the_domain_is_never_exceeded(size, edges, integer, r
         domain = Records(size, *edges, integer=integer, relation=relation)
     except InvalidArgument:
         assume(False)
-    low, high = domain.ends
+    low, high = domain.extremes
     most = max(low * low, high * high)
     least = 0.0 if relation == "add-remove" or low <= 0 <= high else min(low * low, high * high)
     assume(most > least)
@@ -270,7 +270,7 @@ def test_sensitivity_inside_the_domain_is_never_exceeded(size, edges, integer, r
 @pytest.mark.parametrize("domain", [Records(3, 1.0, 2.0), Records(3, 0.5, 3.7, integer=True), Records(2, -3.25, -1.5)], ids=str)
 def test_right_mechanisms_over_domains_off_zero_are_never_refuted(domain):
     """Laplace noise for the exact range of a sum of squares. Audits err with probability 1e-9 each, the white box not at all."""
-    low, high = domain.ends
+    low, high = domain.extremes
     width = abs(high * high - low * low)
 
     class Squares:

@@ -100,7 +100,7 @@ def test_leaks_among_mixed_records_are_found_from_the_domain(mechanism, domain, 
 
 @pytest.mark.parametrize("domain", [Records(1, 3, 42, categories=True), Records(1, 3, 41, categories=True)], ids=str)
 def test_every_category_has_its_turn_before_any_has_three(domain):
-    low, high = domain.ends
+    low, high = domain.extremes
     pairs = pairs_for(domain)[: int(high - low + 2) // 2]
     turns = np.array([d[0] for pair in pairs for d in (pair.d0, pair.d1)])
     assert set(turns) == set(range(int(low), int(high) + 1)) and np.unique(turns, return_counts=True)[1].max() <= 2
@@ -128,12 +128,12 @@ def test_categories_are_found_however_they_are_numbered(first, second):
     result = audit(categories_apart(first, second), claim="pure:.7", domain=domain, trials=20_000, seed=3, bits=False, stop="never")
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.1
 
-    def apart(pair):
+    def distance(pair):
         values = [float(d[0] == first) - float(d[0] == second) for d in (pair.d0, pair.d1)]
         return abs(values[0] - values[1])
 
     for size in (1, 5):
-        found = search(None, Records(size, 0, 39, categories=True), PureDP(1.0), score=apart, evaluations=2000)
+        found = search(None, Records(size, 0, 39, categories=True), PureDP(1.0), score=distance, evaluations=2000)
         assert found[0][1] == 2.0
 
 

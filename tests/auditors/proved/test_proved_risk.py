@@ -11,7 +11,7 @@ from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.proved import plane_minimizer as proved_plane
 from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.auditors.proved.space import cells_of
-from dpwitness.mechanisms.balls.ball import PRECISION, ends, span
+from dpwitness.mechanisms.balls.ball import PRECISION, endpoints, span
 from dpwitness.mechanisms.balls.risk import RiskLaw, curvature_over, slope_over
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
@@ -43,7 +43,7 @@ def test_slopes_and_curvatures_hold_every_point_of_their_span(name):
         for exact, over in ((loss.derivative, slope_over), (loss.second, curvature_over)):
             for a, b in ((low, high), (u, u)):
                 with ctx.workprec(PRECISION):
-                    least, most = ends(over(loss, *((arb(a),) * 2 if a == b else (arb(a), arb(b))), y))
+                    least, most = endpoints(over(loss, *((arb(a),) * 2 if a == b else (arb(a), arb(b))), y))
                 assert least - 1e-12 <= float(exact(u, y)) <= most + 1e-12
 
 

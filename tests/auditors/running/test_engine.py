@@ -13,7 +13,7 @@ from dpwitness import Pair
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.running.chunks import run_span
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts, outputs, require_equal_runs
-from dpwitness.auditors.running.generator_locks import reset_generator_lock, turns
+from dpwitness.auditors.running.generator_locks import current_lock, reset_generator_lock
 from dpwitness.auditors.running.stage import SEGMENTS
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.streams import stream, streams
@@ -223,13 +223,13 @@ def test_a_task_that_was_left_behind_holds_up_nobody():
     executor = Inline()
     future = executor.submit(run_span, stage_of(hangs), [EVENT], 0, False, 0, 3)
     calls.acquire()
-    left = turns()
+    left = current_lock()
     reset_generator_lock()  # what `collect` and `counts` do once a task took too long
     wake.release(2)
     for _ in range(2):  # the other side, and the first side of the next chunk
         calls.acquire()
-    with turns().free:
-        assert (turns().watched, left.watched) == (0, 1)
+    with current_lock().free:
+        assert (current_lock().watched, left.watched) == (0, 1)
     end.set()
     wake.release(8)
     assert future.result().last == 3 and left.watched == 0

@@ -22,7 +22,7 @@ from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, Low
 from dpwitness.auditors.running import chunks
 from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
 from dpwitness.auditors.running.fused_counts import counter
-from dpwitness.auditors.running.rounds import batch, is_own_mechanism
+from dpwitness.auditors.running.rounds import batch, is_builtin_mechanism
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
@@ -279,7 +279,7 @@ HALVES = Intervals(0, np.array([0.0]), np.array([-1.0, 1.0]))
 
 def test_a_users_own_kernel_is_counted():
     run = Mine().sample
-    assert not is_own_mechanism(run)
+    assert not is_builtin_mechanism(run)
     found, stored = both_ways(run, [0.25], HALVES, 1_000)
     assert found == stored and min(found[1:]) > 300
 

@@ -12,7 +12,7 @@ import pytest
 from dpwitness import Pair, audit
 from dpwitness.cli import main
 from dpwitness.exit_codes import guarded
-from dpwitness.mechanisms.core.validation import said
+from dpwitness.mechanisms.core.validation import error_text
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ["audit", "mine.py:leaky", "--claim", "pure:0.5", *PAIR, "--trials", "2e4"]
@@ -96,7 +96,7 @@ def test_whatever_is_raised_ends_in_one_line_and_never_with_1(capsys, monkeypatc
 
 
 def test_text_of_an_exception_is_short():
-    assert len(said(ValueError("x" * 10**6))) < 400
+    assert len(error_text(ValueError("x" * 10**6))) < 400
 
 
 def _killed(dataset, size, rng):

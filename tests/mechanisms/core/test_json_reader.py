@@ -50,11 +50,11 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
 
 RULE = js.record(
     {"note": js.text()},
-    counts=js.record(right=js.whole(), rounds=js.whole(1, 100)),
+    counts=js.record(right=js.integer(), rounds=js.integer(1, 100)),
     mode=js.one_of("a", 1),
     share=js.number(lambda v: 0 < v < 1, "a number in (0, 1)"),
     names=js.listing(js.text(), 1),
-    more=js.items(js.nullable(js.whole())),
+    more=js.items(js.nullable(js.integer())),
 )
 GOOD = {"counts": {"right": 1, "rounds": 2}, "mode": "a", "share": 0.5, "names": ["x"], "more": {"k": None}}
 

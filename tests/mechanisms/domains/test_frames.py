@@ -11,7 +11,7 @@ import pytest
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.exploration import simplify_pair
 from dpwitness.mechanisms import Events, Graph, InvalidArgument, Pair, Relation, Table, Texts
-from dpwitness.mechanisms.core.dataframe_backends import apart, fix, fixed, whole
+from dpwitness.mechanisms.core.dataframe_backends import fix, fixed, from_parts, to_parts
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.data.relations import parse_relation
 
@@ -63,7 +63,7 @@ def graph_with(add=(), remove=(), without=None):
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames_come_back_as_they_were(name):
     frame = FRAMES[name]
-    for found in (whole(apart(frame)), from_jsonable(json.loads(json.dumps(to_jsonable(frame))))):
+    for found in (from_parts(to_parts(frame)), from_jsonable(json.loads(json.dumps(to_jsonable(frame))))):
         assert type(found) is type(frame) and found.equals(frame)
         schemas = [each.schema if name.endswith("arrow") else each.dtypes for each in (found, frame)]
         assert list(schemas[0]) == list(schemas[1])

@@ -17,7 +17,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.rounds import is_own_mechanism
+from dpwitness.auditors.running.rounds import is_builtin_mechanism
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.objects.adversaries import answer_kind
 from dpwitness.mechanisms.objects.single_runs import PerRun
@@ -254,5 +254,5 @@ def test_a_module_of_pytorch():
 
 def test_kinds_of_mechanism_stay_outside_of_this_project():
     """They are run with all the checks that other people's code gets."""
-    assert isinstance(right, PerRun) and not is_own_mechanism(right)
+    assert isinstance(right, PerRun) and not is_builtin_mechanism(right)
     assert answer_kind(np.float64(2)) == "number" and answer_kind(np.int64(3)) == "3" and answer_kind(np.bool_(True)) == "True"

@@ -110,7 +110,7 @@ def test_an_adversary_goes_on_where_an_answer_is_unusual():
         asked.append(adversary(answers))
         answers.append(answer)
     assert asked == ["a", "b", "a", "b", "c", "d"] and adversary(answers) is None
-    assert adversary == dpw.wrap.Adversary(**adversary.told())
+    assert adversary == dpw.wrap.Adversary(**adversary.to_dict())
 
 
 def test_right_sessions_are_not_refuted():
