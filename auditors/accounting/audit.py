@@ -146,7 +146,7 @@ def compare_at(
 
 
 def _require_inside(parameter: Parameter, value: Any) -> None:
-    """Raise InvalidArgument unless a recorded value is one that a search may use: files name no larger computations."""
+    """Raise InvalidArgument unless a search may use a recorded value: a file must not start larger computations."""
     values = value if isinstance(value, tuple) else (value,)
     right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= _MAX_LIST
     whole = parameter.kind != "integer" or float(value) == int(value)
@@ -180,7 +180,7 @@ def question_of(
 
 
 def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
-    """Return a parameter with the constants of the code in its range, and values on both sides of each, as values to try."""
+    """Return a parameter with more values to try: the constants of the code in its range, and values next to them."""
     near = {x + move * (1 if parameter.kind == "integer" else 1e-3 * x) for x in constants for move in (-1, 0, 1)}
     near = {x for x in near if parameter.low <= x <= parameter.high}
     return replace(parameter, hints=tuple(sorted(near)) if parameter.kind != "list" else ())
@@ -244,7 +244,7 @@ def _caller(function: Callable[..., Any], names: Mapping[str, str]) -> Call:
 
 
 def _game_caller(function: Callable[..., Any], mechanism: str, returns: Any, parameters: Any) -> tuple[Call, Mapping[str, str]]:
-    """Return a function that calls the tool of a game, and what each of its arguments is."""
+    """Return a function that calls the tool of a game, and the parameter of each of its arguments."""
     game = GAMES[mechanism]
     require_one_of("returns", returns, (game.returns,), _OWNER)
     names = _arguments(function, parameters, {name: Parameter(name, 0, 0) for name in game.arguments})

@@ -1,4 +1,4 @@
-"""Figures that an accountant returns, and rigorous decisions whether a figure is below the exact one."""
+"""Figures that an accountant returns, and a rigorous test whether a figure is below the exact figure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _exceeds(returns: str, value: float, profile: Profile, at: Point) -> bool:
 
 
 def exact_figure(returns: str, reference: Reference, at: Point, accuracy: float = 1e-12) -> float:
-    """Return a rigorous lower bound on the exact figure, within `accuracy` of the largest one that can be shown.
+    """Return a rigorous lower bound on the exact figure, within `accuracy` of the largest bound that can be proved.
 
     Raises
     ------

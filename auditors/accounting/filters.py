@@ -52,7 +52,7 @@ def points(seed: int) -> Iterator[Point]:
 
 
 def search_filter(call: Call, names: Mapping[str, str], seconds: float, evaluations: int, seed: int) -> Found:
-    """Compare the budget's delta with that of the admitted composition, until the budget of the search is spent or one is larger."""
+    """Compare the budget's delta with that of the admitted composition, until the search budget is spent or a composed delta is larger."""
     end, found = time.monotonic() + seconds, Found()
     for count, at in enumerate(points(seed)):
         if count >= evaluations or (count > 0 and time.monotonic() > end):
@@ -97,7 +97,7 @@ def composed_delta(at: Point, lengths: Sequence[int]) -> float:
 
 
 def _rest(factors: tuple[tuple[float, float], ...], epsilon: Ball) -> Ball:
-    """Return the hockey-stick divergence of a composition, also at a negative epsilon; without factors, that of equal laws."""
+    """Return the hockey-stick divergence of a composition, also at a negative epsilon. Without factors the laws are equal."""
     if not factors:
         return (1 - epsilon.exp()) if epsilon < 0 else arb(0)
     return Composition(factors).delta(epsilon)

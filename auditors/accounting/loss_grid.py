@@ -44,7 +44,7 @@ class Line(Protocol):
         """Return the two outputs beyond which the loss is constant; empty if there are none."""
 
     def masses(self, low: Ball | None, high: Ball | None) -> tuple[Ball, Ball]:
-        """Return the masses of (low, high] under P and Q; None as an endpoint is infinite."""
+        """Return the masses of (low, high] under P and Q. An endpoint None means infinity."""
 
     def output_with_loss(self, loss: float) -> float | None:
         """Return the output with this loss, in floating point; None if the loss is not attained."""
@@ -107,7 +107,7 @@ def _first_grid_step(line: Line) -> float:
 
 
 def _cells(line: Line, step: float, aim: float, steps: int) -> Cells:
-    """Return cells from the lowest loss upwards; the log-ratio of each is just past a grid point, in the direction of `aim`."""
+    """Return cells from the lowest loss upwards; the log-ratio of each cell is just past a grid point, in the direction of `aim`."""
     origin, edges = float(line.lowest_loss), line.edges
     at = arb(edges[0]) if edges else None
     found = [line.masses(None, at)] if edges else []

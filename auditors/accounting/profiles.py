@@ -128,7 +128,7 @@ class Composition:
 
 @lru_cache(8)
 def _response_masses(epsilons: tuple[float, ...]) -> tuple[tuple[Ball, Ball], ...]:
-    """Return the losses and the masses under P of the composition of randomized responses with these epsilons."""
+    """Return the losses, and the masses under P, of composed randomized responses with these epsilons."""
     found: list[tuple[Ball, Ball]] = [(arb(0), arb(1))]
     for value, group in groupby(epsilons):
         count, e = len(list(group)), arb(value)

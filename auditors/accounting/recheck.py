@@ -11,7 +11,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 def recheck(result: Json) -> bool:
-    """Return whether a violation in JSON is one by exact arithmetic. Raise InvalidArgument if verdict and figures contradict each other."""
+    """Return whether exact arithmetic confirms a violation in JSON. Raise InvalidArgument if verdict and figures contradict each other."""
     verdict, name = result["verdict"], result.get("name", "")
     if verdict not in ("VIOLATED", "NOT_REFUTED", "ERROR"):
         raise InvalidArgument(f"result {name!r} is damaged or edited: an accountant cannot have the verdict {verdict}")
@@ -25,5 +25,5 @@ def recheck(result: Json) -> bool:
 
 
 def _unused(**arguments: Any) -> float:
-    """Stand in for the accountant, which a check of a written result does not call."""
+    """Placeholder for the accountant, which a check of a written result does not call."""
     raise NotImplementedError

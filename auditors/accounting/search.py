@@ -139,7 +139,7 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
 
 
 def _as_number(answer: Any) -> tuple[float, str]:
-    """Return the number of an answer, and why it is not one; an exception is described by its class and text."""
+    """Return an answer as a number, and a description of the problem if the answer is an exception or not a number."""
     if isinstance(answer, BaseException):
         return math.nan, f"{type(answer).__name__}: {str(answer)[:200]}"
     try:

@@ -43,7 +43,7 @@ class Mixture:
         return total
 
     def masses(self, low: Ball | None, high: Ball | None) -> tuple[Ball, Ball]:
-        """Return the masses of the interval (low, high] under P and under Q; None as an endpoint is infinite."""
+        """Return the masses of the interval (low, high] under P and under Q. An endpoint None means infinity."""
         parts = [self._normal_mass(low, high, k) for k in range(len(self.weights))]
         return sum((w * m for w, m in zip(self.weights, parts, strict=True)), arb(0)), parts[0]
 

@@ -32,7 +32,7 @@ def probe_chunk(planned: int, pairs: int) -> int:
 
 
 def bit_rounds(budget: int, pairs: int) -> int:
-    """Return the number of rounds for the low-bit audit, if outputs have low bits."""
+    """Return the number of rounds of the low-bit audit, which runs only if outputs have low bits."""
     return min(int(_BIT_SHARE * budget), _BIT_ROUNDS * min(pairs, 4))
 
 

@@ -81,7 +81,7 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
 def _rank(
     runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], phases: tuple[int, int], budget: int, score_pair: _Judge
 ) -> tuple[dict[int, float], Any]:
-    """Compare pairs in up to two looks; return the score of each pair, best first, and the by-product of `score_pair` on the best pair.
+    """Compare pairs in up to two looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
 
     The first look includes all pairs; the second takes more rounds on the best pairs.
     """

@@ -1,4 +1,4 @@
-"""Sequential test: epochs of rounds, each with an event learned from all rounds before, until the question is settled.
+"""Sequential test: epochs of rounds, each with an event learned from all earlier rounds, until a violation is certified or excluded.
 
 The certificate is that of `anytime`: it holds at every moment, so that a test may stop for any reason, and a
 stored test goes on where it stopped. Epoch k begins after `FIRST_EPOCH` * `GROWTH`^k rounds, which depends on

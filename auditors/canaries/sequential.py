@@ -1,4 +1,4 @@
-"""Sequential canary audit of one training run: coins are revealed as the training goes on, until the guesses settle the question.
+"""Sequential canary audit of one training run: coins are revealed during the training, until the guesses certify a violation.
 
 After each step of the training, the scores of some canaries are computed from what was released so far, the
 coins of these canaries are guessed, and then revealed. Each coin is revealed once.

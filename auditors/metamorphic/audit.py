@@ -1,4 +1,4 @@
-"""Entry point of metamorphic audits: run the relations that apply to what is given."""
+"""Entry point of metamorphic audits: run the relations that apply to the given functions and mechanisms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EPSILONS = (0.02, 0.1, 0.5, 1.0, 4.0)  # values of epsilon that are doubled
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Relation: its function, its statement, the argument that it is about, a further argument that it needs, its cases and options."""
+    """Relation: function, statement, tested argument, further required argument, cases and options."""
 
     check: Callable[..., Outcome]
     statement: str
@@ -224,7 +224,7 @@ def audit_metamorphic(
 
 
 def check_relation(relation: str, subject: Any, cases: Cases, options: Json, name: str | None) -> MetamorphicResult:
-    """Return the result of one relation on given cases, with those of the options that it has."""
+    """Return the result of one relation on the given cases, with the options that the relation takes."""
     begin, known = time.perf_counter(), RELATIONS[relation]
     found = known.check(subject, cases, **{key: options[key] for key in known.options if key in options})
     verdict = Verdict.VIOLATED if found.finding else Verdict.NOT_REFUTED if found.tried else Verdict.ERROR

@@ -21,7 +21,7 @@ _OPTIONS = ("unordered", "row_wise", "output_metric", "input_metric", "d_in", "d
 
 @dataclass(frozen=True, eq=False)
 class DeclaredRelations(Declared):
-    """Functions of TARGETS in a target file, with the relations that they have to keep: the arguments of `audit_metamorphic` by name."""
+    """Functions of TARGETS in a target file, with the relations that they must satisfy: the arguments of `audit_metamorphic` by name."""
 
     KIND = "metamorphic"
     KEYS = (*_SUBJECTS, "map", "input", "domain", *_OPTIONS, "guessed", "notes")
@@ -94,7 +94,7 @@ def audit_declared(found: DeclaredRelations, *, seed: int = 0) -> tuple[Result, 
 
 
 def declared_subject(mechanism: Any, relation: str) -> Any:
-    """Return the function that a witness of this relation names: of a target that TARGETS declares, the one that its declaration names."""
+    """Return the function of a witness of this relation; if the witness names an entry of TARGETS, the function in that entry."""
     if not isinstance(mechanism, Target) or relation not in RELATIONS:
         return mechanism
     known = declarations(mechanism.file, mechanism.python, mechanism.time_limit, mechanism.memory_limit)

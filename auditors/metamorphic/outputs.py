@@ -42,7 +42,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def difference(first: Any, second: Any) -> float:
-    """Return how far two outputs are apart: 0 if equal, at most 1e-9 up to rounding, 1 or more otherwise."""
+    """Return the difference of two outputs: 0 if equal, at most 1e-9 if equal up to rounding, 1 or more otherwise."""
     if isinstance(first, Raised) or isinstance(second, Raised):
         same = isinstance(first, Raised) and isinstance(second, Raised) and first.name == second.name
         return 0.0 if same else math.inf

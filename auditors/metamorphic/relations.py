@@ -18,7 +18,7 @@ _SLACK = 1e-9  # relative difference of two figures that is rounding
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the cases of one relation show.
+    """Result of the cases of one relation.
 
     `finding` is empty if no case breaks the relation. `failed` counts cases that could not be run.
     """
@@ -155,7 +155,7 @@ def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases)
 
 
 def parallel_composition_is_the_maximum(function: Callable[[list[float]], float], cases: Cases) -> Outcome:
-    """Return whether the figure of mechanisms on disjoint parts of the data is their largest epsilon, and not less.
+    """Return whether the figure of mechanisms on disjoint parts of the data is their largest epsilon, not a smaller number.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ def more_epsilon_spreads_no_more(
 
 
 def _distances(at_epsilon: Callable[[float], Any], epsilon: float, dataset: Any, runs: int, seed: int) -> FloatArray | None:
-    """Return the distances of the outputs of pairs of runs; None if a run fails or gives a number that is not finite."""
+    """Return the distance of the outputs of each pair of runs; None if a run fails or gives a number that is not finite."""
 
     def run() -> FloatArray:
         mechanism = at_epsilon(epsilon)
@@ -195,7 +195,7 @@ def errors_ignore_one_record(mechanism: Any, cases: Cases, *, epsilon: float = 0
 
 
 def _log_chance(quiet: int, epsilon: float) -> float:
-    """Return the log of the largest probability of exceptions in all runs on one dataset and in none of `quiet` runs on the other."""
+    """Return the log of the largest probability that all runs on one dataset raise and none of `quiet` runs on the other does."""
     p = min(1.0, _RAISING * math.exp(epsilon) / (_RAISING + quiet))
     return _RAISING * math.log(p) + quiet * math.log1p(-p * math.exp(-epsilon))
 

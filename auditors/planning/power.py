@@ -66,7 +66,7 @@ def chance(law: LossLaw, claim: Claim, trials: int, alpha: float, *, pairs: int 
 
 
 def _merge_rare_atoms(law: LossLaw, train: int) -> LossLaw:
-    """Return the law with atoms at both ends merged that too few training outputs would show."""
+    """Return the law with its rarest atoms merged at both ends, where training would see too few outputs."""
     mass = train * (law.p + law.q) / 2
     low = int(np.searchsorted(np.cumsum(mass), _MIN_OUTPUTS))
     high = len(mass) - 1 - int(np.searchsorted(np.cumsum(mass[::-1]), _MIN_OUTPUTS))

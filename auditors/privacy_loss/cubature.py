@@ -184,7 +184,7 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
         return found
 
     def refine(losses: Sequence[float]) -> EnclosedLaw:
-        """Return the law with every box that L crosses t in bisected down to rounding, for each t in `losses`."""
+        """Return a finer law: for each t in `losses`, every box in which the loss takes the value t is bisected down to rounding."""
         cells = boxes
         for t in losses:
             for _ in range(60):

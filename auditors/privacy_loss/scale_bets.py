@@ -55,10 +55,11 @@ class _Map:
 
 
 def check_scale(mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator) -> ScaleBets | None:
-    """Raise BadOracle if `size` more outputs per side show another scale or center. False alarms have probability at most `SCALE_ALARM`.
+    """Raise BadOracle if `size` further outputs per side show another scale or center than the density.
 
-    Returns None if outputs are not continuous numbers without repeated values: maps would change repeated values. The earlier outputs in
-    `checked` determine centers and alternatives.
+    False alarms have probability at most `SCALE_ALARM`.
+    Returns None unless outputs are continuous numbers without repeated values, since the test rescales
+    and shifts outputs. The earlier outputs in `checked` determine centers and alternatives.
     """
     if size <= 0 or not all(side.continuous.any() and np.count_nonzero(~side.alone) >= _MIN_OUTPUTS for side in checked.sides):
         return None

@@ -76,17 +76,17 @@ class Arguments:
     imports: tuple[str, ...] = ()
 
     def spelled(self) -> str:
-        """Return the arguments as they stand between the parentheses of the call."""
+        """Return the arguments as the text between the parentheses of the call."""
         return ", ".join(value if not name else f"{name}={value}" for name, value in self.values)
 
     def joined(self, other: Arguments) -> Arguments:
-        """Return the arguments of two calls of one recipe, for their privacy, missing parameters and imports."""
+        """Return the privacy arguments, missing parameters and imports of two calls together, without the values."""
         return Arguments((), self.privacy + other.privacy, self.missing + other.missing, self.imports + other.imports)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Choices among the ways to fill in arguments that are tried in turn."""
+    """One way to fill in the arguments of a call; the ways are tried one after the other."""
 
     delta: bool = False  # whether an optional delta is set
     seeded: bool = True  # whether randomness is given
@@ -159,12 +159,12 @@ def pure_by_default(parameters: Sequence[Parameter]) -> bool:
 
 
 def _is_left_out(part: str, parts: Collection[str], choice: Choice) -> bool:
-    """Return whether an optional parameter is left out: rho next to epsilon, as a call states one notion, and bounds on request."""
+    """Return whether to omit an optional parameter: rho if the call has an epsilon, and bounds if the choice omits bounds."""
     return (part == "rho" and "epsilon" in parts) or (part in ("lower", "upper", "bounds") and not choice.bounded)
 
 
 def _privacy_value(parameter: Parameter, part: str, choice: Choice) -> tuple[float | None, str | None]:
-    """Return the number that a privacy parameter has in the call, and its expression; None where an optional one is left out."""
+    """Return the number and the expression of a privacy parameter in the call; the expression is None if the parameter is omitted."""
     if part == "delta":
         default = default_number(parameter)
         if not parameter.required and default is not None and 0 < default < 1:
@@ -177,7 +177,7 @@ def _privacy_value(parameter: Parameter, part: str, choice: Choice) -> tuple[flo
 def _value(
     parameter: Parameter, part: str, form: Form, choice: Choice, classes: Mapping[str, PublicName], matrix: bool, depth: int
 ) -> tuple[str | None, Arguments]:
-    """Return the expression of a parameter that is no data and no privacy parameter, and what it needs; None to leave it out."""
+    """Return the expression of a parameter other than data and privacy, and its requirements; None to omit the parameter."""
     if re.fullmatch(r"(index|item|value|category)_(mapper|map|mapping)", parameter.word) and form.whole:
         return "lambda item: item", Arguments()  # categories are numbers from 0 on
     optional_and_set = not parameter.required and parameter.default != "None"
@@ -221,7 +221,7 @@ def _function(parameter: Parameter, form: Form) -> str | None:
 
 
 def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None:
-    """Return the value that the table of usual names has for a parameter; None without one."""
+    """Return the value of a parameter in the table of usual names; None if the table does not list the name."""
     edges = "[{low}, {middle}, {high}]"
     for pattern, text in _OTHERS:
         if re.fullmatch(pattern, parameter.word):
@@ -274,7 +274,7 @@ def _seed(parameter: Parameter) -> str:
 
 
 def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Arguments]:
-    """Return a value for a plain type hint, and what the value needs; None for other hints."""
+    """Return a value for a plain type hint, and the requirements of the value; None for other hints."""
     note = parameter.annotation.replace("builtins.", "")
     if choice.fractions and note == "float":  # numbers that differ with the last digit of the name: mu0 and mu1
         return repr(0.3 + 0.3 * (parameter.name[-1:] in "12")), Arguments()
@@ -286,7 +286,7 @@ def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Ar
 
 
 def classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tuple[str, ...]:
-    """Return the classes of a parameter: those of its type hint, else those whose name ends with the name of the parameter."""
+    """Return the classes in the type hint of a parameter, or else the classes whose names end with the name of the parameter."""
     wanted = _SHORT.get(parameter.word, parameter.word).replace("_", "")
     if parameter.classes or parameter.annotation or len(wanted) < 4 or not parameter.required:
         return parameter.classes
@@ -299,7 +299,7 @@ def classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tuple
 def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int) -> tuple[str, Arguments] | None:
     """Return an expression that builds an object of a class in the type hint; None if none can be built.
 
-    The epsilon of a budget is not that of the call: its role is ``budget epsilon``.
+    The epsilon of a budget object differs from an epsilon of the call, so its role is ``budget epsilon``.
     """
     for place in classes_of(parameter, classes) if depth < _DEPTH else ():
         cls = classes.get(place)
@@ -321,7 +321,7 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
 
 
 def _module_of(expression: str) -> tuple[str, ...]:
-    """Return the module of a dotted expression of an enumeration's member."""
+    """Return the module in the dotted expression of an enumeration member."""
     return (expression.rpartition(".")[0].rpartition(".")[0],) if re.fullmatch(r"[A-Za-z_][\w.]*\.\w+", expression) else ()
 
 

@@ -48,7 +48,7 @@ class Audited:
     why : str
         Why there is no result.
     findings : tuple of str
-        What a trace has shown, confirmed or not.
+        Findings of the trace, confirmed or not.
     budget : dict
         Budget of the black-box audit.
     """
@@ -73,7 +73,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What the audits of a scan need.
+    """Inputs of the audits of a scan.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
 def _audit_statistically(
     plan: AuditPlan, names: Sequence[str], traced: Mapping[str, tuple[str, ...]], deadline: float, say: Callable[[str], None]
 ) -> Iterator[Audited]:
-    """Yield the black-box audits, those first whose trace has findings; then those of other values with the time that is left."""
+    """Yield black-box audits: first of targets whose trace has findings, then of the others, then of other values if time is left."""
     weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
     order = sorted(names, key=lambda name: -weights[name])
     kept: list[str] = []
@@ -190,7 +190,7 @@ def _audit_statistically(
 
 
 def budget_of(seconds: float) -> Json:
-    """Return the time budget of one audit, rounded to half a power of two, which a repeated scan takes over."""
+    """Return the time budget of one audit, rounded to half powers of two. A repeated scan uses the same budget."""
     return {"seconds": float(f"{min(2 ** (math.floor(2 * math.log2(seconds)) / 2), _MOST_SECONDS):.3g}")}
 
 

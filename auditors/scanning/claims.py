@@ -1,4 +1,4 @@
-"""Claim of a proposed call: what its privacy parameters promise, and the words that this reading rests on."""
+"""Claim of a proposed call: the promise of its privacy parameters, and the words on which this reading is based."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
 
 
 def quote(doc: str, parameter: str) -> str:
-    """Return what a docstring says about a parameter, shortened to one line; empty if it says nothing.
+    """Return the description of a parameter in a docstring, shortened to one line; empty if there is none.
 
     Examples
     --------

@@ -131,7 +131,7 @@ def framed(form: Form, kind: str = "DataFrame") -> Form:
 
 
 def relation_of(text: str, name: str, parameters: Sequence[Parameter], convention: str = "") -> tuple[str, str]:
-    """Return the relation of a function of many records, and the words that it rests on; the words are empty for a default.
+    """Return the relation of a function of many records, and the words from which it was read; the words are empty for a default.
 
     `convention` is the relation that other functions of the package name, if they agree.
     """
@@ -196,7 +196,7 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
 
 
 def _keyed(note: str, roles: set[str], relation: str) -> list[Form]:
-    """Return the forms of data that are dicts, by the type hint: a list of records, or answers by name."""
+    """Return the forms for a parameter whose type hint is a dict: records by key, or answers by name."""
     if not re.search(r"dict|mapping", note):
         return []
     if re.search(r"(list|sequence|iterable)\[.*(dict|mapping)", note):
@@ -218,7 +218,7 @@ def _categories_of_one() -> Form:
 
 
 def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: str) -> list[Form]:
-    """Return all forms, in the order of what the other parameters say."""
+    """Return all forms; the other parameters of the call decide their order."""
     bounded = bool(roles & {"lower", "upper", "bounds"})
     low, high = (0.0, 1.0) if bounded else (-10.0, 10.0)
     norm = "l2" if re.search(r"l2|gauss", text, re.I) else "l1"
@@ -268,7 +268,7 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
 
 
 def _ranked(forms: list[Form], note: str) -> list[Form]:
-    """Return the forms with those first that fit the type hint."""
+    """Return the forms, first the forms that fit the type hint."""
     scalar = re.fullmatch(r"(builtins\.)?(int|float|str|bool|number|numbers\.\w+)", note)
     tests = {"int": "int(dataset", "float": "float(dataset", "bool": "bool(dataset", "str": '"][int(dataset'}
     if scalar and scalar[2] in tests:

@@ -142,7 +142,7 @@ def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
 
 
 def _is_unknown(parameters: tuple[Parameter, ...] | None) -> bool:
-    """Return whether a signature says nothing: it is missing, or ``(*args, **kwargs)``."""
+    """Return whether a signature contains no information: it is missing, or ``(*args, **kwargs)``."""
     return parameters is None or all(p.kind.startswith("VAR_") for p in parameters)
 
 

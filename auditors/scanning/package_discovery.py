@@ -52,7 +52,7 @@ class DiscoverySlot:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What a package consists of, as JSON from its interpreter.
+    """Contents of a package, as JSON from its interpreter.
 
     Attributes
     ----------

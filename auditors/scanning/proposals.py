@@ -1,4 +1,4 @@
-"""Proposals: the choice among the calls of a name, the confidence in its claim, and what a person must fill in where none works."""
+"""Proposals: for each name the call to use, the confidence in its claim, and the parts that a person must fill in if no call works."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ABSTRACT = "NotImplementedError"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What the scan proposes for one public name.
+    """Proposal of a scan for one public name.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ class Proposal:
     def confidence(self) -> str:
         """Return how far the claim can be relied on: ``certain``, ``docstring``, or ``name``; empty for a name without a claim.
 
-        A claim is certain if the library computes or declares it. It rests on the docstring if that calls the parameter one of privacy,
-        else on the name of the parameter only. Both are guesses.
+        A claim is certain if the library computes or declares it. It is read from the
+        docstring if the docstring calls the parameter a privacy parameter, else from the name of the parameter only. Both are guesses.
         """
         if not self.runs:
             return ""
@@ -165,20 +165,20 @@ def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], trials: S
 
 
 def _most_telling(trials: Sequence[Trial]) -> str:
-    """Return the reason of the trial that came furthest: no TypeError or AttributeError if there is another."""
+    """Return the most frequent reason of failed trials, without TypeError and AttributeError if there are other reasons."""
     reasons = [trial.why for trial in trials if not re.search("TypeError|AttributeError", trial.why)]
     return Counter(reasons or [trial.why for trial in trials]).most_common(1)[0][0]
 
 
 def _missing(reading: Reading) -> str:
-    """Return what a person must fill in, for the recipe with the fewest missing parts."""
+    """Return the parts that a person must fill in, for the recipe with the fewest missing parts."""
     recipe = min(reading.recipes, key=lambda each: len(each.missing) + (not each.claim.text))
     parts = [f"no value is known for {', '.join(dict.fromkeys(recipe.missing))}"] if recipe.missing else []
     return "; ".join([*parts, *([f"missing: {recipe.claim.missing}"] if recipe.claim.missing else [])])
 
 
 def _guess(reading: Reading, recipe: Recipe) -> str:
-    """Return what is guessed in a claim; empty if the library computes the claim and states the domain by its types."""
+    """Return the guessed parts of a claim; empty if the library computes the claim and its types state the domain."""
     if recipe.spent:
         return ""
     parameter = reading.because
@@ -187,7 +187,7 @@ def _guess(reading: Reading, recipe: Recipe) -> str:
 
 
 def relation_words(reading: Reading, recipe: Recipe) -> str:
-    """Return why the relation was chosen."""
+    """Return the reason for the choice of the relation."""
     if recipe.form.domain["kind"] in ("Answers", "Counts"):
         return f"the neighbors of {recipe.form.what} differ by at most 1 in a norm"
     if not recipe.form.many:

@@ -106,7 +106,7 @@ class Reading:
 
 
 def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = "") -> Reading:
-    """Return what a public name is, with the calls that are to be tried.
+    """Classify a public name, and propose the calls to try.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _about(name: PublicName) -> str:
 
 
 def _no_mechanism(name: PublicName) -> str:
-    """Return why a name is certainly not a mechanism, by its kind and name; empty if it may be one."""
+    """Return the reason why a name is certainly not a mechanism, from its kind and spelling; empty if it may be a mechanism."""
     if name.enum:
         return "an enumeration"
     if name.kind == "class" and name.abstract:
@@ -243,7 +243,7 @@ def _spends(cls: PublicName) -> bool:
 
 
 def _without_data(name: PublicName, because: str) -> tuple[str, str, tuple[Recipe, ...], str]:
-    """Return role, reason, recipes and why nothing is tried, of a name with a privacy parameter for which no call can be proposed."""
+    """Return the reading of a name with a privacy parameter but without a proposed call: role, reason, no recipes, obstacle."""
     noisy = name.names & _NOISE or _MECHANISM_NAME.search(name.name)
     if noisy and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         return "mechanism", because, (), "no argument is known that receives data"
@@ -271,5 +271,5 @@ def _accountant(name: PublicName) -> Reading | None:
 
 
 def returned_quantity(reading: Reading) -> str:
-    """Return what an accountant computes: epsilon, delta, rdp, zcdp, mu or noise."""
+    """Return the quantity that an accountant computes: epsilon, delta, rdp, zcdp, mu or noise."""
     return reading.because.split()[1]

@@ -92,7 +92,7 @@ def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
 
 
 def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) -> Parameter | None:
-    """Return the parameter that receives the data: by its name or its type hint, else the first required one of no other role."""
+    """Return the parameter that receives the data: by its name or its type hint, else the first required parameter without another role."""
     named = [p for p in parameters if p.is_named]
     for wanted in ("data", "utility"):
         found = [p for p in named if role(p) == wanted and (p.required or p.word in ("value", "x", "values", "data"))]
@@ -123,7 +123,7 @@ def _variants(source: Source, data: Parameter | None, parameters: Sequence[Param
 
 
 def function_recipes(source: Source) -> Iterator[Recipe]:
-    """Yield calls of a function with data, of one that returns noise, and of one that makes an object with a release method."""
+    """Yield calls of a function that takes data, that returns noise, or that makes an object with a release method."""
     parameters, name = source.name.parameters or (), source.name
     data = data_parameter(parameters)
     if data is None:
@@ -150,7 +150,7 @@ def function_recipes(source: Source) -> Iterator[Recipe]:
 
 
 def _class_made(source: Source) -> PublicName | None:
-    """Return the class of the object that a function makes: by its return type, else a class of its module that releases outputs."""
+    """Return the class of the object that a function makes: by its return type, else by a class of its module that releases outputs."""
     name = source.name
     for cls in source.classes.values():
         if name.returns and cls.name == name.returns.rpartition(".")[2]:
@@ -278,7 +278,7 @@ def object_recipe(
     parameters: Sequence[Parameter],
     how: str = "object",
 ) -> Recipe:
-    """Return a call that makes an object: its body, form of data, and the claim that its arguments state."""
+    """Return the recipe of a call that makes an object, with the form of its data and the claim in its arguments."""
     claim = read_claim(arguments.privacy, text, source.name.name)
     return Recipe(how, body, form, claim, arguments.missing, (*source.imports, *arguments.imports), data, parameters=tuple(parameters))
 

@@ -1,4 +1,4 @@
-"""Scan of a package or folder: discovery, proposals and the target file, kept in one folder, so that a scan can be repeated and edited."""
+"""Scan of a package or folder: discovery, proposals and the target file, all in one folder. A scan can be repeated and edited."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DISCOVERY_SHARE, _TRIAL_SHARE, _TYPED_SHARE = 0.25, 0.3, 0.2  # shares of the t
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the scan says about one public name.
+    """Result of the scan for one public name.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ def stem_of(package: str) -> str:
 def explore(
     package: str, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None
 ) -> Discovered:
-    """Return what a package or a folder consists of (`discover`)."""
+    """Return the contents of a package or a folder, as `discover` returns them."""
     is_folder = os.path.isdir(package)
     return discover(
         package="" if is_folder else package,
@@ -279,7 +279,7 @@ def propose_one(package: str, name: str, file: Path, *, python: str | None) -> P
 
 
 def row_of(proposal: Proposal) -> Row:
-    """Return what the scan says about the name of a proposal."""
+    """Return the row of a proposal's name."""
     reading, trial = proposal.reading, proposal.trial
     return Row(
         reading.name.path,
@@ -294,7 +294,7 @@ def row_of(proposal: Proposal) -> Row:
 
 
 def row_of_typed(entry: TypedEntry, places: Mapping[str, str]) -> Row:
-    """Return what the scan says about a program of typed constructors, under the dotted name of the constructor if it is an example."""
+    """Return the row of a program of typed constructors, under the dotted name of the constructor if the program is an example."""
     name = entry.target if entry.expected else places.get(entry.constructors[-1], entry.target)
     return Row(name, entry.role, f"{entry.because}: {entry.why}", entry.target, confidence="certain")
 
@@ -343,7 +343,7 @@ def dry_run(found: Discovered) -> list[tuple[str, str]]:
 
 
 def table(scan: Scan, outcomes: Sequence[Audited]) -> list[Json]:
-    """Return the final table: for each public name what it is, how it was audited, and the verdict, or why it was skipped."""
+    """Return the final table: for each public name its role, its audit, and the verdict or the reason why it was skipped."""
     by_target: dict[str, list[Audited]] = {}
     for outcome in outcomes:
         by_target.setdefault(outcome.name, []).append(outcome)
@@ -381,5 +381,5 @@ def _audit_summary(own: Sequence[Audited], row: Row) -> Json:
 
 
 def budgets_of(outcomes: Sequence[Audited]) -> dict[str, Json]:
-    """Return the budget of each audit, which a repeated scan takes over."""
+    """Return the budget of each audit; a repeated scan uses the same budgets."""
     return {each.name: each.budget for each in outcomes if each.budget}

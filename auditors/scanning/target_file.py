@@ -94,7 +94,7 @@ def target_file(
 
 
 def _import_of(name: PublicName) -> str:
-    """Return the module to import for a name, or the name itself where another name hides the module."""
+    """Return the module to import for a name, or the name itself if another name hides the module."""
     return f"{name.module}:{name.name}" if name.shadowed else name.module
 
 
@@ -136,7 +136,7 @@ def entry(proposal: Proposal) -> str:
 
 
 def skeleton(proposal: Proposal) -> str:
-    """Return a commented entry that says what is missing."""
+    """Return a commented entry that lists the missing parts."""
     reading, name = proposal.reading, proposal.target
     lines = [
         *_comment(f"TODO {reading.name.path}: {proposal.why}."),
@@ -222,7 +222,7 @@ def _mechanism(name: PublicName) -> str:
 
 
 def _meaning(word: str, part: str, mechanism: str) -> str:
-    """Return the parameter that an argument is; empty if unknown."""
+    """Return the parameter of the mechanism that an argument stands for; empty if unknown."""
     if part in ("epsilon", "delta", "rho", "sensitivity"):
         return part
     if word in SCALES:

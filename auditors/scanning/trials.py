@@ -171,7 +171,7 @@ def _outputs(target: Target, dataset: Any, seed: int) -> list[Any]:
 
 
 def _shown(value: Any) -> str:
-    """Return a text that differs where two outputs differ."""
+    """Return a text for an output; different outputs have different texts."""
     if isinstance(value, np.ndarray):
         return repr((value.shape, value.tolist()))
     if isinstance(value, Exception):

@@ -56,7 +56,7 @@ class TypedEntry:
 
     @property
     def because(self) -> str:
-        """Return what the claim rests on."""
+        """Return the source of the claim."""
         return f"the claim is the map of {self.constructors[-1]}"
 
 

@@ -1,1 +1,1 @@
-"""Stability audit: inputs on which a transformation moves further than its stability map allows. May import results and targets."""
+"""Stability audit: a search for inputs whose outputs are further apart than the stability map allows. May import results and targets."""

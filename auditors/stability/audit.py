@@ -1,4 +1,4 @@
-"""Entry point of the stability audit: validate the request, run the search, confirm and shrink what it finds, build the result."""
+"""Entry point of the stability audit: validate the request, run the search, confirm and shrink a finding, build the result."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _space(found: Any, metric: Metric) -> Any:
 
 
 def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
-    """Return the given datasets. Raise InvalidArgument for one outside of the input domain."""
+    """Return the given datasets. Raise InvalidArgument if one of them is outside of the input domain."""
     if inputs is not None and (isinstance(inputs, str) or not isinstance(inputs, Sequence)):
         raise InvalidArgument(f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}")
     if inputs is not None and isinstance(space, DomainSpace):

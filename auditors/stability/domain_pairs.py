@@ -40,15 +40,15 @@ class DomainSpace:
         return (pair.d0 for pair in self.domain.catalogue() if pair is not None)
 
     def rows(self, dataset: Any) -> list[Any]:
-        """Return the dataset as its only row, which a shrink leaves as it is."""
+        """Return the dataset as a single row, so that shrinking does not change it."""
         return [dataset]
 
     def build(self, rows: list[Any]) -> Any:
-        """Return the dataset of its only row."""
+        """Return the dataset that `rows` returned as a single row."""
         return rows[0]
 
     def simpler_rows(self, row: Any) -> Iterator[Any]:
-        """Yield nothing."""
+        """Yield nothing: the datasets of a domain are not simplified."""
         return iter(())
 
     def run(self, search: Search, seconds: float, seed: int) -> None:

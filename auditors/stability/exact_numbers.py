@@ -1,4 +1,4 @@
-"""Exact numbers of outputs and maps: integers, fractions and infinities; whether rounding took part."""
+"""Exact numbers of outputs and maps: integers, fractions and infinities; and a test whether an excess may come from rounding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def exact(value: Any) -> Exact:
-    """Return a number exactly. Raise Incomparable for anything else, also for NaN."""
+    """Return a number without rounding. Raise Incomparable for NaN and for other values."""
     if type(value) is int:
         return value
     if isinstance(value, float):

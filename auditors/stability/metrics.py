@@ -309,7 +309,7 @@ class ByColumn(Metric):
 
 
 def _rows_by_value(frame: Any, column: str, strict: bool) -> dict[Any, list[Any]]:
-    """Return the keys of the rows of a frame by their value in a column. Raise Incomparable for anything else than a frame."""
+    """Return the keys of the rows of a frame by their value in a column. Raise Incomparable unless the value is a frame."""
     if not isinstance(frame, dict) or column not in frame:
         raise Incomparable(f"a frame with the column {column!r} is needed, got {type(frame).__name__}")
     key, found = (input_key if strict else output_key), dict[Any, list[Any]]()

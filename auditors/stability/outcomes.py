@@ -1,4 +1,4 @@
-"""Outcomes of a transformation, and what two outcomes at a known distance of the inputs say about its stability map."""
+"""Outcomes of a transformation, and the comparison of two outcomes with the stability map."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What two outcomes show: the kind of finding, the distance to the power `root` (None for errors), and its ratio to the bound."""
+    """Comparison of two outcomes: the kind of finding, the distance to the power `root` (None for errors), and its ratio to the bound."""
 
     kind: str
     measured: Exact | None

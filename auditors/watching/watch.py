@@ -98,7 +98,7 @@ def sparkline(looks: Sequence[tuple[int, float]], claim: float, most: int = 24) 
 
 @dataclass(slots=True)
 class _Call:
-    """What a call has learned about one target, before the discoveries are known."""
+    """Result of a call for one target, before the discoveries are known."""
 
     runner: RoundRunner
     findings: Findings
@@ -223,7 +223,7 @@ def _entry(store: Store, identity: Identity, name: str, target: str, tell: Calla
 
 
 def _run_known(call: _Call, options: Any, probed: Sequence[ProbedPair], store: Store, tell: Callable[[str], None], now: float) -> None:
-    """Continue the sequential test of a release by one slice, and keep what it adds."""
+    """Continue the sequential test of a release by one slice, and store the slice."""
     runner, known, entry = call.runner, call.known, call.entry
     assert entry is not None
     if known.unfinished:

@@ -233,7 +233,7 @@ def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
 
 
 def _questions_on_cells(k: ModuleType) -> Iterator[Callable[..., Any]]:
-    """Yield calls on the rule of Renyi claims, whose counts are of cells."""
+    """Yield calls of the rule for Renyi claims, which counts outputs in cells."""
     one = k.ONE
     for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
         rule, numbers = {**RULE, "order": order, "forward": forward}, [F(3), F(1, 2), F(1), F(1)]

@@ -23,7 +23,7 @@ RELATIONS = {
     "label": "the label of one record changes, its features do not",
     "attribute": "one record changes, in the named columns only",
     "edge": "one edge of a graph is added or removed",
-    "replace-edge": "one edge of a graph is moved; their number is public",
+    "replace-edge": "one edge of a graph is moved; the number of edges is public",
     "node": "one node of a graph is added or removed, with all its edges",
     "replace-node": "one node of a graph has its edges and attributes replaced; the nodes are public",
     "stated": "any two datasets, stated by the user to be neighbors and not checked",

@@ -62,7 +62,7 @@ class Relation(Domain):
         return self.relation
 
     def contains(self, dataset: Any) -> bool:
-        """Return True: only the check of two datasets restricts them."""
+        """Return True: the check of a pair is the only restriction on datasets."""
         return True
 
     def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair:

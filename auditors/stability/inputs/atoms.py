@@ -155,7 +155,7 @@ class Atom:
         return kind is _CLASSES[self.dtype] and (self.dtype != "datetime" or (value.tzinfo is not None) is self.zone)
 
     def values(self) -> list[Any]:
-        """Return adversarial values: missing ones and the ends of the range first, then their neighbors and the edges of other types."""
+        """Return adversarial values: first missing values and the ends of the range, then their neighbors and the limits of other types."""
         found: list[Any] = [None, math.nan] if self.dtype in FLOAT_TYPES else [None]
         ends = self.range
         if ends is not None and self.dtype in WIDTHS:
@@ -174,7 +174,7 @@ class Atom:
         return [value for _, value in {value_key(v): v for v in found if self.contains(v)}.items()]
 
     def draw(self, rng: random.Random, values: list[Any]) -> Any:
-        """Return a random value: one of `values`, a small one, or one anywhere in the range."""
+        """Return a random value: one of `values`, a small value, or any value in the range."""
         if values and (rng.random() < 0.5 or self.dtype in ("bool", "category")):
             return rng.choice(values)
         value = self._drawn(rng)
@@ -293,7 +293,7 @@ def value_key(value: Any) -> Any:
 
 
 def _size(value: Any) -> tuple[float, float]:
-    """Return how complex a value is to read."""
+    """Return a measure of how hard a value is to read."""
     if isinstance(value, int | float):
         negative = 0.5 if math.copysign(1.0, value) < 0 else 0.0
         whole = not isinstance(value, float) or value.is_integer()

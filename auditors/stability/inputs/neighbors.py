@@ -1,4 +1,4 @@
-"""Groups of datasets at known distances from each other, for each input metric: the first are adversarial, later ones random."""
+"""Groups of datasets at known distances from each other, for each input metric: the first groups are adversarial, the later ones random."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class NumberMoves(Neighborhood):
             yield Group([self.space.build(rows), *(self.space.build(other) for _, other in found)], pairs)
 
     def _moved(self, rows: list[Any], places: Sequence[int], distance: Distance, sign: int) -> list[Any] | None:
-        """Return the rows with the numbers at `places` moved by `distance` in the norm, as far as they can; None if none can."""
+        """Return the rows with the numbers at `places` moved by `distance`, as far as their ranges allow; None if none can move."""
         share: Fraction = Fraction(distance)
         if self.metric in ("absolute", "l1") and places:
             share /= len(places)
@@ -176,7 +176,7 @@ class NumberMoves(Neighborhood):
         return found if moved else None
 
     def _step(self, value: Any, step: Fraction) -> Any:
-        """Return the furthest value of the element type from `value` by at most `step`; None if there is none."""
+        """Return the furthest value of the element type from `value` by at most `step`; None if there is no other value."""
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
             return None
         low, high = self.atom.range or (-math.inf, math.inf)

@@ -123,7 +123,7 @@ def opened(value: Any, under_way: list[int]) -> Iterator[str]:
 
 
 def _pack_object(value: Any, blobs: Blobs) -> Message:
-    """An object that is not a number, text or container: its name, its array, its parts, or its text."""
+    """Return the packed form of an object that is not a number, text or container: its name, array, parts or text."""
     name, kind = object_tree.name_of(value), type(value).__name__
     if name is not None:
         return {_TAG: "named", "text": name}
