@@ -332,7 +332,7 @@ def _run_plan(
 
 
 def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> Iterator[Findings]:
-    """Run a sequential audit: choose a pair from few rounds, and test it until the question is settled."""
+    """Run a sequential audit: choose a pair from few rounds, and test the pair until a violation is certified or excluded."""
     runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
     options, probed = run_probes(runner, options, pairs)
     require_same_chunks(runner, probed)

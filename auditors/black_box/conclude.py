@@ -1,4 +1,4 @@
-"""Stage 5 of an audit, the conclusion: the result of its findings, whatever ends its stages."""
+"""Stage 5 of an audit, the conclusion: the result of the findings, also of an audit that failed or was interrupted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENDING = 5.0  # seconds to wait for running tasks after their target is closed
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What the stages of an audit have found so far."""
+    """Findings of the stages of an audit so far."""
 
     options: AuditOptions
     pairs: tuple[PairScore, ...] = ()
@@ -195,7 +195,7 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
 
 
 def guess_of(mechanism: object) -> str:
-    """Return what a scan has guessed about the claim of a target (its attribute `guessed`); empty for other mechanisms."""
+    """Return the parts of a target's claim that a scan guessed (attribute `guessed`); empty for other mechanisms."""
     found = getattr(mechanism, "guessed", "") if isinstance(mechanism, Target) or callable(mechanism) else ""
     return found if isinstance(found, str) else ""
 

@@ -1,4 +1,4 @@
-"""Hint for domains in which no pair changes the outputs: wider bounds of the domain that do."""
+"""Hint for domains in which no pair changes the outputs: wider bounds of the domain under which some pair does."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Mutants of the checker, made by program, and the test whether its answers change.
 
-Whole numbers grow by one or double, comparisons are flipped or take their border in or out, sums and differences, products and
+Whole numbers grow by one or double, comparisons are flipped, or include or exclude their border, sums and differences, products and
 quotients, min and max, and and or are exchanged, conditions are negated.
 """
 

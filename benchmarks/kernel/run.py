@@ -58,7 +58,7 @@ def witness_of(text: str, tally: Tally, alpha: float = 0.04) -> Json:
 
 
 def forgeries(size: int, seed: int) -> list[Json]:
-    """Return witnesses one of whose counts is changed by 1, or by 1 in its second digit, where the bound then differs by 1e-8 or more."""
+    """Return witnesses with one wrong count, off by 1 or by 1 in its second digit. The bound then differs by 1e-8 or more."""
     rng, found = random.Random(seed), list[Json]()
     while len(found) < size:
         text, guesses = rng.choice(CLAIMS), int(10 ** rng.uniform(2, 5))

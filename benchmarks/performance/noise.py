@@ -77,7 +77,7 @@ def density(name: str, draw: Draw, cdf: Callable[[FloatArray], FloatArray], far:
     )
 
 
-def whole(name: str, draw: Draw, log_mass: Callable[[FloatArray], FloatArray]) -> Noise:
+def integer_noise(name: str, draw: Draw, log_mass: Callable[[FloatArray], FloatArray]) -> Noise:
     """Return integer noise, with a cell for each integer of mass above 1e-7, and one cell for each remaining tail."""
     integers = np.arange(1.0, 1001.0)
     mass, zero_mass = np.exp(log_mass(integers)), math.exp(log_mass(np.zeros(1))[0])
@@ -111,7 +111,7 @@ def noises() -> list[Noise]:
             -ndtri(_TAIL_PROBABILITIES),
             normal,
         ),
-        whole("geometric", lambda size, rng: geometric.sample(zero, size, rng).ravel(), lambda k: geometric_log_mass(k, 1.0)),
+        integer_noise("geometric", lambda size, rng: geometric.sample(zero, size, rng).ravel(), lambda k: geometric_log_mass(k, 1.0)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Campaign of audits over the corpus: installs releases, audits each side of an entry, and stores each verdict as soon as it is there."""
+"""Campaign of audits over the corpus: installs releases, audits each side of an entry, and stores each verdict as soon as it is known."""
 
 from __future__ import annotations
 

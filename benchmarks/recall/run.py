@@ -1,6 +1,6 @@
 """Benchmark of recall: audits of documented bugs before and after their repair, at 1 and 10 CPU minutes.
 
-``dpwitness bench recall`` runs what the published campaign lacks and prints its figures. Parts of a campaign:
+``dpwitness bench recall`` runs the audits that the published campaign lacks and prints its figures. Parts of a campaign:
 ``python -m dpwitness.benchmarks.recall.run --minutes 1 --part tuned NAME...``.
 """
 

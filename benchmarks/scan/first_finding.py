@@ -120,7 +120,7 @@ def processor_seconds() -> float:
 
 
 def installed(package: str) -> tuple[str, float]:
-    """Install a library in a new environment of its own, and return its interpreter and the seconds that this took.
+    """Install a library in a new environment, and return the interpreter and the seconds of the installation.
 
     Raises
     ------

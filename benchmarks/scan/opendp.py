@@ -32,7 +32,7 @@ _KEYS = ("name", "cause", "place", "confidence", "search", "part", "kind", "inpu
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What the witness of a frozen finding shows when it is run again.
+    """Result of running the witness of a frozen finding again.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Mechanisms of other libraries and programs, run in separate worker processes. May import `terms` and `domains`."""
+"""Mechanisms of other libraries and programs, run in separate worker processes. May import all other folders of mechanisms."""
 
 from dpwitness.mechanisms.foreign.target import Target
 

@@ -374,7 +374,7 @@ def _has_distinct_outputs(found: Any) -> bool:
 
 
 def _apparent_type(found: NDArray[Any]) -> str:
-    """Return the type of number as which the bytes of a block make sense, if the stated type makes none; otherwise ""."""
+    """Return the number type that explains the bytes of a block, if the stated type does not; otherwise ""."""
     flat = np.ascontiguousarray(found).reshape(-1)
     flat = flat[np.isfinite(flat) & (flat != 0)]
     if not len(flat) or _is_plausible(flat):

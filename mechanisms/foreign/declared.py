@@ -113,7 +113,7 @@ class Calls:
             self._size = min(_MAX_BATCH, 2 * self._size)
 
     def _batch(self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str) -> list[Any]:
-        """Return the outcomes of a batch. After an abort, return those before it, made again, and the abort."""
+        """Return the outcomes of a batch. After an abort, return the abort and the outcomes of the earlier calls, which are made again."""
         try:
             return self._ask(name, batch, keywords, marker)
         except WorkerDied as error:
@@ -140,7 +140,7 @@ class Calls:
 
 @dataclass(frozen=True, eq=False)
 class Declared:
-    """Base of what TARGETS of a target file declares; each kind has its name, its keys, and those keys that name functions.
+    """Base class of the declarations in TARGETS; each kind has its name, its keys, and the keys that name functions.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class Declared:
 
     @classmethod
     def of(cls, target: Target) -> Self:
-        """Return what a target names in TARGETS of its file. Raise InvalidArgument if it names nothing."""
+        """Return the declaration that a target names in TARGETS of its file. Raise InvalidArgument if there is none."""
         found = declarations(target.file, target.python, target.time_limit, target.memory_limit)
         if target.name not in found:
             names = ", ".join(found) or "nothing"

@@ -70,7 +70,7 @@ class DescribedTarget(ABC):
 
     @property
     def guessed(self) -> str:
-        """What a scan has guessed about claim, relation or domain; empty for a claim that a person or the library states."""
+        """Parts of claim, relation or domain that a scan guessed; empty if a person or the library states the claim."""
         return str(self.describe().get("guessed") or "")
 
     @property

@@ -79,7 +79,7 @@ class Accepted:
         )
 
     def objection(self, result: Json, rule: str, today: datetime.date) -> str:
-        """Return why this entry no longer accepts a violation: expired or grown beyond `bound`; an empty text if it does."""
+        """Return why this entry no longer accepts a violation: expired, or grown beyond `bound`; an empty text if the entry accepts it."""
         if today > self.expires:
             return f"was accepted until {self.expires} and counts again: {self.reason}"
         found = intervals(result).get(BITS if rule == "BITS" else VALUE)

@@ -81,7 +81,7 @@ def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _identity(result: Json) -> tuple[str, ...]:
-    """Return what the results of one target on several releases have in common."""
+    """Return the fields that the results of one target on several releases share."""
     return release_of(result)[0], *(str(result.get(key) or "") for key in ("name", "claim", "relation"))
 
 
@@ -113,7 +113,7 @@ def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> 
 
 
 def _details(result: Json, relation: str) -> str:
-    """Return what was measured, in Markdown."""
+    """Return the measurements, in Markdown."""
     parts = [result.get("headline") or f"{result['verdict']} against the claim {result.get('claim')}", result.get("cause")]
     parts += [
         f"Neighboring relation: {relation}." if relation else "",
@@ -169,7 +169,7 @@ def _sorted(versions: set[str]) -> list[str]:
 
 
 def _key(version: str) -> Version:
-    """Return the order of a version; one that PyPI would not accept comes first."""
+    """Return the sort key of a version; versions that PyPI would not accept come first."""
     try:
         return Version(version)
     except InvalidVersion:

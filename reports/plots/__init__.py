@@ -1,1 +1,1 @@
-"""Plots of results and reports, in one style. May import words."""
+"""Plots of results and reports, in one style. May import phrasing."""

@@ -68,7 +68,7 @@ def words_of(rng: Any) -> list[int]:
 
 
 def seed_batch(rng: Any) -> None:
-    """Within the body of `seeded`, seed all of them for the batch that `rng` is for, as the worker of a target does."""
+    """Seed all global generators for the batch of `rng`, inside the body of `seeded`, as the worker of a target does."""
     if _HERE.depth:
         _HERE.drawn = has_drawn()
         seed(words_of(rng))
