@@ -19,7 +19,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CertifyResult(Result):
-    """Result of a white-box audit of one pair. Every number is the larger one of the two orders of the pair.
+    """Result of a white-box audit of one pair. Every number is the larger of the numbers for both orders of the pair.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ class Stakes:
 
     @classmethod
     def plan(cls, pilot: FloatArray, bound: float, size: int, alpha: float) -> Stakes:
-        """Return sqrt(2 ln(1/alpha) / (n variance)), the stakes for the smallest departures that n values can show."""
+        """Return sqrt(2 ln(1/alpha) / (n variance)), the stakes for the smallest deviations that n values can detect."""
         mean = max(float(pilot.mean()), 0.1 * bound / size)
         spread = max(float(pilot.var()), (0.05 * mean) ** 2, 1e-300)
         stake = math.sqrt(2 * math.log(1 / alpha) / (size * spread))

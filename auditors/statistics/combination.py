@@ -161,7 +161,7 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
 def inverse_normal_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
     """Return the limit that witnesses of earlier versions state for several stages: the inverse normal method.
 
-    It combines the upper ends of the p-values, enlarged by the errors of the frequency limits and cut at both ends.
+    The method combines the upper limits of the p-values, enlarged by the errors of the frequency limits and cut at both ends.
     """
     gamma, cut = float(frequency_error(claim, alpha)) / len(parts), alpha * _CUT_SHARE / len(parts)
     left = 1.0 - sum(part.weight**2 for part in parts[:-1])

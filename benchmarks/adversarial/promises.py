@@ -104,7 +104,7 @@ def unnoticed(rng: Generator) -> str:
     name, larger = str(rng.choice(list(_MECHANISMS))), bool(rng.random() < 0.5)
     stated = _detectable_error(name)
     if not np.isfinite(stated):
-        return f"{name}: the result states no mismatch that it notices"
+        return f"{name}: the result does not state the mismatch that it detects"
     factor = 1 + stated if larger else 1 / (1 + stated)
     result = certify(_scaled_sampler(name, factor), PAIR, _MECHANISMS[name].claim, trials=_RUNS, seed=seed_of(rng))
     return "" if result.verdict is Verdict.ERROR else f"{result.verdict.value}: {name} with {factor:.4f} times the noise"

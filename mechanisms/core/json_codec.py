@@ -118,7 +118,7 @@ def _scalar(value: np.generic) -> Any:
 
 
 def from_jsonable(value: Any, path: str = "dataset", classes: Resolver | None = None) -> Any:
-    """Return the value of its JSON form, as the inverse of `to_jsonable`.
+    """Return a value from its JSON form; the inverse of `to_jsonable`.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class SearchSpace:
 class Domain(ABC):
     """Base of the domains: a set of datasets with a neighboring relation, and the methods that search its pairs.
 
-    A subclass implements `contains`, and for a search `catalogue`, `drawn` and `shape`. `lattice`
+    A subclass implements `contains`, and for a search `catalogue`, `random_pair` and `shape`. `lattice`
     and `simplifications` are optional.
     """
 
@@ -99,7 +99,7 @@ class Domain(ABC):
 
     @property
     def records(self) -> int:
-        """Return the number of numbers or records in a pair, or 2 for any number above 1. A single record has few different pairs."""
+        """Return the number of records or numbers in a dataset; the default of 2 stands for an unknown number above 1."""
         return 2
 
     @property

@@ -111,7 +111,7 @@ class TableSampler(Draws[Tabular]):
         return self.paired(base, insert_record(crowd, after, place), f"drawn {turn}: {CHANGES[change]}, {at} among others {others}")
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
-        """Return the pair with its categories randomly renumbered; those of the changed record come from their matching."""
+        """Return the pair with its categories randomly renumbered; the categories of the changed record come from the next matching."""
         domain, rng = self.domain, self.rng
         if pair is None or not domain.category_columns:
             return pair

@@ -261,7 +261,7 @@ class Atom:
 
 
 def atom_of(found: Json, owner: str) -> Atom:
-    """Return the element type of its JSON form; dates and times may be ISO texts. Raise InvalidArgument if the form is invalid."""
+    """Return the element type from its JSON form; dates and times may be ISO texts. Raise InvalidArgument if the form is invalid."""
     known = ("dtype", "bounds", "nullable", "nan", "categories", "zone")
     for key in found:
         if key not in known:

@@ -310,7 +310,7 @@ def _check_size(size: Any, owner: str) -> None:
 
 
 def space_of(found: Any, owner: str = "input") -> InputSpace:
-    """Return the input space of its JSON form.
+    """Return the input space from its JSON form.
 
     Parameters
     ----------

@@ -340,7 +340,7 @@ def words(state: Any) -> Any:
 
 
 def state_from_json(state: Any) -> Any:
-    """Return the state of a bit generator of its JSON form, as the inverse of `words`."""
+    """Return the state of a bit generator from its JSON form; the inverse of `words`."""
     if not isinstance(state, dict):
         return state
     if "words" in state:
