@@ -20,7 +20,7 @@ import numpy as np
 from scipy.stats import beta, binom
 
 from dpwitness import Verdict, audit, audit_outputs, certify
-from dpwitness.benchmarks.awkward import awkward
+from dpwitness.benchmarks.density_cases import awkward
 from dpwitness.benchmarks.confidence_limits import ENDS
 from dpwitness.benchmarks.densities import densities
 from dpwitness.benchmarks.specimens import PAIR, TARGET_FILE, gaussian, gaussian_shift, laplace, specimens
@@ -131,7 +131,7 @@ def _certified_rows(name: str, seeds: int) -> list[Counted]:
 
 
 def _awkward_rows(name: str, seeds: int) -> list[Counted]:
-    """Count false verdicts on a correct density, or any verdicts on a density that its sampler contradicts (`awkward.py`)."""
+    """Count false verdicts on a correct density, or any verdicts on a density that its sampler contradicts (`density_cases.py`)."""
     case = next(case for case in awkward() if case.name == name)
     found = [certify(case.mechanism, case.pair, case.claim, trials=case.trials, seed=seed) for seed in range(seeds)]
     return [Counted(f"false verdict of certify: {name}", sum(map(case.wrong, found)), seeds, 0.0)]

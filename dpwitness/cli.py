@@ -30,7 +30,7 @@ from dpwitness.commands import (
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import finish, handled_signals
-from dpwitness.option_values import example
+from dpwitness.option_values import init_example
 
 COMMANDS = {
     "init": example,

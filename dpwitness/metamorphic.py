@@ -9,7 +9,7 @@ from dpwitness.auditors.metamorphic.relations import (
     zero_map_is_constant,
 )
 from dpwitness.auditors.metamorphic.result import MetamorphicResult
-from dpwitness.auditors.metamorphic.sampled import errors_ignore_one_record, more_epsilon_spreads_no_more, zero_epsilon_is_constant
+from dpwitness.auditors.metamorphic.random_relations import errors_ignore_one_record, more_epsilon_spreads_no_more, zero_epsilon_is_constant
 
 __all__ = [
     "RELATIONS",

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpwitness.auditors.accounting.audit import audit_accountant
 from dpwitness.auditors.accounting.result import AccountantResult
-from dpwitness.auditors.metamorphic import relations, sampled
+from dpwitness.auditors.metamorphic import random_relations, relations
 from dpwitness.auditors.metamorphic.inputs import Inputs, inputs_of
 from dpwitness.auditors.metamorphic.outputs import outcome
 from dpwitness.auditors.metamorphic.relations import Cases, Outcome
@@ -70,7 +70,7 @@ RELATIONS = {
         "zero_map",
     ),
     "errors_ignore_one_record": Relation(
-        sampled.errors_ignore_one_record,
+        random_relations.errors_ignore_one_record,
         "an exception does not depend on one record",
         "mechanism",
         lambda inputs: inputs.pairs,
@@ -78,7 +78,7 @@ RELATIONS = {
         ("seed",),
     ),
     "zero_epsilon_is_constant": Relation(
-        sampled.zero_epsilon_is_constant,
+        random_relations.zero_epsilon_is_constant,
         "a release with epsilon 0 has the same law on all datasets",
         "at_epsilon",
         lambda inputs: inputs.pairs[:_LAWS],
@@ -86,7 +86,7 @@ RELATIONS = {
         ("seed", "confidence", "delta"),
     ),
     "more_epsilon_spreads_no_more": Relation(
-        sampled.more_epsilon_spreads_no_more,
+        random_relations.more_epsilon_spreads_no_more,
         "outputs at twice the epsilon spread no more",
         "at_epsilon",
         lambda inputs: [(epsilon, dataset) for epsilon in _EPSILONS for dataset in inputs.datasets[:1]],

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
-from dpwitness.auditors.privacy_loss.outputs import Loss, sampled
+from dpwitness.auditors.privacy_loss.loss_function import Loss, sampled
 from dpwitness.auditors.running.engine import run_side, stream
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair

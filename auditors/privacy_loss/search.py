@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.privacy_loss.outputs import Loss, sampled, search_atoms
+from dpwitness.auditors.privacy_loss.loss_function import Loss, sampled, search_atoms
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_numbers, require_type
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.protocols.capabilities import HasBreakpoints, HasSupport, has_capability

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from dpwitness.auditors.privacy_loss.density_check import log_densities, rows_of
-from dpwitness.auditors.privacy_loss.outputs import Loss
+from dpwitness.auditors.privacy_loss.loss_function import Loss
 from dpwitness.auditors.privacy_loss.search import WorstOutput
 from dpwitness.auditors.results.enclosure_bounds import End, Found
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean

@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness import InvalidArgument, replay
 from dpwitness.auditors.metamorphic.outputs import concatenated, difference
-from dpwitness.auditors.metamorphic.sampled import _log_chance
+from dpwitness.auditors.metamorphic.random_relations import _log_chance
 from dpwitness.domains import Records
 from dpwitness.metamorphic import audit_metamorphic, errors_ignore_one_record, order_is_ignored
 

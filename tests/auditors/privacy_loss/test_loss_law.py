@@ -13,7 +13,7 @@ from scipy.stats import binom, cauchy, norm
 from dpwitness.auditors.privacy_loss.composition import merged, split
 from dpwitness.auditors.privacy_loss.routes import composed, enclosed_law, loss_law
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.benchmarks.awkward import Law
+from dpwitness.benchmarks.density_cases import Law
 from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw, zoo
 
 EPSILONS = np.array([0.0, 0.3, 0.7, 0.999, 1.5, 4.0])

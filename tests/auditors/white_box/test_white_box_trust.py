@@ -17,7 +17,7 @@ from dpwitness.auditors.results.enclosure_bounds import End, decide
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.auditors.white_box.monte_carlo_bounds import confirmed
-from dpwitness.benchmarks.awkward import Law, awkward
+from dpwitness.benchmarks.density_cases import Law, awkward
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
 from dpwitness.mechanisms.protocols.capabilities import one_law, states_one_law
 

@@ -18,7 +18,7 @@ from dpwitness import audit
 from dpwitness.auditors.storing.store import open_store
 from dpwitness.cli import COMMANDS, _parser, main
 from dpwitness.mechanisms import Laplace
-from dpwitness.option_values.example import FILES
+from dpwitness.option_values.init_example import FILES
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ("audit", "mine.py:leaky", "--claim", "pure:1")
