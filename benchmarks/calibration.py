@@ -20,9 +20,9 @@ import numpy as np
 from scipy.stats import beta, binom
 
 from dpwitness import Verdict, audit, audit_outputs, certify
-from dpwitness.benchmarks.density_cases import awkward
 from dpwitness.benchmarks.confidence_limits import ENDS
 from dpwitness.benchmarks.densities import densities
+from dpwitness.benchmarks.density_cases import awkward
 from dpwitness.benchmarks.specimens import PAIR, TARGET_FILE, gaussian, gaussian_shift, laplace, specimens
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.foreign.target import Target

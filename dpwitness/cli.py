@@ -33,7 +33,7 @@ from dpwitness.interrupts import finish, handled_signals
 from dpwitness.option_values import init_example
 
 COMMANDS = {
-    "init": example,
+    "init": init_example,
     "audit": audit,
     "scan": scan,
     "check": check,

@@ -1,6 +1,7 @@
 """Metamorphic audits: relations between several runs that hold for every private mechanism."""
 
 from dpwitness.auditors.metamorphic.audit import RELATIONS, audit_metamorphic
+from dpwitness.auditors.metamorphic.random_relations import errors_ignore_one_record, more_epsilon_spreads_no_more, zero_epsilon_is_constant
 from dpwitness.auditors.metamorphic.relations import (
     concatenation_is_kept,
     more_epsilon_is_no_more_noise,
@@ -9,7 +10,6 @@ from dpwitness.auditors.metamorphic.relations import (
     zero_map_is_constant,
 )
 from dpwitness.auditors.metamorphic.result import MetamorphicResult
-from dpwitness.auditors.metamorphic.random_relations import errors_ignore_one_record, more_epsilon_spreads_no_more, zero_epsilon_is_constant
 
 __all__ = [
     "RELATIONS",
