@@ -123,10 +123,10 @@ class ProfileScore:
         loss = Loss(self._mechanism, pair)
         rng = np.random.default_rng(self._seed)
         zero, one = (loss.signed(sampled(self._mechanism, d, self._samples, rng))[0] for d in (pair.d0, pair.d1))
-        return max(self._one_order(one, zero), self._one_order(-zero, -one))
+        return max(self._one_order(one), self._one_order(-zero))
 
-    def _one_order(self, p_losses: FloatArray, q_losses: FloatArray) -> float:
-        """Return the estimate for one order, from losses sampled under P (`p_losses`) and Q (`q_losses`)."""
+    def _one_order(self, p_losses: FloatArray) -> float:
+        """Return the estimate for one order, from losses sampled under P."""
         claim = self._claim
         if claim.bounds_epsilon:
             if np.mean(p_losses == np.inf) > claim.delta_budget:

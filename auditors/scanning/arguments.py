@@ -323,8 +323,3 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
 def _module_of(expression: str) -> tuple[str, ...]:
     """Return the module in the dotted expression of an enumeration member."""
     return (expression.rpartition(".")[0].rpartition(".")[0],) if re.fullmatch(r"[A-Za-z_][\w.]*\.\w+", expression) else ()
-
-
-def default_is(parameter: Parameter, *words: str) -> bool:
-    """Return whether a parameter's default is one of these expressions."""
-    return parameter.default in words or default_number(parameter) in [float(word) for word in words if word.replace(".", "").isdigit()]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from dpwitness.mechanisms.core.json_reader import Json
 
@@ -185,8 +184,3 @@ def _spelled(part: str) -> Parameter:
 def without(parameters: tuple[Parameter, ...], name: str) -> tuple[Parameter, ...]:
     """Return the parameters without the one of this name."""
     return tuple(p for p in parameters if p.name != name)
-
-
-def renamed(found: PublicName, **changes: Any) -> PublicName:
-    """Return the name with other attributes."""
-    return replace(found, **changes)
