@@ -70,7 +70,23 @@ SUITES: dict[str, Suite] = {
 
 
 def suite_of(name: str) -> Suite:
-    """Return the suite with the given name. Raise InvalidArgument, listing the valid names, if there is none."""
+    """Return the suite with the given name.
+
+    Parameters
+    ----------
+    name : {"zoo", "papers", "third-party"}
+        Name of the suite.
+
+    Returns
+    -------
+    Suite
+        Cases, with the defaults of their audits.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no suite of this name; the message lists the names.
+    """
     if name not in SUITES:
         raise InvalidArgument(f"suite must be one of {', '.join(SUITES)}, got {name!r}")
     return SUITES[name]
@@ -78,6 +94,21 @@ def suite_of(name: str) -> Suite:
 
 def suite(name: str) -> list[Case]:
     """Return the cases of a suite.
+
+    Parameters
+    ----------
+    name : {"zoo", "papers", "third-party"}
+        Name of the suite.
+
+    Returns
+    -------
+    list of Case
+        One case per mechanism.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no suite of this name.
 
     Examples
     --------

@@ -80,7 +80,16 @@ class Case:
 class Suite:
     """Named list of cases, with defaults of their audits.
 
-    `page`, if not None, receives the results, the missing requirements and the report's folder, and writes the suite's extra pages.
+    Attributes
+    ----------
+    name, text : str
+        Name and one-line description.
+    cases : callable
+        Function that builds the cases.
+    trials, confidence, seed
+        Default options of the audits.
+    page : callable, optional
+        Function of the results, the missing requirements and the report's folder, which writes the suite's extra pages.
     """
 
     name: str
@@ -94,7 +103,21 @@ class Suite:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a case, and its comparison with the truth."""
+    """Result of a case, and its comparison with the truth.
+
+    Attributes
+    ----------
+    case : Case
+        The audited case.
+    result : AuditResult
+        Result of the audit.
+    json : dict
+        Result as JSON for the report, with the comparison.
+    right : bool, optional
+        Whether the verdict agrees with the truth; None without a truth or a verdict.
+    why : str
+        Reason for a wrong verdict.
+    """
 
     case: Case
     result: AuditResult
@@ -144,7 +167,24 @@ def run_case(
 ) -> Outcome:
     """Audit one case and compare its verdict with the truth.
 
-    Missing options come from the case, then from the suite `defaults`.
+    Parameters
+    ----------
+    case : Case
+        Mechanism, pairs and known truth.
+    trials, seconds, confidence, seed, executor, progress, store
+        Options of `audit`. Missing options come from the case, then from `defaults`.
+    defaults : Suite, optional
+        Suite with the default options. Default: two million runs.
+
+    Returns
+    -------
+    Outcome
+        Result as JSON, with the comparison to the truth.
+
+    Raises
+    ------
+    InvalidArgument
+        If an option is invalid.
     """
     suite_defaults = defaults or Suite("", "", list, 2_000_000)
     result = audit(
@@ -202,7 +242,19 @@ def _format_interval(enclosure: Json) -> str:
 def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = None) -> tuple[bool | None, str]:
     """Return whether the verdicts agree with the truth and the enclosure, and a reason if not.
 
-    The first value is None if nothing can be compared.
+    Parameters
+    ----------
+    case : Case
+        Case with the known truth.
+    result : AuditResult
+        Result of the audit of the case.
+    enclosed : CertifyResult, optional
+        Result of the white-box audit of the same pair.
+
+    Returns
+    -------
+    bool or None, str
+        Whether the verdicts are right, None if nothing can be compared; and the reason, empty if they are right.
     """
     truth = case.truth
     if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT):

@@ -9,7 +9,29 @@ from dpwitness.mechanisms.core.json_reader import Json
 
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
-    """Check every claim of the ledger in order, and yield each finding as JSON with its witness under ``"witness"``."""
+    """Check every claim of the ledger in order, and yield each finding as JSON with its witness under ``"witness"``.
+
+    Parameters
+    ----------
+    seconds : float
+        Time limit of one check. A check that reaches the limit is INCONCLUSIVE.
+    quick : bool
+        Whether to use fewer runs and cells.
+    seed : int
+        Seed of audits and searches.
+    workers : int
+        Number of processes.
+
+    Yields
+    ------
+    dict
+        Finding of one claim.
+
+    Raises
+    ------
+    InvalidArgument
+        If the time limit or the seed is invalid.
+    """
     from dpwitness.executors.pools import pool
     from dpwitness.proofs_checks import declarations
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import dpwitness
+import dpwitness.suites
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
-MODULES = ("canaries", "claims", "domains", "executors", "results", "stability", "wrap")
+MODULES = ("accounting", "canaries", "claims", "domains", "executors", "metamorphic", "results", "stability", "suites", "wrap")
 PUBLIC = {name: getattr(module, name) for module in [getattr(dpwitness, m) for m in MODULES] + [dpwitness] for name in module.__all__}
 
 
