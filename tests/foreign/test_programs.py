@@ -2,10 +2,7 @@
 
 import json
 import pickle
-import re
 import runpy
-import shutil
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,20 +13,13 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, trace
-from dpwitness.auditors.black_box.audit import timed
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.rounds import run_side
 from dpwitness.cli import main
 from dpwitness.commands.protocol import LANGUAGES
-from dpwitness.executors import dask_worker
-from dpwitness.executors.factory import executor
-from dpwitness.executors.file_upload import defining_files
 from dpwitness.mechanisms.foreign import conformance
 from dpwitness.mechanisms.foreign.conformance import check_protocol
-from dpwitness.mechanisms.foreign.program_messages import parse_hello
-from dpwitness.mechanisms.foreign.worker_pool import TargetError
 from dpwitness.mechanisms.foreign.worker_process import _idle
-from dpwitness.mechanisms.privacy import parse_claim
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
@@ -255,93 +245,6 @@ def test_each_thread_has_a_process_and_none_is_left(program):
     assert not any(Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2] for pid in pids)
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (["./nowhere"], "must name a program that exists, got './nowhere'"),
-        (["no-such-program"], "must name a program that exists"),
-        (["cd", "/tmp"], "shell commands need a shell: sh -c"),
-        (["A=1", "./x"], "shell commands need a shell"),
-        (["./plain 1"], "give each argument as a separate text"),
-        (["./plain | sort"], "give each argument as a separate text"),
-        (["~/nowhere"], "must name a program that exists, got '~/nowhere'"),
-        (["plain"], r"for the file in the folder .* write \./plain"),
-        (["cat", "x", "|", "sort"], r"run without a shell, got '\|' in it"),
-        (["./plain"], r"executable program, got './plain'; make it executable: chmod \+x ./plain"),
-        (["./folder"], "which is a folder"),
-        (["./script"], "nor a script whose first line names its interpreter"),
-        (["false"], "false ended with exit code 1 .hello was due."),
-    ],
-)
-def test_commands_that_cannot_be(tmp_path, command, said):
-    (tmp_path / "plain").write_text("x")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "script").write_text("echo 1\n")
-    (tmp_path / "script").chmod(0o755)
-    with pytest.raises(TargetError, match=said) as error:
-        Target(command=command, cwd=str(tmp_path)).describe()
-    assert "\n" not in str(error.value)
-
-
-def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "mine").write_text(f"#!{sys.executable} -S\n{GOOD}")
-    (tmp_path / "mine").chmod(0o755)
-    assert str(Target(command=["~/mine"]).claim) == "pure:1"
-
-
-@pytest.mark.parametrize("spec", ["processes:2", "loky:2"])
-def test_programs_on_other_processes_give_the_counts_of_this_one(program, spec):
-    if spec.startswith("loky"):
-        pytest.importorskip("loky")
-    target = program(WRONG)
-    with executor(spec) as pool:
-        there = audit(target, trials=4000, seed=4, executor=pool, **ALONE)
-    here = audit(target, trials=4000, seed=4, **ALONE)
-    assert there.tally == here.tally and there.verdict is here.verdict is Verdict.VIOLATED
-
-
-def test_the_files_of_a_program_go_along_and_a_missing_one_is_named(program, tmp_path):
-    (tmp_path / "tool").write_text(f"#!{sys.executable} -S\n{GOOD}")
-    (tmp_path / "tool").chmod(0o755)
-    target = Target(command=["./tool", "data.txt", "--fast"], cwd=str(tmp_path))
-    (tmp_path / "data.txt").write_text("1")
-    assert defining_files([target, None]) == [str(tmp_path / name) for name in ("tool", "data.txt")]
-    plain = program()
-    assert defining_files([plain]) == [plain.command[-1]]  # not the interpreter, which is installed
-    expected = target.sample(np.zeros(1), 3, rng()).tolist()
-    sent = pickle.dumps((0, tuple((file, Path(file).read_bytes()) for file in defining_files([target]))))
-    parts = [pickle.dumps(part) for part in (sample_of, target)]
-    target.close()
-    shutil.rmtree(tmp_path)  # as on another machine
-    assert dask_worker.call(dask_worker.builds(), sent, *parts) == expected
-    assert Path(dask_worker.write_sent_files(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
-    tmp_path.mkdir()
-    with pytest.raises(InvalidArgument, match=r"must name a program that exists, got '\./tool'; send it with --ship FILE"):
-        dask_worker.call(dask_worker.builds(), pickle.dumps((0, ())), *parts)
-
-
-def sample_of(target):
-    return target.sample(np.zeros(1), 3, rng()).tolist()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"command": "./x"}, "command must be a list of texts"),
-        ({"command": ["./x", 3]}, "command must be a list of texts"),
-        ({"command": ["./x"], "file": "a.py"}, "command excludes file"),
-        ({"command": ["./x"], "cwd": "/nowhere"}, "cwd must be a folder"),
-        ({"command": ["./x"], "text": "often"}, "text must be"),
-        ({"file": "a.py", "name": "f", "text": "one"}, "text is for programs"),
-        ({}, "file must be a non-empty text"),
-    ],
-)
-def test_arguments_that_cannot_be(options, said):
-    with pytest.raises(InvalidArgument, match=said):
-        Target(**options)
-
-
 def test_a_program_cannot_be_traced(program):
     with pytest.raises(InvalidArgument, match="is a program: only Python targets can be inspected"):
         trace(program(), NEAR, "pure:1")
@@ -354,120 +257,7 @@ def text(code, *arguments, runs="batch"):
     return Target(command=[*PYTHON, "-c", code, *arguments], text=runs)
 
 
-def test_one_output_a_line():
-    target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
-    assert target.sample(np.zeros(1), 3, rng()) == target.sample(np.zeros(1), 3, rng()) != target.sample(np.zeros(1), 3, rng(2))
-    assert target.seeded and "it is started again for each batch of runs" in target.notes[0]
-    shown = text("import sys; print('\\n'.join(sys.argv[1:]))", "{size}", "{dataset}", "nan", "1 2,5", "a b")
-    assert repr(shown.sample(np.array([0.5]), 5, rng())) == "[5.0, '[0.5]', nan, [1.0, 2.0, 5.0], 'a b']" and not shown.seeded
-    one = text(NORMAL + "print(g.random())", runs="one")
-    assert len(set(one.sample(np.zeros(1), 4, rng()))) == 4
-    with pytest.raises(MechanismFailed, match="printed 3 lines for size = 2"):
-        text("print('1\\n2\\n3')").sample(np.zeros(1), 2, rng())
-    assert [type(error).__name__ for (error,) in text("raise SystemExit(3)").sample_each(np.zeros(1), 1, rng())] == ["Exit3"]
-    with pytest.raises(MechanismFailed, match="SIGKILL"):
-        text("import os; os.kill(os.getpid(), 9)").sample(np.zeros(1), 1, rng())
-
-
-def test_a_program_that_is_started_for_each_batch_is_priced_by_batches():
-    """A start costs tens of milliseconds: of four runs each would be said to take as much as a hundred do."""
-    target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
-    assert timed(target, claim=parse_claim("pure:1"), pair=NEAR).runs >= 1 + 4 + 16 + 64 + 256
-    slow = text(NORMAL + "import time; time.sleep(0.002 * n); print(*[g.random() for _ in range(n)], sep=chr(10))")
-    assert timed(slow, claim=parse_claim("pure:1"), pair=NEAR).run > 0.002
-
-
-JAVA = "public final class Words { public static void main(String[] a) { Dpwitness.Rng r = new Dpwitness.Rng(new long[] {1, 2, 3, 4}); "
-WORDS = {  # print words of the generator in each language
-    "cpp": '#include <cinttypes>\n#include "dpwitness.hpp"\nint main() { const std::uint32_t s[4] = {1, 2, 3, 4}; dpwitness::Rng r(s);'
-    ' for (int i = 0; i < 5; ++i) std::printf("%016" PRIx64 "\\n", r.next()); }',
-    "rust": "#[allow(dead_code)]\nmod dpwitness;\nfn main() { let mut r = dpwitness::Rng::new([1, 2, 3, 4]);"
-    ' for _ in 0..5 { println!("{:016x}", r.next()); } }',
-    "java": JAVA + 'for (int i = 0; i < 5; i++) System.out.println(String.format("%016x", r.next())); } }',
-    "javascript": 'const { Rng } = require("./dpwitness.js"); const r = new Rng([1, 2, 3, 4]);'
-    ' for (let i = 0; i < 5; i++) console.log(r.next().toString(16).padStart(16, "0"));',
-    "go": 'package main\nimport ("fmt"; "example/dpwitness")\nfunc main() { r := dpwitness.NewRng([4]uint32{1, 2, 3, 4});'
-    ' for i := 0; i < 5; i++ { fmt.Printf("%016x\\n", r.Next()) } }',
-}
 TOOLS = {"cpp": "g++", "rust": "rustc", "go": "go", "java": "javac", "javascript": "node", "r": "Rscript"}
-
-
-def tool(name):
-    return shutil.which(name) or shutil.which(name, path=str(Path.home() / ".cargo" / "bin"))
-
-
-@pytest.fixture(scope="session", params=list(TOOLS))
-def shim(request, tmp_path_factory):
-    """The example of a language, compiled: its command, and that of one that prints words of its generator (None in R)."""
-    language, found = request.param, tool(TOOLS[request.param])
-    if found is None:
-        pytest.skip(f"{TOOLS[language]} is not installed")
-    place = tmp_path_factory.mktemp(language) / language
-    shutil.copytree(SHIMS / language, place)
-    sources = {"cpp": "words.cpp", "rust": "words.rs", "java": "Words.java", "javascript": "words.js", "go": "words/words.go"}
-    source = place / sources.get(language, "words")
-    source.parent.mkdir(exist_ok=True)
-    source.write_text(WORDS.get(language, ""))
-    builds = {
-        "cpp": [[found, "-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"{name}.cpp", "-o", name] for name in ("example", "words")],
-        "rust": [[found, "-O", "-Dwarnings", f"{name}.rs", "-o", name] for name in ("example", "words")],
-        "java": [[found, "Dpwitness.java", "Example.java", "Words.java"]],
-        "go": [[found, "build", "-o", "example.bin", "."], [found, "build", "-o", "words.bin", "./words"]],
-    }
-    for command in builds.get(language, ()):
-        built = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
-        assert built.returncode == 0, built.stderr
-    run = {"java": ["java", "-XX:TieredStopAtLevel=1", "-cp", str(place)], "javascript": [found], "r": [found]}.get(language, [])
-    suffix = {"go": ".bin", "javascript": ".js", "r": ".R"}.get(language, "")
-    compiled = [str(place / f"{name}{suffix}") for name in ("example", "words")]
-    example, words = ("Example", "Words") if language == "java" else compiled
-    return [*run, example], [*run, words] if language != "r" else None
-
-
-def as_bytes(parts):
-    return b"".join(part.encode() if isinstance(part, str) else bytes.fromhex(part["hex"]) for part in parts)
-
-
-def test_a_shim_keeps_the_protocol_and_draws_the_same_numbers(shim):
-    example, words = shim
-    missed = [(found.step, found.status) for found in check_protocol(Target(command=example).slot_of_program) if found.status != "ok"]
-    assert missed in ([], [("a dataset in JSON", "skipped")])
-    if words is None:
-        return
-    printed = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout.split()
-    assert printed == VECTORS["generator"][0]["words"]
-    said = subprocess.run(example, input=as_bytes(VECTORS["conversation"]["asked"]), capture_output=True, timeout=60, check=True).stdout
-    assert said.partition(b"\n")[2] == as_bytes(VECTORS["conversation"]["answered"])
-
-
-def test_a_right_and_a_wrong_mechanism(shim):
-    """Both verdicts fail with probability below 1e-6 for any seed."""
-    right, wrong = (audit(Target(command=[*shim[0], *more]), trials=20_000, seed=3, **ALONE) for more in ((), ("wrong",)))
-    assert right.verdict is Verdict.NOT_REFUTED and right.bit_level.verdict is not Verdict.VIOLATED
-    assert wrong.verdict is Verdict.VIOLATED and 1.5 < wrong.epsilon_lower < 2.0
-
-
-def test_the_conversation_of_the_page_is_that_of_the_vectors():
-    page = (Path(conformance.__file__).parents[2] / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
-    hello, *told = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines()
-    assert parse_hello(hello[2:].encode())["domain"]["kind"] == "Records"
-    for side, mark in (("asked", ">"), ("answered", "<")):
-        shown = [line[2:] for line in told if line[0] == mark]
-        known = [part.rstrip() if isinstance(part, str) else part["hex"] for part in VECTORS["conversation"][side]]
-        assert len(shown) >= 3 and [line for line in known if line in shown] == shown
-
-
-def test_the_vectors_are_those_of_numpy():
-    for vector in VECTORS["generator"]:
-        bits = np.random.SFC64()
-        state, words = bits.state, vector["seed"]
-        state["state"]["state"] = np.array([words[0] | words[1] << 32, words[2] | words[3] << 32, 0, 1], dtype=np.uint64)
-        bits.state = state
-        bits.random_raw(18)
-        count = len(vector["words"])
-        drawn = bits.random_raw(count)
-        assert [f"{word:016x}" for word in drawn.tolist()] == vector["words"]
-        assert [(word >> 11) * 2.0**-53 for word in drawn.tolist()] == vector["uniform"]
 
 
 WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"

@@ -1,5 +1,6 @@
-"""Fixtures of the tests of reports: the site, made again from its Markdown and JSON, and a parser of pages."""
+"""Fixtures of the tests of reports: the site, made again from its Markdown and JSON, a parser of pages, and a browser."""
 
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 from dpwitness.reports.site.site import build
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-sync", "--no-first-run"]
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +56,39 @@ class Page(HTMLParser):
 def parsed():
     """Return the class `Page`, which parses the text of a page."""
     return Page
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on the path: tests/browser.sh installs one where it can")
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens the page; afterwards nothing may have been asked of a network, refused by the policy, or run from outside."""
+    contexts, said, asked = [], [], []
+
+    def open_page(path, **options):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(Path(path).as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        for page in context.pages:
+            assert page.evaluate("window.hit") is None
+        context.close()
+    assert not said and not [
+        url for url in asked if not re.match(r"file:.*/(audit|published/[\w-]+)\.html(#|$)|data:application/json;", url)
+    ]

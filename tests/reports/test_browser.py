@@ -25,11 +25,9 @@ from dpwitness.reports.audit.document import build_document, result_json
 from dpwitness.reports.audit.report import write_document
 from dpwitness.reports.site.site import PAGES
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-sync", "--no-first-run"]
 EVIL = (
     "<script>window.hit=1</script>](javascript:alert(1)) [x](http://evil.example) \x1b[31m \u202egnp <img src=x onerror=window.hit=1> "
     + "w" * 400
@@ -43,8 +41,6 @@ TARGET = """
 def leaky(dataset, size, rng):
     return sum(dataset) + rng.laplace(0.0, 0.3, size)
 """
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path: tests/browser.sh installs one where it can")
 
 
 def leaky(dataset, size, rng):
@@ -88,39 +84,6 @@ def report(results, tmp_path_factory):
         for i in range(1, COPIES + 1)
     ]
     return written(tmp_path_factory.mktemp("report"), build_document([*results, *copies], title="Everything", command="dpwitness audit x"))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def opened(browser):
-    """Opens the page; afterwards nothing may have been asked of a network, refused by the policy, or run from outside."""
-    contexts, said, asked = [], [], []
-
-    def open_page(path, **options):
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(Path(path).as_uri())
-        return page
-
-    yield open_page
-    for context in contexts:
-        for page in context.pages:
-            assert page.evaluate("window.hit") is None
-        context.close()
-    assert not said and not [
-        url for url in asked if not re.match(r"file:.*/(audit|published/[\w-]+)\.html(#|$)|data:application/json;", url)
-    ]
 
 
 def table(page):

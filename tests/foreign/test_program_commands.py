@@ -1,0 +1,169 @@
+"""Commands of programs: invalid commands and arguments, other processes, files that go along, and text programs."""
+
+import pickle
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpwitness import InvalidArgument, Pair, Target, Verdict, audit
+from dpwitness.auditors.black_box.audit import timed
+from dpwitness.executors import dask_worker
+from dpwitness.executors.factory import executor
+from dpwitness.executors.file_upload import defining_files
+from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.mechanisms.privacy import parse_claim
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+
+_SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
+
+
+BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))
+
+
+NEAR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+PYTHON = [sys.executable, "-I", "-S"]
+
+
+ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A target of the specimen, with something put in."""
+
+    def make(put_in="", **options):
+        file = tmp_path / f"specimen{len(list(tmp_path.iterdir()))}.py"
+        file.write_text(GOOD.replace("#BREAK", put_in))
+        return Target(command=[*PYTHON, str(file)], **options)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["./nowhere"], "must name a program that exists, got './nowhere'"),
+        (["no-such-program"], "must name a program that exists"),
+        (["cd", "/tmp"], "shell commands need a shell: sh -c"),
+        (["A=1", "./x"], "shell commands need a shell"),
+        (["./plain 1"], "give each argument as a separate text"),
+        (["./plain | sort"], "give each argument as a separate text"),
+        (["~/nowhere"], "must name a program that exists, got '~/nowhere'"),
+        (["plain"], r"for the file in the folder .* write \./plain"),
+        (["cat", "x", "|", "sort"], r"run without a shell, got '\|' in it"),
+        (["./plain"], r"executable program, got './plain'; make it executable: chmod \+x ./plain"),
+        (["./folder"], "which is a folder"),
+        (["./script"], "nor a script whose first line names its interpreter"),
+        (["false"], "false ended with exit code 1 .hello was due."),
+    ],
+)
+def test_commands_that_cannot_be(tmp_path, command, said):
+    (tmp_path / "plain").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "script").write_text("echo 1\n")
+    (tmp_path / "script").chmod(0o755)
+    with pytest.raises(TargetError, match=said) as error:
+        Target(command=command, cwd=str(tmp_path)).describe()
+    assert "\n" not in str(error.value)
+
+
+def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine").write_text(f"#!{sys.executable} -S\n{GOOD}")
+    (tmp_path / "mine").chmod(0o755)
+    assert str(Target(command=["~/mine"]).claim) == "pure:1"
+
+
+@pytest.mark.parametrize("spec", ["processes:2", "loky:2"])
+def test_programs_on_other_processes_give_the_counts_of_this_one(program, spec):
+    if spec.startswith("loky"):
+        pytest.importorskip("loky")
+    target = program(WRONG)
+    with executor(spec) as pool:
+        there = audit(target, trials=4000, seed=4, executor=pool, **ALONE)
+    here = audit(target, trials=4000, seed=4, **ALONE)
+    assert there.tally == here.tally and there.verdict is here.verdict is Verdict.VIOLATED
+
+
+def test_the_files_of_a_program_go_along_and_a_missing_one_is_named(program, tmp_path):
+    (tmp_path / "tool").write_text(f"#!{sys.executable} -S\n{GOOD}")
+    (tmp_path / "tool").chmod(0o755)
+    target = Target(command=["./tool", "data.txt", "--fast"], cwd=str(tmp_path))
+    (tmp_path / "data.txt").write_text("1")
+    assert defining_files([target, None]) == [str(tmp_path / name) for name in ("tool", "data.txt")]
+    plain = program()
+    assert defining_files([plain]) == [plain.command[-1]]  # not the interpreter, which is installed
+    expected = target.sample(np.zeros(1), 3, rng()).tolist()
+    sent = pickle.dumps((0, tuple((file, Path(file).read_bytes()) for file in defining_files([target]))))
+    parts = [pickle.dumps(part) for part in (sample_of, target)]
+    target.close()
+    shutil.rmtree(tmp_path)  # as on another machine
+    assert dask_worker.call(dask_worker.builds(), sent, *parts) == expected
+    assert Path(dask_worker.write_sent_files(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
+    tmp_path.mkdir()
+    with pytest.raises(InvalidArgument, match=r"must name a program that exists, got '\./tool'; send it with --ship FILE"):
+        dask_worker.call(dask_worker.builds(), pickle.dumps((0, ())), *parts)
+
+
+def sample_of(target):
+    return target.sample(np.zeros(1), 3, rng()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"command": "./x"}, "command must be a list of texts"),
+        ({"command": ["./x", 3]}, "command must be a list of texts"),
+        ({"command": ["./x"], "file": "a.py"}, "command excludes file"),
+        ({"command": ["./x"], "cwd": "/nowhere"}, "cwd must be a folder"),
+        ({"command": ["./x"], "text": "often"}, "text must be"),
+        ({"file": "a.py", "name": "f", "text": "one"}, "text is for programs"),
+        ({}, "file must be a non-empty text"),
+    ],
+)
+def test_arguments_that_cannot_be(options, said):
+    with pytest.raises(InvalidArgument, match=said):
+        Target(**options)
+
+
+NORMAL = "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = int(os.environ['DPWITNESS_SIZE']); "
+
+
+def text(code, *arguments, runs="batch"):
+    return Target(command=[*PYTHON, "-c", code, *arguments], text=runs)
+
+
+def test_one_output_a_line():
+    target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
+    assert target.sample(np.zeros(1), 3, rng()) == target.sample(np.zeros(1), 3, rng()) != target.sample(np.zeros(1), 3, rng(2))
+    assert target.seeded and "it is started again for each batch of runs" in target.notes[0]
+    shown = text("import sys; print('\\n'.join(sys.argv[1:]))", "{size}", "{dataset}", "nan", "1 2,5", "a b")
+    assert repr(shown.sample(np.array([0.5]), 5, rng())) == "[5.0, '[0.5]', nan, [1.0, 2.0, 5.0], 'a b']" and not shown.seeded
+    one = text(NORMAL + "print(g.random())", runs="one")
+    assert len(set(one.sample(np.zeros(1), 4, rng()))) == 4
+    with pytest.raises(MechanismFailed, match="printed 3 lines for size = 2"):
+        text("print('1\\n2\\n3')").sample(np.zeros(1), 2, rng())
+    assert [type(error).__name__ for (error,) in text("raise SystemExit(3)").sample_each(np.zeros(1), 1, rng())] == ["Exit3"]
+    with pytest.raises(MechanismFailed, match="SIGKILL"):
+        text("import os; os.kill(os.getpid(), 9)").sample(np.zeros(1), 1, rng())
+
+
+def test_a_program_that_is_started_for_each_batch_is_priced_by_batches():
+    """A start costs tens of milliseconds: of four runs each would be said to take as much as a hundred do."""
+    target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
+    assert timed(target, claim=parse_claim("pure:1"), pair=NEAR).runs >= 1 + 4 + 16 + 64 + 256
+    slow = text(NORMAL + "import time; time.sleep(0.002 * n); print(*[g.random() for _ in range(n)], sep=chr(10))")
+    assert timed(slow, claim=parse_claim("pure:1"), pair=NEAR).run > 0.002
+
+
+WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
