@@ -39,7 +39,7 @@ def points() -> Iterator[Point]:
 
 
 def search_coverage(call: Call, names: Mapping[str, str], seconds: float, evaluations: int, seed: int) -> Found:
-    """Compare the claimed error probability with the exact one, until the time is spent or the exact one is larger."""
+    """Compare the claimed error probability with the exact one, until the time is spent or the exact probability is larger."""
     end, found = time.monotonic() + seconds, Found()
     for at in itertools.islice(points(), evaluations):
         found = compared_error(found, call, names, at)

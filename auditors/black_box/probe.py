@@ -278,7 +278,7 @@ def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
 
 
 def _raises(side: Outputs, quantifier: Callable[[Any], bool] = any) -> bool:
-    """Return whether any run raises (`how` = any), or all runs (`how` = all)."""
+    """Return whether any run raises, or all runs if `quantifier` is `all`."""
     return len(side) > 0 and quantifier(name.startswith("raises ") for name in side.structures())
 
 

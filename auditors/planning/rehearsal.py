@@ -85,7 +85,10 @@ class Rehearsals:
         return BestEvent(right, made - right, event.directions, 1.0 if right > made - right else 0.0)
 
     def _outputs(self, pair: Pair) -> tuple[Outputs, FloatArray]:
-        """Return separate outputs of both datasets, and the probability that each output comes from D1: from the density, or 1 and 0."""
+        """Return separate outputs of both datasets, and for each output the probability that D1 produced it.
+
+        The probability follows from the density. Without a density it is 1 or 0, by the dataset.
+        """
         if id(pair) not in self._output_cache:
             has_density = has_capability(self.mechanism, WhiteBox)
             size, rng = _OUTPUTS_WITH_DENSITY if has_density else _OUTPUTS_WITHOUT_DENSITY, np.random.default_rng(_SEED)

@@ -1,4 +1,4 @@
 """Ball arithmetic for proofs: enclosures of output laws, noisy maxima and minimizers.
 
-May import core terms and numerics.
+May import numerics and the packages below it.
 """

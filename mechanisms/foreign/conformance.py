@@ -288,7 +288,7 @@ class _ConformanceTest:
         """Test a dataset of 100,000 rows."""
         data = self.datasets()[0]
         if not isinstance(data, np.ndarray) or not data.ndim or not len(data):
-            raise _Skip("its datasets are no arrays")
+            raise _Skip("its datasets are not arrays")
         self.ask(size=1, dataset=sent_as(np.resize(data, (100_000, *data.shape[1:]))))
 
     def special(self) -> None:
