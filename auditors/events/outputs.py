@@ -211,12 +211,12 @@ def signs_may_differ(outputs: Outputs, ones: int) -> bool:
     share = (minus1 + minus0) / np.maximum(zeros1 + zeros0, 1)
     spread = np.sqrt(share * (1 - share) * (1 / np.maximum(zeros1, 1) + 1 / np.maximum(zeros0, 1)))
     difference = np.abs(minus1 / np.maximum(zeros1, 1) - minus0 / np.maximum(zeros0, 1))
-    return bool((difference > math.sqrt(9 + 2 * math.log(is_minus.shape[1])) * spread).any()) or _signs_tell_together(
+    return bool((difference > math.sqrt(9 + 2 * math.log(is_minus.shape[1])) * spread).any()) or _signs_correlate(
         values, is_zero, is_minus, ones
     )
 
 
-def _signs_tell_together(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
+def _signs_correlate(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
     """Return whether correlations of signs of zeros, with each other or with large numbers, differ between the sides."""
     if minus.shape[1] > _MAX_SIGN_COLUMNS or not minus.any():
         return False

@@ -151,10 +151,10 @@ def watch(
     list of Watched
         In the order of `targets`.
     """
-    tell, alpha, count = announce or (lambda line: None), 1 - confidence, len(targets)
+    report, alpha, count = announce or (lambda line: None), 1 - confidence, len(targets)
     calls = []
     for each in targets:
-        calls.append(_run_slice(each, store, seconds / count, trials, alpha / count, executor, time_limit, tell, clock))
+        calls.append(_run_slice(each, store, seconds / count, trials, alpha / count, executor, time_limit, report, clock))
     gamma = alpha * SHARE_FOR_FREQUENCY / count
     discovered = e_discoveries([call.evidence(gamma) for call in calls], alpha * (1 - SHARE_FOR_FREQUENCY))
     for call, found in zip(calls, discovered, strict=True):
@@ -175,7 +175,7 @@ def _run_slice(
     alpha: float,
     executor: Executor | None,
     time_limit: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     clock: Callable[[], float],
 ) -> _Call:
     """Run one slice of a target. A slice of a mechanism that fails is not stored."""
@@ -194,7 +194,7 @@ def _run_slice(
         call.release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         call.entry = _entry(store, identity, f"{watched.name} {call.release}", watched.name, tell)
         call.known = read_release(store, call.entry)
-        _run_known(call, replace(options, seed=fresh_seed()), probed, store, tell, clock())
+        _run_known(call, replace(options, seed=fresh_seed()), probed, store, report, clock())
     except MechanismFailed as error:
         call.failure = str(error)
         call.findings = replace(call.findings, test=None)
@@ -209,7 +209,7 @@ def _identity(target: Json | None, mechanism: Any, pairs: Sequence[Pair], claim:
     return {"kind": "watch", **{name: parts[name] for name in _PARTS}, "outputs": " ".join(each.digest for each in probed)}
 
 
-def _entry(store: Store, identity: Identity, name: str, target: str, tell: Callable[[str], None]) -> Entry:
+def _entry(store: Store, identity: Identity, name: str, target: str, report: Callable[[str], None]) -> Entry:
     """Return the entry of a release in the store, and report a new one with the parts in which it differs from the last."""
     found = store.find(identity, name)
     if found is not None:
@@ -218,19 +218,19 @@ def _entry(store: Store, identity: Identity, name: str, target: str, tell: Calla
     if others:
         changed = [part for part, value in identity.items() if others[-1].identity.get(part) != value]
         hidden = " (although its source file is the same)" if changed == ["outputs"] else ""
-        tell(f"{target}: new release, its evidence starts again; changed{hidden}: {', '.join(changed)}")
+        report(f"{target}: new release, its evidence starts again; changed{hidden}: {', '.join(changed)}")
     return store.begin(identity, name, 0)
 
 
-def _run_known(call: _Call, options: Any, probed: Sequence[ProbedPair], store: Store, tell: Callable[[str], None], now: float) -> None:
+def _run_known(call: _Call, options: Any, probed: Sequence[ProbedPair], store: Store, report: Callable[[str], None], now: float) -> None:
     """Continue the sequential test of a release by one slice, and store the slice."""
     runner, known, entry = call.runner, call.known, call.entry
     assert entry is not None
     if known.unfinished:
-        tell(f"{options.name}: {known.unfinished} earlier calls were killed, or the mechanism failed; their rounds do not count")
+        report(f"{options.name}: {known.unfinished} earlier calls were killed, or the mechanism failed; their rounds do not count")
     if known.slices and now < known.slices[-1].time:
         late = f"the clock went back, the last call was {known.slices[-1].time - now:.0f} s later"
-        tell(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
+        report(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
     start = _restored(known, options.alpha, probed)
     call.findings = replace(call.findings, options=options, test=start)
     if start is not None:
