@@ -192,7 +192,7 @@ def _run_slice(
         options, probed = run_probes(runner, options, pairs)
         identity = _identity(options.target, mechanism, pairs, claim, probed)
         call.release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-        call.entry = _entry(store, identity, f"{watched.name} {call.release}", watched.name, tell)
+        call.entry = _entry(store, identity, f"{watched.name} {call.release}", watched.name, report)
         call.known = read_release(store, call.entry)
         _run_known(call, replace(options, seed=fresh_seed()), probed, store, report, clock())
     except MechanismFailed as error:
