@@ -189,7 +189,7 @@ def _choose_pairs(recorder: Recorder, promise: Claim, domain: Domain | None, can
         return glance(recorder, pair, promise)
 
     if domain is not None and most is not None and most > len(pairs_for(domain)):
-        options: Json = {"evaluations": most, "seconds": 3600.0, "seed": recorder.seed, "keep": _EXTRA_PAIRS + 1}
+        options: Json = {"evaluations": most, "seconds": 3600.0, "seed": recorder.seed, "max_candidates": _EXTRA_PAIRS + 1}
         found = explore(domain, lambda pair, _: (score(pair), None), **options).candidates
         if found:
             return [found[0].pair, *(c.pair for c in found[1:] if c.value > 1)]
