@@ -91,7 +91,7 @@ class _Bet:
             return ratio
         with np.errstate(divide="ignore"):
             logs = np.logaddexp(math.log1p(-self.w), math.log(self.w) + np.minimum(ratio, 600.0))
-        if self.masses != "told" and side.alone.any():
+        if self.masses != "given" and side.alone.any():
             kept = np.array([self.masses == "kept" and row.tobytes() in known for row in side.rows[side.alone]])
             logs[side.alone] = np.where(kept, 0.0, math.log1p(-self.w))
         return logs
@@ -175,9 +175,9 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[_B
                 bets += [_Bet(f"a share of about {w:g} of the runs with {noise:g} of the noise", ratio, w) for w in _ODD_SHARES]
         if len(moving) == k:
             bets += [bet for i, side in enumerate(sides) for bet in [*_crowd_bets(side, i), *_normal_bets(side, i)]]
-    bets += [_Bet("runs on the other dataset", _other_log_ratio, w, masses="told") for w in (*_ODD_SHARES, 0.5)]
+    bets += [_Bet("runs on the other dataset", _other_log_ratio, w, masses="given") for w in (*_ODD_SHARES, 0.5)]
     frequent = _frequency_ratio(sides, known)
-    bets += [_Bet("frequencies of outputs", frequent, w, masses="told") for w in (0.5, 0.97)]
+    bets += [_Bet("frequencies of outputs", frequent, w, masses="given") for w in (0.5, 0.97)]
     return bets + [_Bet("two values of a column swapped", flip, None) for flip in _flip_factors(sides)]
 
 

@@ -135,10 +135,14 @@ class Worker(plain_calls.PlainCalls):
         base, _, method = header["name"].rpartition(".")
         owner = self._lookup(base) if base else None
         if isinstance(owner, type) and not isinstance(found, type) and isinstance(vars(owner).get(method), types.FunctionType):
-            return {"form": f"object.{method}", "name": base, "told": f"{base} is created for each run, and its method {method} is called"}
+            return {
+                "form": f"object.{method}",
+                "name": base,
+                "description": f"{base} is created for each run, and its method {method} is called",
+            }
         with self._user_code(f"{header['name']} fails in a trial call"):
             form, description = packages.recognition().recognize(found, header["name"], kwargs, dataset)
-        return {"form": form, "name": header["name"], "told": description}
+        return {"form": form, "name": header["name"], "description": description}
 
     def do_describe(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
