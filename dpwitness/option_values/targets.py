@@ -128,7 +128,7 @@ def load(
     if " as " not in name and adapter_file(place) is None:
         with printed_traceback():
             recognized = (Target if in_other_interpreter else Isolated)(place, name, python, kwargs, time_limit, memory).recognize(dataset)
-        name = _with_form(recognized["name"] if recognized["form"] else name, recognized["form"], recognized["description"])
+        name = _with_form(recognized["name"] if recognized["form"] else name, recognized["form"], recognized["text"])
     if in_other_interpreter:
         return _load_target(place, name, kwargs, python, time_limit, memory)
     found = Isolated(place, name, None, kwargs, time_limit, memory)

@@ -25,11 +25,7 @@ BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"
 
 
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
-
-
 PYTHON = [sys.executable, "-I", "-S"]
-
-
 ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
 
 

@@ -15,20 +15,10 @@ from dpwitness.mechanisms.foreign.conformance import check_protocol
 from dpwitness.mechanisms.foreign.program_messages import parse_hello
 
 SHIMS = Path(conformance.__file__).with_name("shims")
-
-
 VECTORS = json.loads((SHIMS / "vectors.json").read_text())
-
-
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
-
-
 ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
-
-
 JAVA = "public final class Words { public static void main(String[] a) { Dpwitness.Rng r = new Dpwitness.Rng(new long[] {1, 2, 3, 4}); "
-
-
 WORDS = {  # print words of the generator in each language
     "cpp": '#include <cinttypes>\n#include "dpwitness.hpp"\nint main() { const std::uint32_t s[4] = {1, 2, 3, 4}; dpwitness::Rng r(s);'
     ' for (int i = 0; i < 5; ++i) std::printf("%016" PRIx64 "\\n", r.next()); }',

@@ -18,8 +18,6 @@ from dpwitness.cli import main
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
-
-
 SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 3, "bits": False}
 
 
@@ -28,8 +26,6 @@ def noisy(dataset, size, rng):
 
 
 SHORT = SMALL | {"trials": 1_000}
-
-
 SOURCE = f"import numpy as np\n\n{inspect.getsource(noisy)}\nnoisy.claim = 'pure:1'\n"
 
 

@@ -18,11 +18,7 @@ from dpwitness.reports.comparison.accepted import apply_accepted, read_accepted,
 from dpwitness.reports.comparison.page import markdown
 
 NEAR = dpw.Pair(np.array([0.0]), np.array([1.0]))
-
-
 TALLY = {"correct": 7_400, "wrong": 2_600, "rounds": 20_000, "directions": 2}
-
-
 TODAY = datetime.date(2026, 6, 30)
 
 

@@ -8,62 +8,21 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import jsonschema
-import numpy as np
 import pytest
 import xmlschema
 
-from dpwitness import Pair, audit
-from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.white_box.certify import certify
 from dpwitness.cli import main
-from dpwitness.mechanisms import Gaussian, Laplace, Records
-from dpwitness.reports.audit.document import result_json
 from dpwitness.reports.phrasing.fingerprint import RULES
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
-
-
-NEAR = Pair(np.array([0.0]), np.array([1.0]))
-
-
 HERE = Path(__file__).resolve()
-
-
 _sarif = jsonschema.Draft4Validator(json.loads((SCHEMAS / "sarif-2.1.0-rtm.5.json").read_text()))
-
-
 _junit = xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd")
-
-
-def leaky(dataset, size, rng):
-    return np.asarray(dataset)[0] + rng.laplace(scale=0.2, size=size)
 
 
 def results_of(log):
     return log["runs"][0]["results"]
-
-
-@pytest.fixture(scope="module")
-def found():
-    """A result of each kind, by its name."""
-    common = {"trials": 20_000, "seed": 1}
-    laplace = audit(Laplace(1.0), pair=NEAR, **common, name="kept")
-    traced = result_json(laplace) | {"kind": "trace", "name": "traced", "verdict": "INCONCLUSIVE", "headline": "TRACE", "bit_level": None}
-    traced["findings"] = [
-        {"kind": "ACCOUNT", "told": "less was told", "where": ""},
-        {"kind": "NOISE", "told": "too small", "where": "lib/noise file.py:12"},
-        {"kind": "SCALE", "told": "of the data", "where": "lib/other.py:7"},
-    ]
-    every = [
-        laplace,
-        audit(leaky, claim="pure:1", pair=NEAR, **common, name="broken"),
-        certify(Gaussian(1.0, 1e-5, noise_multiplier=0.5), name="exact"),
-        audit_sensitivity(np.mean, 0.2, Records(4), evaluations=300, name="too tight"),
-        audit(lambda dataset, size, rng: 1 / 0, claim="pure:1", pair=NEAR, **common, name="raises"),
-        traced,
-    ]
-    return {data["name"]: data for data in (result_json(each) for each in every)}
 
 
 TARGET = "import numpy as np\n\n\ndef f(dataset, size, rng):\n    return dataset[0] + rng.laplace(scale=0.2, size=size)\n"
