@@ -2,6 +2,7 @@
 
 import ast
 import enum
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 import pytest
 
 import dpwitness
-import dpwitness.suites
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 MODULES = ("accounting", "canaries", "claims", "domains", "executors", "metamorphic", "results", "stability", "suites", "wrap")
-PUBLIC = {name: getattr(module, name) for module in [getattr(dpwitness, m) for m in MODULES] + [dpwitness] for name in module.__all__}
+PUBLIC = {
+    name: getattr(module, name)
+    for module in [*(importlib.import_module(f"dpwitness.{m}") for m in MODULES), dpwitness]
+    for name in module.__all__
+}
 
 
 def section(doc, title):

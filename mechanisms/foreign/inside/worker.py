@@ -135,14 +135,10 @@ class Worker(plain_calls.PlainCalls):
         base, _, method = header["name"].rpartition(".")
         owner = self._lookup(base) if base else None
         if isinstance(owner, type) and not isinstance(found, type) and isinstance(vars(owner).get(method), types.FunctionType):
-            return {
-                "form": f"object.{method}",
-                "name": base,
-                "description": f"{base} is created for each run, and its method {method} is called",
-            }
+            return {"form": f"object.{method}", "name": base, "text": f"{base} is created for each run, and its method {method} is called"}
         with self._user_code(f"{header['name']} fails in a trial call"):
             form, description = packages.recognition().recognize(found, header["name"], kwargs, dataset)
-        return {"form": form, "name": header["name"], "description": description}
+        return {"form": form, "name": header["name"], "text": description}
 
     def do_describe(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
@@ -166,8 +162,7 @@ class Worker(plain_calls.PlainCalls):
             if not hasattr(claim, "spelled"):
                 where = f"{os.path.basename(self.place)}:{name}"
                 raise introspection.Wrong(
-                    f"{where}: claim must be text like 'pure:1', or a function that returns such text, "
-                    f"got {introspection.short_repr(claim)}"
+                    f"{where}: claim must be text like 'pure:1', or a function of no arguments, got {introspection.short_repr(claim)}"
                 )
             claim = claim.spelled
         description["notes"] = description["notes"] + unread
