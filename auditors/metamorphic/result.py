@@ -25,6 +25,8 @@ class MetamorphicResult(FunctionResult):
         Name of the relation, which is the name of its function in `dpwitness.metamorphic`.
     statement : str
         The relation in words.
+    finding : str
+        Description of the broken case; empty if the relation held.
     case : tuple or None
         Inputs at which the relation is broken.
     outputs : tuple

@@ -131,7 +131,7 @@ def _public_calls() -> list[_ValidCall]:
     """Return public callables, each with a function that creates the arguments of a small valid call."""
     from dpwitness import mechanisms
 
-    constructors = [(cls, functools.partial(dict, arguments)) for cls, arguments in _mechanism_calls(mechanisms)]
+    constructors: list[_ValidCall] = [(cls, functools.partial(dict, arguments)) for cls, arguments in _mechanism_calls(mechanisms)]
     return [*_audit_calls(), *_claim_calls(), *_dataset_calls(), *constructors]
 
 

@@ -17,6 +17,7 @@ PUBLIC = {
     name: getattr(module, name)
     for module in [*(importlib.import_module(f"dpwitness.{m}") for m in MODULES), dpwitness]
     for name in module.__all__
+    if callable(getattr(module, name))
 }
 
 

@@ -160,9 +160,9 @@ class Worker(plain_calls.PlainCalls):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "spelled"):
-                where = f"{os.path.basename(self.place)}:{name}"
+                at = f"{os.path.basename(self.place)}:{name}"
                 raise introspection.Wrong(
-                    f"{where}: claim must be text like 'pure:1', or a function of no arguments, got {introspection.short_repr(claim)}"
+                    f"{at}: claim must be text like 'pure:1', or a function that returns such text, got {introspection.short_repr(claim)}"
                 )
             claim = claim.spelled
         description["notes"] = description["notes"] + unread
