@@ -83,7 +83,7 @@ def compared_filter(found: Found, call: Call, names: Mapping[str, str], at: Poin
 
 
 def composed_delta(at: Point, lengths: Sequence[int]) -> float:
-    """Return a lower bound on the delta at the budget's epsilon of the admitted mechanisms."""
+    """Return a lower bound on the delta of the admitted mechanisms at the budget's epsilon."""
     if min(lengths) == 0:
         return 0.0
     with ctx.workprec(PRECISION):

@@ -16,7 +16,7 @@ Names = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """Game: what the tool returns, its arguments, the search, one comparison, and the check of recorded parameters.
+    """Game that tests a tool: the returned figure, the arguments, the search, one comparison, and the check of recorded parameters.
 
     In its comparisons, the figure is the probability that the tool claims, and the exact figure is the true one.
     """

@@ -95,7 +95,7 @@ def event_power(best: BestEvent, claim: Claim, rounds: int, error: float) -> flo
 
 
 def _chance_of_cells(law: LossLaw, claim: Claim, rounds: int, error: float) -> float:
-    """Return the power of the binned form, from the largest bad luck at which the binned form still refutes."""
+    """Return the power of the binned form: the probability of the deviations at which it still refutes the claim."""
     share = np.cumsum(law.p + law.q) / np.sum(law.p + law.q)
     cuts = np.unique(np.searchsorted(share, CELL_QUANTILES))
     starts = np.append(0, cuts[(cuts > 0) & (cuts < len(share))])
