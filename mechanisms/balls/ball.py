@@ -37,8 +37,8 @@ def endpoints(ball: Ball) -> Span:
 
 def span(*values: Ball) -> Span:
     """Return float endpoints of the hull of several balls."""
-    endpoints = [endpoints(value) for value in values]
-    return min(low for low, _ in endpoints), max(high for _, high in endpoints)
+    bounds = [endpoints(value) for value in values]
+    return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
 def over(low: float, high: float) -> Ball:
