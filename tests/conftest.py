@@ -1,6 +1,7 @@
 """Fixtures and hooks of all tests."""
 
 import atexit
+import gc
 import io
 import logging
 import os
@@ -15,6 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+
+# pytest also rewrites the assertions of each package with a plugin: of hypothesis and dpwitness, 600 modules in every worker.
+for finder in sys.meta_path:
+    getattr(finder, "_must_rewrite", set()).clear()
+
+
+def pytest_collection_finish():
+    """Exempt all tests and modules from garbage collection: a collection in a fork would copy each page that they are on."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,6 +45,9 @@ def _restore_signals():
             signal.signal(sign, handler)
 
 
+_modules_seen = set()  # names of modules that do not lie in the temporary folder
+
+
 @pytest.fixture(autouse=True)
 def _unload_modules_of_tests(tmp_path_factory):
     """Unload the modules that a test imported from its temporary folder.
@@ -42,8 +56,11 @@ def _unload_modules_of_tests(tmp_path_factory):
     """
     yield
     below = str(tmp_path_factory.getbasetemp())
-    for name in [name for name, module in list(sys.modules.items()) if str(getattr(module, "__file__", None)).startswith(below)]:
-        del sys.modules[name]
+    for name in sys.modules.keys() - _modules_seen:
+        if str(getattr(sys.modules.get(name), "__file__", None)).startswith(below):
+            sys.modules.pop(name, None)
+        else:
+            _modules_seen.add(name)
     sys.path[:] = [place for place in sys.path if not place.startswith(below)]
 
 
@@ -103,6 +120,7 @@ def _run_in_fork(arguments, folder, environment, timeout=300):
         child = os.fork()
         if child == 0:
             code = 70
+            gc.freeze()
             try:
                 code = _run_command_line(list(map(str, arguments)), folder, environment, out.fileno(), err.fileno())
             finally:
