@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-
 # pytest also rewrites the assertions of each package with a plugin: of hypothesis and dpwitness, 600 modules in every worker.
 for finder in sys.meta_path:
     getattr(finder, "_must_rewrite", set()).clear()
@@ -106,7 +105,9 @@ class Shell:
         return _run_in_fork(arguments, self.folder, self.environment() | environment)
 
     def pytest(self, *arguments):
-        return self.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+        """Run pytest with two plugins. If it found them itself, every process would rewrite the assertions of dpwitness and hypothesis."""
+        plugins = ["-p", "no:cacheprovider", "-p", "xdist", "-p", "dpwitness"]
+        return self.run(sys.executable, "-m", "pytest", *plugins, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 @pytest.fixture

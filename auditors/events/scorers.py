@@ -38,25 +38,42 @@ class Scorer(Protocol):
         """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score is below `low`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Distinct rows of a matrix: the index of the first of each, its number of copies, and the index of each row among them."""
+
+    first: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> Distinct:
+        """Find the distinct rows."""
+        _, first, place, counts = np.unique(row_keys(matrix), return_index=True, return_inverse=True, return_counts=True)
+        return cls(first, counts, place)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
     """Training outputs in random order: a matrix (structure code first), and for each row whether it came from D1.
 
-    If outputs repeat, `same` holds the index of each row's distinct output.
+    If outputs repeat, `same` holds the index of each row's distinct output. `distinct` holds the distinct rows if they are known.
     """
 
     matrix: FloatArray
     label: NDArray[np.bool_]
     names: dict[float, str]
     same: NDArray[np.intp] | None = None
+    distinct: Distinct | None = None
 
     @classmethod
     def build(cls, outputs: Outputs, ones: int, rng: np.random.Generator) -> Training:
         """Build the training set from outputs, of which the first `ones` are from D1."""
         order = rng.permutation(len(outputs))
         matrix = outputs.matrix()[order]
-        keys, same = np.unique(row_keys(matrix), return_inverse=True)
-        return cls(matrix, order < ones, outputs.names, same if _MIN_ROWS_PER_ATOM * len(keys) <= len(matrix) else None)
+        distinct = Distinct.of(matrix)
+        repeats = _MIN_ROWS_PER_ATOM * len(distinct.first) <= len(matrix)
+        return cls(matrix, order < ones, outputs.names, distinct.place if repeats else None, distinct)
 
     def rows(self, which: NDArray[np.bool_]) -> Training:
         """Return the training set restricted to some rows."""
@@ -112,11 +129,16 @@ def fit_line(data: Training) -> LineScorer | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelScorer:
-    """Log-odds as a weighted sum of features, with the fitted prior precision of each group and the exact values of the columns."""
+    """Log-odds as a weighted sum of features.
+
+    `precision` holds the fitted prior precision of each group, `values` the exact values of the columns,
+    and `weights` the weights of the standardized features, the constant first.
+    """
 
     model: WeightedScore
     precision: dict[str, float]
     values: Values
+    weights: FloatArray
 
     def score(self, matrix: FloatArray) -> FloatArray:
         return self.model(matrix)
@@ -130,8 +152,8 @@ def fit_model(
 ) -> ModelScorer | None:
     """Fit a logistic regression on the feature groups that suit the outputs; return None if no feature varies.
 
-    If `like` is given, its prior precisions and exact values are used unchanged. Otherwise the fit
-    of the precisions starts at `start`. Without `tune` the precisions are not fitted.
+    If `like` is given, its prior precisions and exact values are used unchanged, and the fit starts at
+    its weights. Otherwise the fit of the precisions starts at `start`. Without `tune` the precisions are not fitted.
     """
     precision = like.precision if like else None
     values = like.values if like else values_of(data.matrix)
@@ -155,7 +177,8 @@ def fit_model(
     known_precision = precision or start or {}
     begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names])
     design = np.column_stack([np.ones(len(features)), (features[:, used] - center[used]) / spread[used]])
-    fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=tune and precision is None)
+    near = like.weights if like is not None and len(like.weights) == design.shape[1] else None
+    fit, found = fit_grouped(design, ones, zeros, group[used], begin, near, learn=tune and precision is None)
     weights = np.zeros(features.shape[1])
     weights[used] = fit.weights[1:] / spread[used]
     offset = float(fit.weights[0] - weights @ center)
@@ -168,7 +191,7 @@ def fit_model(
             offset += float(own_part @ center[at : at + part.shape[1]])
         at += part.shape[1]
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
-    return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values)
+    return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values, fit.weights)
 
 
 def repeated(values: Values) -> FloatArray | None:
@@ -260,13 +283,14 @@ def find_atoms(data: Training, *, always: Literal[True]) -> tuple[FloatArray, ND
 def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDArray[np.intp]] | None: ...
 def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDArray[np.intp]] | None:
     """Return the distinct outputs and each row's index among them (-1 if not included); None if there are too many distinct outputs."""
-    keys, first, inverse, counts = np.unique(row_keys(data.matrix), return_index=True, return_inverse=True, return_counts=True)
-    if not always and len(keys) > 64 and len(data.label) < _MIN_ROWS_PER_ATOM * len(keys):
+    found = Distinct.of(data.matrix) if data.distinct is None else data.distinct
+    size = len(found.first)
+    if not always and size > 64 and len(data.label) < _MIN_ROWS_PER_ATOM * size:
         return None
-    keep = np.sort(np.argsort(-counts, kind="stable")[:_MAX_ATOMS])
-    place = np.full(len(keys), -1, dtype=np.intp)
+    keep = np.sort(np.argsort(-found.counts, kind="stable")[:_MAX_ATOMS])
+    place = np.full(size, -1, dtype=np.intp)
     place[keep] = np.arange(len(keep))
-    return data.matrix[first[keep]], place[inverse]
+    return data.matrix[found.first[keep]], place[found.place]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
