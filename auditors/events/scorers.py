@@ -129,16 +129,11 @@ def fit_line(data: Training) -> LineScorer | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelScorer:
-    """Log-odds as a weighted sum of features.
-
-    `precision` holds the fitted prior precision of each group, `values` the exact values of the columns,
-    and `weights` the weights of the standardized features, the constant first.
-    """
+    """Log-odds as a weighted sum of features, with the fitted prior precision of each group and the exact values of the columns."""
 
     model: WeightedScore
     precision: dict[str, float]
     values: Values
-    weights: FloatArray
 
     def score(self, matrix: FloatArray) -> FloatArray:
         return self.model(matrix)
@@ -152,8 +147,8 @@ def fit_model(
 ) -> ModelScorer | None:
     """Fit a logistic regression on the feature groups that suit the outputs; return None if no feature varies.
 
-    If `like` is given, its prior precisions and exact values are used unchanged, and the fit starts at
-    its weights. Otherwise the fit of the precisions starts at `start`. Without `tune` the precisions are not fitted.
+    If `like` is given, its prior precisions and exact values are used unchanged. Otherwise the fit
+    of the precisions starts at `start`. Without `tune` the precisions are not fitted.
     """
     precision = like.precision if like else None
     values = like.values if like else values_of(data.matrix)
@@ -177,8 +172,7 @@ def fit_model(
     known_precision = precision or start or {}
     begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names])
     design = np.column_stack([np.ones(len(features)), (features[:, used] - center[used]) / spread[used]])
-    near = like.weights if like is not None and len(like.weights) == design.shape[1] else None
-    fit, found = fit_grouped(design, ones, zeros, group[used], begin, near, learn=tune and precision is None)
+    fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=tune and precision is None)
     weights = np.zeros(features.shape[1])
     weights[used] = fit.weights[1:] / spread[used]
     offset = float(fit.weights[0] - weights @ center)
@@ -191,7 +185,7 @@ def fit_model(
             offset += float(own_part @ center[at : at + part.shape[1]])
         at += part.shape[1]
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
-    return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values, fit.weights)
+    return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values)
 
 
 def repeated(values: Values) -> FloatArray | None:

@@ -102,21 +102,14 @@ def evidence(fit: Fit, precision: FloatArray) -> float:
 
 
 def fit_grouped(
-    features: FloatArray,
-    ones: FloatArray,
-    zeros: FloatArray,
-    group: NDArray[np.intp],
-    precision: FloatArray,
-    start: FloatArray | None = None,
-    *,
-    learn: bool = True,
+    features: FloatArray, ones: FloatArray, zeros: FloatArray, group: NDArray[np.intp], precision: FloatArray, *, learn: bool = True
 ) -> tuple[Fit, FloatArray]:
     """Fit logistic regression on counts of two labels, with one prior for each group of weights; the constant has none.
 
-    The fit starts at the weights `start`, zeros by default.
     A precision is learned by MacKay's fixed point, overrelaxed: the number of weights that the data determine, over |w|^2.
     """
     found = precision.copy()
+    start: FloatArray | None = None
     information: FloatArray | None = None
     for turn in range(_EVIDENCE_ROUNDS if learn else 1):
         fit = fit_logistic(features, ones, zeros, np.append(1e-4, found[group]), start, _NEWTON_STEPS if turn == 0 else 4, information)
