@@ -28,24 +28,24 @@ def test_kept(dp_audit):
     assert result.confidence == 1 - 1e-9 and result.epsilon_lower > 0.7
 
 def test_broken(dp_audit):
-    dp_audit(leaky, claim="pure:1", pair=PAIR, trials=20_000)
+    dp_audit(leaky, claim="pure:1", pair=PAIR, trials=50_000)
 
 def test_two(dp_audit):
     for epsilon in (1, 2):
-        dp_audit(fine, claim=f"pure:{epsilon}", pair=PAIR, trials=2_000)
+        dp_audit(fine, claim=f"pure:{epsilon}", pair=PAIR, trials=20_000)
 
 def test_no_verdict(dp_audit):
     dp_audit(raises, claim="pure:1", pair=PAIR)
 
 def test_local(dp_audit):
-    dp_audit(lambda dataset, size, rng: leaky(dataset, size, rng), claim="pure:1", pair=PAIR, trials=20_000)
+    dp_audit(lambda dataset, size, rng: leaky(dataset, size, rng), claim="pure:1", pair=PAIR, trials=50_000)
 
 @pytest.mark.dp_audit(claim="pure:1", pair=PAIR, trials=20_000)
 @pytest.mark.parametrize("multiplier", [1.0, 0.5])
 def test_marked(multiplier):
     return m.Laplace(1.0, arithmetic="grid", noise_multiplier=multiplier)
 
-@pytest.mark.dp_audit(claim="pure:1", trials=2_000)
+@pytest.mark.dp_audit(claim="pure:1", trials=20_000)
 def test_yielded(tmp_path):
     yield m.RandomizedResponse(1.0)
     print("after the audit")
@@ -54,7 +54,7 @@ def test_yielded(tmp_path):
 def test_nothing():
     pass
 
-@pytest.mark.dp_audit(claim="pure:1", trials=2_000)
+@pytest.mark.dp_audit(claim="pure:1", trials=20_000)
 class TestGroup:
     def test_method(self):
         return m.RandomizedResponse(1.0)
