@@ -44,7 +44,7 @@ def _restore_signals():
             signal.signal(sign, handler)
 
 
-_modules_seen = set()  # names of modules that do not lie in the temporary folder
+_modules_seen = {}  # name and identity of modules that do not lie in the temporary folder
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +55,11 @@ def _unload_modules_of_tests(tmp_path_factory):
     """
     yield
     below = str(tmp_path_factory.getbasetemp())
-    for name in sys.modules.keys() - _modules_seen:
-        if str(getattr(sys.modules.get(name), "__file__", None)).startswith(below):
+    for name, module in [(name, module) for name, module in list(sys.modules.items()) if _modules_seen.get(name) != id(module)]:
+        if str(getattr(module, "__file__", None)).startswith(below):
             sys.modules.pop(name, None)
         else:
-            _modules_seen.add(name)
+            _modules_seen[name] = id(module)
     sys.path[:] = [place for place in sys.path if not place.startswith(below)]
 
 
