@@ -13,21 +13,24 @@ endif
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: audit test test-all lint types site docs proofs release-check clean
+.PHONY: audit test test-all tools lint types site docs proofs release-check clean
 
 audit: $(VENV)/.audit
 	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.html"; exit $$status
 
-test: $(VENV)/.test
-	@tests/browser.sh $(VENV)/axe
-	@tests/compilers.sh
+test:
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.test tools
 	$(VENV)/bin/python -m pytest -n auto
 
 # Also the tests of tests/slow.txt; TESTS=FOLDER runs a part.
-test-all: $(VENV)/.test
+test-all:
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.test tools
+	$(VENV)/bin/python -m pytest -n auto -m 'not benchmark' $(TESTS)
+
+# Programs for the tests, installed while Python's packages are.
+tools:
 	@tests/browser.sh $(VENV)/axe
 	@tests/compilers.sh
-	$(VENV)/bin/python -m pytest -n auto -m 'not benchmark' $(TESTS)
 
 lint: $(VENV)/.lint types
 	$(VENV)/bin/ruff check .

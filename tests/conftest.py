@@ -1,6 +1,7 @@
 """Fixtures and hooks of all tests."""
 
 import atexit
+import gc
 import io
 import logging
 import os
@@ -15,6 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+# pytest also rewrites the assertions of each package with a plugin: of hypothesis and dpwitness, 600 modules in every worker.
+for finder in sys.meta_path:
+    getattr(finder, "_must_rewrite", set()).clear()
+
+
+def pytest_collection_finish():
+    """Exempt all tests and modules from garbage collection: a collection in a fork would copy each page that they are on."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,6 +44,9 @@ def _restore_signals():
             signal.signal(sign, handler)
 
 
+_modules_seen = {}  # name and identity of modules that do not lie in the temporary folder
+
+
 @pytest.fixture(autouse=True)
 def _unload_modules_of_tests(tmp_path_factory):
     """Unload the modules that a test imported from its temporary folder.
@@ -42,8 +55,11 @@ def _unload_modules_of_tests(tmp_path_factory):
     """
     yield
     below = str(tmp_path_factory.getbasetemp())
-    for name in [name for name, module in list(sys.modules.items()) if str(getattr(module, "__file__", None)).startswith(below)]:
-        del sys.modules[name]
+    for name, module in [(name, module) for name, module in list(sys.modules.items()) if _modules_seen.get(name) != id(module)]:
+        if str(getattr(module, "__file__", None)).startswith(below):
+            sys.modules.pop(name, None)
+        else:
+            _modules_seen[name] = id(module)
     sys.path[:] = [place for place in sys.path if not place.startswith(below)]
 
 
@@ -89,7 +105,9 @@ class Shell:
         return _run_in_fork(arguments, self.folder, self.environment() | environment)
 
     def pytest(self, *arguments):
-        return self.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+        """Run pytest with two plugins. If it found them itself, every process would rewrite the assertions of dpwitness and hypothesis."""
+        plugins = ["-p", "no:cacheprovider", "-p", "xdist", "-p", "dpwitness"]
+        return self.run(sys.executable, "-m", "pytest", *plugins, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 @pytest.fixture
@@ -103,6 +121,7 @@ def _run_in_fork(arguments, folder, environment, timeout=300):
         child = os.fork()
         if child == 0:
             code = 70
+            gc.freeze()
             try:
                 code = _run_command_line(list(map(str, arguments)), folder, environment, out.fileno(), err.fileno())
             finally:

@@ -8,11 +8,14 @@ certificate is chosen.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dpwitness.auditors.events.detectable_violation import ScoreLaw, score_law
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_renyi_rule
@@ -52,6 +55,17 @@ _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a m
 _MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 _SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """Return the controller of the linear algebra libraries, which takes milliseconds to find them."""
+    return ThreadpoolController()
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Limit linear algebra to one thread: threads slow small matrices down, and change the order of rounding."""
+    return cast(AbstractContextManager[Any], _threads().limit(limits=1, user_api="blas"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +110,7 @@ def learn(
     """
     goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)
-    with threadpool_limits(1, "blas"):  # threads slow small matrices down, and change the order of rounding
+    with _one_thread():
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
         for candidate in _candidates(data, goal, near, rng, earlier.precision if earlier else None):
@@ -120,7 +134,7 @@ def learn_simple(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: f
     data, rng = _training_set(outputs1, outputs0, rounds)
     if len(data.varying) > 1:
         return None
-    with threadpool_limits(1, "blas"):
+    with _one_thread():
         first = next(_candidates(data, CertificateGoal(claim, alpha, rounds, rough=True), None, rng, None), None)
     return None if first is None else first.event
 
@@ -144,9 +158,10 @@ def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, 
     goal = CertificateGoal(claim, alpha, rounds, rough=True)
     data, rng = _training_set(outputs1, outputs0, rounds)
     place = np.arange(len(data.label))
-    if len(place) > _RANK_ROWS:
+    few_atoms = data.same is not None and data.same.max() < _MAX_PLAIN_ATOMS  # all outputs are counted at once
+    if len(place) > _RANK_ROWS and not few_atoms:
         data, place = data.rows(place < _RANK_ROWS), place[:_RANK_ROWS]
-    with threadpool_limits(1, "blas"):
+    with _one_thread():
         held_out = data.label[1::2]
         return max((_rough_value(score, held_out, goal, rng) for score in _rough_scores(data, place % 2 == 0)), default=0.0)
 
@@ -197,7 +212,7 @@ def _candidates(
     model_candidate = None
     if model is not None:
         exact = repeated(model.values)
-        masked = data if exact is None else replace(data, matrix=mask_other_values(data.matrix, exact), same=None)
+        masked = data if exact is None else replace(data, matrix=mask_other_values(data.matrix, exact), same=None, distinct=None)
         patterns = None if exact is None else find_atoms(masked)
         if patterns is not None:
             yield _atom_candidate(masked, goal, *patterns, None, rng, exact)

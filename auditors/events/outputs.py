@@ -28,6 +28,7 @@ _SCALAR_NAMES: dict[type, str] = {
     kind: kind.__name__ for kind in (float, np.float64, np.float32, np.float16, int, np.int64, np.int32, bool)
 }
 _SCALAR_NAMES[np.bool_] = "numpy bool"
+_BLOCK_ROWS = 4096  # rows that are hashed at a time: they fit in the processor's cache
 _MAX_NAMES = 4096  # maximum number of structures and texts stored for printing
 _MAX_COMPARED = 4096  # maximum number of outputs of a side whose texts are compared
 _MIN_TEXTS = 20  # minimum number of texts in a column for a conclusion
@@ -286,9 +287,13 @@ def row_keys(matrix: FloatArray) -> NDArray[np.uint64]:
 
     Equal rows have equal keys, where NaN equals NaN and -0.0 equals 0.0.
     """
-    keys = np.full(len(matrix), 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for column in matrix.T:
-        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
-        keys = (keys ^ bits) * np.uint64(0xBF58476D1CE4E5B9)
-        keys ^= keys >> np.uint64(29)
-    return keys
+    found = np.full(len(matrix), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for start in range(0, len(matrix), _BLOCK_ROWS):  # in the processor's cache
+        keys = found[start : start + _BLOCK_ROWS]
+        for column in matrix[start : start + _BLOCK_ROWS].T:
+            numbers = column + 0.0
+            numbers[numbers != numbers] = np.nan
+            keys ^= numbers.view(np.uint64)
+            keys *= np.uint64(0xBF58476D1CE4E5B9)
+            keys ^= keys >> np.uint64(29)
+    return found

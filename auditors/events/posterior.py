@@ -19,8 +19,9 @@ evaluates them on the other half, to find how rare an event may be.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -158,6 +159,7 @@ class Draws:
 
     p: FloatArray
     q: FloatArray
+    _grids: dict[tuple[bytes, bytes], tuple[NDArray[Any], ...]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, total: FloatArray, odds_share: FloatArray, rng: Generator) -> Draws:
@@ -175,6 +177,20 @@ class Draws:
     def below(self) -> tuple[FloatArray, FloatArray]:
         """Mass of all cells below each cell, under D1 and D0."""
         return 1 - self.beyond[0], 1 - self.beyond[1]
+
+    def on_grid(self, goal: CertificateGoal, upper: NDArray[np.intp], lower: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
+        """Return means over the draws for events with these cells: certificate, right, wrong and all guesses, number of directions.
+
+        A second call with these cells returns the same arrays: the goal must be the same too.
+        """
+        if (key := (upper.tobytes(), lower.tobytes())) not in self._grids:
+            (up1, up0), (low1, low0) = self.beyond, self.below
+            right, wrong = (0.5 * (up[:, upper][:, :, None] + low[:, lower][:, None, :]) for up, low in ((up1, low0), (up0, low1)))
+            directions = (upper < self.p.shape[1]).astype(int)[:, None] + (lower > 0).astype(int)[None, :]
+            with np.errstate(invalid="ignore"):
+                value = goal.value(right, wrong, directions[None]).mean(axis=0)
+            self._grids[key] = value, right.mean(axis=0), wrong.mean(axis=0), (right + wrong).mean(axis=0), directions
+        return self._grids[key]
 
 
 def _from_right(mass: FloatArray) -> FloatArray:
@@ -240,23 +256,17 @@ def _best_choice(draws: Draws, goal: CertificateGoal, least: float) -> Choice:
 
     The search refines a grid of pairs of cells until it contains all adjacent cells.
     """
-    cells = draws.p.shape[1]
     most = goal.thresholds[1]
-    (up1, up0), (low1, low0) = draws.beyond, draws.below
-    upper, lower = _log_spaced_cells(up1 + up0, most), _log_spaced_cells(low1 + low0, most)
+    upper, lower = (_log_spaced_cells(one + zero, most) for one, zero in (draws.beyond, draws.below))
     while True:
-        right = 0.5 * (up1[:, upper][:, :, None] + low0[:, lower][:, None, :])
-        wrong = 0.5 * (up0[:, upper][:, :, None] + low1[:, lower][:, None, :])
-        directions = (upper < cells).astype(int)[:, None] + (lower > 0).astype(int)[None, :]
-        with np.errstate(invalid="ignore"):
-            value = goal.value(right, wrong, directions[None]).mean(axis=0)
-        value[(right + wrong).mean(axis=0) < least] -= 1e6
+        mean, right, wrong, mass, directions = draws.on_grid(goal, upper, lower)
+        value = np.where(mass < least, mean - 1e6, mean)
         # at most one guess per output, and at least one guess in all
         value[(lower[None, :] > upper[:, None]) | (directions == 0)] = -np.inf
         i, j = np.unravel_index(int(np.argmax(value)), value.shape)
         refined = _refined_grid(upper, int(i), most), _refined_grid(lower, int(j), most)
         if all(len(new) <= 3 or np.isin(new, old).all() for new, old in zip(refined, (upper, lower), strict=True)):
-            rates = float(right[:, i, j].mean()), float(wrong[:, i, j].mean())
+            rates = float(right[i, j]), float(wrong[i, j])
             return Choice(int(upper[i]), int(lower[j]), float(value[i, j]), *rates, max(1, int(directions[i, j])))
         upper, lower = refined
 

@@ -45,25 +45,42 @@ class NumericScorer(Scorer, Protocol):
         """Return the score of each row."""
 
 
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Distinct rows of a matrix: the index of the first of each, its number of copies, and the index of each row among them."""
+
+    first: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> Distinct:
+        """Find the distinct rows."""
+        _, first, place, counts = np.unique(row_keys(matrix), return_index=True, return_inverse=True, return_counts=True)
+        return cls(first, counts, place)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
     """Training outputs in random order: a matrix (structure code first), and for each row whether it came from D1.
 
-    If outputs repeat, `same` holds the index of each row's distinct output.
+    If outputs repeat, `same` holds the index of each row's distinct output. `distinct` holds the distinct rows if they are known.
     """
 
     matrix: FloatArray
     label: NDArray[np.bool_]
     names: dict[float, str]
     same: NDArray[np.intp] | None = None
+    distinct: Distinct | None = None
 
     @classmethod
     def build(cls, outputs: Outputs, ones: int, rng: np.random.Generator) -> Training:
         """Build the training set from outputs, of which the first `ones` are from D1."""
         order = rng.permutation(len(outputs))
         matrix = outputs.matrix()[order]
-        keys, same = np.unique(row_keys(matrix), return_inverse=True)
-        return cls(matrix, order < ones, outputs.names, same if _MIN_ROWS_PER_ATOM * len(keys) <= len(matrix) else None)
+        distinct = Distinct.of(matrix)
+        repeats = _MIN_ROWS_PER_ATOM * len(distinct.first) <= len(matrix)
+        return cls(matrix, order < ones, outputs.names, distinct.place if repeats else None, distinct)
 
     def rows(self, which: NDArray[np.bool_]) -> Training:
         """Return the training set restricted to some rows."""
@@ -267,13 +284,14 @@ def find_atoms(data: Training, *, always: Literal[True]) -> tuple[FloatArray, ND
 def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDArray[np.intp]] | None: ...
 def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDArray[np.intp]] | None:
     """Return the distinct outputs and each row's index among them (-1 if not included); None if there are too many distinct outputs."""
-    keys, first, inverse, counts = np.unique(row_keys(data.matrix), return_index=True, return_inverse=True, return_counts=True)
-    if not always and len(keys) > 64 and len(data.label) < _MIN_ROWS_PER_ATOM * len(keys):
+    found = Distinct.of(data.matrix) if data.distinct is None else data.distinct
+    size = len(found.first)
+    if not always and size > 64 and len(data.label) < _MIN_ROWS_PER_ATOM * size:
         return None
-    keep = np.sort(np.argsort(-counts, kind="stable")[:_MAX_ATOMS])
-    place = np.full(len(keys), -1, dtype=np.intp)
+    keep = np.sort(np.argsort(-found.counts, kind="stable")[:_MAX_ATOMS])
+    place = np.full(size, -1, dtype=np.intp)
     place[keep] = np.arange(len(keep))
-    return data.matrix[first[keep]], place[inverse]
+    return data.matrix[found.first[keep]], place[found.place]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -69,9 +69,9 @@ def boost(matrix: FloatArray, label: NDArray[np.bool_], score: FloatArray) -> tu
 def _grow(
     x: FloatArray, label: NDArray[np.bool_], score: FloatArray, training: NDArray[np.bool_], rounds: int, validation: Any = None
 ) -> Any:
-    """Train a booster on the rows `on`.
+    """Train a booster on the rows `training`.
 
-    If rows `off` are given, they determine `best_iteration` by early stopping; it is 0 if no
+    If rows `validation` are given, they determine `best_iteration` by early stopping; it is 0 if no
     iteration improves their loss.
     """
     lightgbm = _load_lightgbm()
@@ -80,12 +80,22 @@ def _grow(
     if validation is None:
         return lightgbm.train(_PARAMETERS, data, rounds)
     losses: dict[str, Any] = {}
+    record = lightgbm.record_evaluation(losses)
+
+    def stop(env: Any) -> None:
+        """Stop when the loss no longer falls, as `lightgbm.early_stopping` does, which imports LightGBM and its libraries again."""
+        record(env)
+        found = losses["valid_0"]["binary_logloss"]
+        best = int(np.argmin(found))
+        if len(found) - 1 - best >= _PATIENCE or len(found) == rounds:
+            raise lightgbm.EarlyStopException(best, env.evaluation_result_list)
+
     booster = lightgbm.train(
         _PARAMETERS,
         data,
         rounds,
         valid_sets=[lightgbm.Dataset(x[validation], label[validation], init_score=score[validation], reference=data)],
-        callbacks=[lightgbm.early_stopping(_PATIENCE, verbose=False), lightgbm.record_evaluation(losses)],
+        callbacks=[stop],
     )
     if losses["valid_0"]["binary_logloss"][booster.best_iteration - 1] >= _log_loss(score[validation], label[validation]).mean():
         booster.best_iteration = 0

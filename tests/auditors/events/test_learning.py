@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import concatenate, encode
+from dpwitness.auditors.events import learning
+from dpwitness.auditors.events.learning import expected_certificate, learn
+from dpwitness.auditors.events.outputs import concatenate, encode, row_keys
 from dpwitness.auditors.events.scorers import Training, fit_model
 from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
 from dpwitness.benchmarks.power import oracle_at, specimens
-from dpwitness.mechanisms import BrokenSparseVector, Gaussian
+from dpwitness.mechanisms import BrokenSparseVector, Gaussian, PureDP
 
 
 def drawn(mechanism, number, seed=0):
@@ -29,6 +30,28 @@ def test_counts_of_different_outputs_are_fitted_as_all_of_them_would_be():
 def test_outputs_that_do_not_repeat_are_not_counted():
     outputs = drawn(Gaussian(1.0, delta=1e-5), 500)
     assert Training.build(concatenate(outputs), 500, np.random.default_rng(0)).same is None
+
+
+def test_few_different_outputs_are_ranked_by_all_of_them(monkeypatch):
+    """The outputs on which two datasets differ may be one in a thousand: a part of the outputs would not rank pairs."""
+    rng = np.random.default_rng(1)
+    few, many = ([encode(np.round(rng.laplace(side, 1.0, 2_000), places), 2_000) for side in (1.0, 0.0)] for places in (0, 2))
+    few = [encode(np.clip(side.values[:, 0], -3, 3), 2_000) for side in few]
+
+    def ranks():
+        return [expected_certificate(*sides, PureDP(1.0), alpha=0.01, rounds=10**5) for sides in (few, many)]
+
+    of_all = ranks()
+    monkeypatch.setattr(learning, "_RANK_ROWS", 400)
+    of_part = ranks()
+    assert of_part[0] == of_all[0] and of_part[1] != of_all[1]
+
+
+def test_keys_of_rows_do_not_depend_on_the_rows_around_them():
+    matrix = np.random.default_rng(0).integers(-2, 3, (10_000, 3)) * 0.5
+    matrix[::7, 1] = np.nan
+    keys, single = row_keys(matrix), np.concatenate([row_keys(matrix[at : at + 1]) for at in range(4_000, 4_200)])
+    assert np.array_equal(keys[4_000:4_200], single) and np.array_equal(row_keys(-(-matrix + 0.0)), keys)
 
 
 def test_both_tails_of_noise_are_used():

@@ -54,8 +54,8 @@ class Suggests:
 
 
 def test_a_score_finds_what_the_outputs_own_numbers_do_not_tell():
-    """Without it nothing is found; with it epsilon > 1 is certified at 30,000 runs of log 4 = 1.386."""
-    options = {"claim": "pure:1", "pair": PAIR, "trials": 30_000}
+    """Without it nothing is found; with it epsilon > 1 is certified at 10,000 runs of log 4 = 1.386."""
+    options = {"claim": "pure:1", "pair": PAIR, "trials": 10_000}
     assert audit(parity_leaks, **options).parameter_lower < 0.3
     result = audit(parity_leaks, scores=[parity], **options)
     assert result.verdict is Verdict.VIOLATED and "output 0 is the score parity" in result.description
@@ -64,7 +64,7 @@ def test_a_score_finds_what_the_outputs_own_numbers_do_not_tell():
 
 def test_scores_that_are_none_are_named_and_the_others_used():
     bad = [(name, score) for name, (score, _) in BAD.items()]
-    result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=30_000, scores=[*bad, several, ("good", parity)])
+    result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=10_000, scores=[*bad, several, ("good", parity)])
     assert [label for score in result.scores for label in score.labels] == ["several[odd]", "several[first]", "good"]
     notes = dict(note.removeprefix("score ").split(" was left out: ") for note in result.notes)
     assert notes.pop("several[bad]") == "it gave shape (2,) for 64 outputs" and notes.keys() == BAD.keys()
@@ -89,7 +89,7 @@ def test_a_score_that_looks_at_its_batch_later_ends_in_error_and_never_in_a_verd
 
 
 def test_suggested_scores_are_used_and_replayed():
-    result = audit(Suggests(), pair=PAIR, trials=30_000)
+    result = audit(Suggests(), pair=PAIR, trials=10_000)
     assert result.verdict is Verdict.VIOLATED and result.scores[0].labels == ("features[0]", "features[1]")
     assert replay(result.witness, mechanism=Suggests(), seed=8).verdict is Verdict.VIOLATED
     with pytest.raises(InvalidArgument, match="must have features"):
@@ -97,7 +97,7 @@ def test_suggested_scores_are_used_and_replayed():
 
 
 def test_replay_takes_recorded_scores_by_the_rule_of_targets_or_as_given():
-    result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=30_000, scores=[("odd", lambda bits: parity(bits))])
+    result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=10_000, scores=[("odd", lambda bits: parity(bits))])
     with pytest.raises(InvalidArgument, match='scores must be given: "odd" has no importable target in the witness'):
         replay(result.witness, mechanism=parity_leaks)
     again = replay(result.witness, mechanism=parity_leaks, scores=[("odd", parity)], seed=8)

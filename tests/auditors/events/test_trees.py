@@ -14,7 +14,7 @@ from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Threshold
-from dpwitness.auditors.events.trees import MIN_TREE_ROWS
+from dpwitness.auditors.events.trees import MIN_TREE_ROWS, boost
 from dpwitness.mechanisms import InvalidArgument
 
 
@@ -69,6 +69,17 @@ read_event(json.load(open(sys.argv[1]))).guess(encode(np.zeros((4, 3)), 4))
 assert "lightgbm" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "event.json")], check=True)
+
+
+def test_the_library_is_not_imported_a_second_time(monkeypatch):
+    """Early stopping of LightGBM imports it again where it is no known module, and with it libraries that take a second."""
+    outputs = boxed([1.0], MIN_TREE_ROWS, np.random.default_rng(2))
+    inside = np.abs(outputs - [0.75, 0.75, -0.9]).max(axis=1) < 0.3
+    boost(outputs, inside, np.zeros(len(inside)))  # loads the library
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert boost(outputs, inside, np.zeros(len(inside))) is not None
+    assert not any(name.partition(".")[0] == "lightgbm" for name in sys.modules)
 
 
 def test_odd_numbers_go_one_way(event):
