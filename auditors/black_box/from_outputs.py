@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.black_box.environment_errors import environment_failure, is_environment_fault
 from dpwitness.auditors.black_box.pair_exercise import Seen, exercised
 from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.learning import learn
@@ -15,6 +14,7 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
+from dpwitness.auditors.running.environment_errors import environment_failure, is_environment_fault
 from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.auditors.statistics.certificate import Part, Tally, certified, p_value, split_batches
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, said

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR, probe_chunk
-from dpwitness.auditors.black_box.environment_errors import check_one_sided
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.running.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
+from dpwitness.auditors.running.environment_errors import check_one_sided
 from dpwitness.auditors.running.generator_locks import task_lock, turns
 from dpwitness.auditors.running.rounds import is_own_mechanism
 from dpwitness.auditors.running.statefulness import Unfit, check_structure, digest, same_outputs

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, trace
-from dpwitness.auditors.black_box.environment_errors import is_environment_fault, names_environment_fault
+from dpwitness.auditors.running.environment_errors import is_environment_fault, names_environment_fault
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

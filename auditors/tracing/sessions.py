@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.calls import record_count
+from dpwitness.auditors.tracing.calls import record_count
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
