@@ -26,6 +26,7 @@ from numpy.random import Generator
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR, probe_chunk
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.screening import screen
 from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.running.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
@@ -79,10 +80,7 @@ class ProbedPair:
 
 def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> tuple[AuditOptions, list[ProbedPair]]:
     """Probe the pairs for which there are enough runs; return the options that the probes determine, and the usable pairs."""
-    most = max(1, runner.planned // MIN_RUNS_PER_PAIR)
-    if len(pairs) > most:
-        runner.note(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
-        pairs = pairs[:most]
+    pairs = screen(runner, options, pairs, max(1, runner.planned // MIN_RUNS_PER_PAIR))
     options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
     probed = probe_pairs(runner, options, pairs)
     bits = options.bits and any(each.floats for each in probed)

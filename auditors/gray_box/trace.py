@@ -145,9 +145,24 @@ def trace(
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
     if confirm and any(f.kind not in _UNCONFIRMED for f in (*evidence.findings, *evidence.suspicions)):
-        audit_options: Json = {"trials": budget, "confidence": confidence, "seed": seed, "executor": executor, "progress": progress}
+        audit_options: Json = {
+            "trace": False,
+            "trials": budget,
+            "confidence": confidence,
+            "seed": seed,
+            "executor": executor,
+            "progress": progress,
+        }
         result = audit(
-            mechanism, claim=promise, pair=[worst, *others], stop="violation", bits=False, name=name, target=target, **audit_options
+            mechanism,
+            claim=promise,
+            pair=[worst, *others],
+            stop="violation",
+            bits=False,
+            name=name,
+            target=target,
+            trace=False,
+            **audit_options,
         )
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpwitness.auditors.results.trace_result import Finding
+from dpwitness.auditors.results.trace_evidence import Finding
 from dpwitness.auditors.tracing.calls import Calls, record_count
 from dpwitness.auditors.tracing.sessions import PairSession
 from dpwitness.mechanisms.privacy import Claim

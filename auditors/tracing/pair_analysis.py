@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpwitness.auditors.results.trace_result import Finding
+from dpwitness.auditors.results.trace_evidence import Finding
 from dpwitness.auditors.running.environment_errors import check_exception_text
 from dpwitness.auditors.tracing.calls import Calls, inner_scales
 from dpwitness.auditors.tracing.coupling import Run, aligned, alignment_holds, alignment_repeats, laws_compared
