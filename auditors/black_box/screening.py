@@ -71,7 +71,7 @@ def traced_pairs(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pai
         return []
 
     def find() -> list[int]:
-        limits = Limits.of(runner.planned, options.seconds)
+        limits = Limits.of(options.trials, options.seconds)
         found, late = worst_pairs(options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit)
         if late:
             runner.note(f"traces of the pairs took longer than {limits.seconds:.2g} s: another machine may test another pair")
@@ -86,7 +86,7 @@ def trace_evidence(runner: RoundRunner, options: AuditOptions, selected: Pair, h
         return None
 
     def find() -> Json:
-        pairs, limits = [selected, *(pair for pair in head[:1] if pair is not selected)], Limits.of(runner.planned, options.seconds)
+        pairs, limits = [selected, *(pair for pair in head[:1] if pair is not selected)], Limits.of(options.trials, options.seconds)
         found, note = worst_evidence(options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit)
         return {"evidence": found and found.to_json(), "note": note}
 

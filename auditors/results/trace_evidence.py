@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from dpwitness.auditors.results.verdicts import strict
+from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import Claim
 
@@ -24,6 +24,9 @@ FINDINGS = {
     "ACCOUNT": "the accountant recorded less privacy loss than was spent",
     "SOURCE": "randomness that the trace cannot see, or that the seed does not control",
 }
+
+
+_ASSUMPTION = "the traced laws are the laws of the noise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +122,20 @@ class TraceEvidence:
     runs: int
 
     @property
+    def verdict(self) -> Verdict:
+        """Verdict on this pair if the recorded primitives draw from the laws that they declare. A trace alone certifies nothing."""
+        if self.exceeds:
+            return Verdict.VIOLATED
+        return Verdict.SUPPORTED if self.loss <= self.claimed * (1 + 1e-3) and not self.findings else Verdict.INCONCLUSIVE
+
+    @property
     def explanation(self) -> tuple[str, ...]:
         """Descriptions of the calls whose loss is not zero, largest loss first, and of the findings."""
         moved = [call for call in self.calls if call.distance > 0 or call.epsilon != 0]
         moved.sort(key=lambda call: -math.inf if math.isnan(call.epsilon) else call.epsilon, reverse=True)
         lines = [call.told() + (f" (at {call.where})" if call.where else "") for call in moved]
+        if self.verdict is Verdict.SUPPORTED:
+            lines.append(f"the calls compose to {self.loss:.4g}, claimed {self.claimed:.4g}: SUPPORTED on this pair, if {_ASSUMPTION}")
         return (*lines, *(str(finding) for finding in self.findings))
 
     def headline(self, claim: Claim) -> str:
@@ -131,8 +143,8 @@ class TraceEvidence:
         symbol, at = claim.symbol, f" at delta = {claim.delta_budget:g}" if claim.delta_budget else ""
         reached = f"no finite {symbol}" if math.isinf(self.loss) else f"{symbol} = {self.loss:.4g}"
         return (
-            f"the calls of a traced run compose to {reached}{at}, claimed {self.claimed:.4g}: "
-            "VIOLATED if the traced laws are the laws of the noise, which no count of this audit confirms"
+            f"the calls of a traced run on the pair ({self.pair}) compose to {reached}{at}, claimed {self.claimed:.4g}: "
+            f"VIOLATED if {_ASSUMPTION}, which no count of this audit confirms"
         )
 
     def to_json(self) -> Json:
@@ -141,6 +153,8 @@ class TraceEvidence:
             "claimed": strict(self.claimed),
             "loss": strict(self.loss),
             "exceeds": self.exceeds,
+            "verdict": self.verdict.value,
+            "evidence": f"assumed: {_ASSUMPTION}",
             "findings": [finding.to_json() for finding in self.findings],
             "calls": [call.to_json() for call in self.calls],
             "runs": self.runs,

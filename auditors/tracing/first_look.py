@@ -29,7 +29,8 @@ from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.recording.recorder import Stopped
 
-SECONDS, SHARE = 2.0, 0.03  # limits of the CPU time of traced runs, and of their number as a share of the audit's runs, in each use
+SECONDS, SHARE = 2.0, 0.05  # limits of the CPU time of traced runs, and of their number as a share of the audit's runs
+_PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
 _MAX_TRACED = 24  # maximum number of pairs that are traced
 _WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time
 _MAX_HEAD = 2  # maximum number of pairs that a trace moves to the head
@@ -91,6 +92,7 @@ def worst_pairs(
     """
     scores: list[float] = []
     late = False
+    limits = Limits(int(_PAIRS_SHARE * limits.runs), _PAIRS_SHARE * limits.seconds)
     try:
         with _recorder(mechanism, seed, limits, time_limit) as recorder:
             for pair in pairs[:_MAX_TRACED]:

@@ -328,6 +328,9 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         step = result.advice
     elif getattr(result, "exercised", None) is False:
         step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
+    elif result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed":
+        step = "look at the line of code that the trace names; a violation may be certified with --trials"
+        step += f" {10 * getattr(result, 'requested', 0):.0e} or on another pair: --search"
     elif result.verdict is Verdict.INCONCLUSIVE and kind not in ("CertifyResult", "TraceResult"):
         step = f"resume with: {command_line()}" if getattr(args, "store", None) else "run the command again"
         step += "; with --store FILE, it could resume" if getattr(args, "store", "") is None else ""
