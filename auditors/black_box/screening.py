@@ -214,12 +214,13 @@ def _log_ratio(a: FloatArray, b: FloatArray, n: int, m: int) -> FloatArray:
     """Return the largest absolute log-ratio of the shrunken frequencies a/n and b/m, or of their complements."""
     hits = [np.log((count + _PSEUDO_COUNT) / (size + 2 * _PSEUDO_COUNT)) for count, size in ((a, n), (b, m))]
     misses = [np.log((size - count + _PSEUDO_COUNT) / (size + 2 * _PSEUDO_COUNT)) for count, size in ((a, n), (b, m))]
-    return np.maximum(np.abs(hits[0] - hits[1]), np.abs(misses[0] - misses[1]))
+    found: FloatArray = np.maximum(np.abs(hits[0] - hits[1]), np.abs(misses[0] - misses[1]))
+    return found
 
 
 def _atom_ratio(column: FloatArray, labels: FloatArray, n: int, m: int) -> float:
     """Return the largest log-ratio over the values that occur at least twice; 0 if there are none."""
     _, index = np.unique(column, return_inverse=True)
-    a, b = np.bincount(index, weights=labels), np.bincount(index, weights=1 - labels)
+    a, b = (np.bincount(index, weights=each).astype(float) for each in (labels, 1 - labels))
     often = a + b >= 2
     return float(_log_ratio(a[often], b[often], n, m).max(initial=0.0))

@@ -91,6 +91,12 @@ class TracedCall:
     def to_json(self) -> Json:
         return {name: strict(getattr(self, name)) for name in self.__dataclass_fields__}
 
+    @classmethod
+    def from_json(cls, data: Json) -> Self:
+        """Return the calls that `to_json` wrote."""
+        values: Json = {name: float(value) if cls.__annotations__[name] == "float" else value for name, value in data.items()}
+        return cls(**values)
+
 
 @dataclass(frozen=True, slots=True)
 class TraceEvidence:
@@ -164,9 +170,6 @@ class TraceEvidence:
     def from_json(cls, data: Json) -> Self:
         """Return the evidence that `to_json` wrote."""
         findings = tuple(Finding(**each) for each in data["findings"])
-        kinds = TracedCall.__annotations__
-        calls = tuple(
-            TracedCall(**{key: float(value) if kinds[key] == "float" else value for key, value in each.items()}) for each in data["calls"]
-        )
+        calls = tuple(map(TracedCall.from_json, data["calls"]))
         numbers = {key: float(data[key]) for key in ("claimed", "loss")}
         return cls(data["pair"], exceeds=data["exceeds"], findings=findings, calls=calls, runs=data["runs"], **numbers)
