@@ -24,7 +24,7 @@ from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration, price, require_enough_trials, require_seconds
 from dpwitness.auditors.black_box.train import Training, train
-from dpwitness.auditors.black_box.wider_bounds import suggest_wider_domain
+from dpwitness.auditors.black_box.wider_bounds import suggest_categories, suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned
@@ -318,6 +318,7 @@ def _run_plan(
         yield findings
     if options.searched is not None:
         suggest_wider_domain(runner, findings, options.searched)
+        suggest_categories(runner, options.searched, outputs or [selected.probe.sides])
     return findings, probed
 
 

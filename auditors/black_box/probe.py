@@ -30,7 +30,7 @@ from dpwitness.auditors.black_box.screening import screen
 from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.running.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
-from dpwitness.auditors.running.environment_errors import check_one_sided
+from dpwitness.auditors.running.environment_errors import check_one_sided, is_environment_fault, what_to_try
 from dpwitness.auditors.running.generator_locks import task_lock, turns
 from dpwitness.auditors.running.rounds import is_own_mechanism
 from dpwitness.auditors.running.statefulness import Unfit, check_structure, digest, same_outputs
@@ -272,6 +272,7 @@ def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
         getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
         message = f": {text_of(error, str)}" + (f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else "")
+        message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
     raise AlwaysRaises(f"mechanism always {name}{message}", rounds)
 
 

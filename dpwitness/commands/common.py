@@ -329,8 +329,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     elif getattr(result, "exercised", None) is False:
         step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
     elif result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed":
-        step = "look at the line of code that the trace names; a violation may be certified with --trials"
-        step += f" {10 * getattr(result, 'requested', 0):.0e} or on another pair: --search"
+        step = "look at the line of code that the trace names; "
+        step += f"{_larger_budget(args, result)}, or another pair (--search), may certify a violation"
     elif result.verdict is Verdict.INCONCLUSIVE and kind not in ("CertifyResult", "TraceResult"):
         step = f"resume with: {command_line()}" if getattr(args, "store", None) else "run the command again"
         step += "; with --store FILE, it could resume" if getattr(args, "store", "") is None else ""
@@ -352,10 +352,17 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     elif code == NO_VERDICT:
         step = "fix the problem in the first line, then run again"
     elif not math.isfinite(getattr(result, "detectable", 0.0)):
-        step = "raise --trials: these runs are too few to detect any violation"
+        step = f"{_larger_budget(args, result)}: these runs are too few to detect any violation"
     else:
-        step = "no change is needed on this evidence; more --trials find smaller violations"
+        step = f"no change is needed on this evidence; {_larger_budget(args, result)} finds smaller violations"
     return step
+
+
+def _larger_budget(args: argparse.Namespace, result: Result) -> str:
+    """Return the option for ten times the budget of a result."""
+    if getattr(args, "seconds", None):
+        return f"--seconds {10 * args.seconds:g}"
+    return f"--trials {10 * getattr(result, 'requested', 0) or 10**6:.3g}".replace("e+0", "e")
 
 
 def _advice(result: Result) -> str:

@@ -32,6 +32,16 @@ def test_a_look_does_not_depend_on_the_workers_and_is_stored(tmp_path):
     assert again.pair.why == alone.pair.why and again.trials == 3000
 
 
+def test_integers_that_may_be_labels_are_pointed_out():
+    def label(dataset, size, rng):
+        return ["abc"[int(dataset[0])] if rng.random() < 0.5 else "abc"[rng.integers(3)] for _ in range(size)]
+
+    options = {"claim": "pure:3", "trials": 2000, "trace": False}
+    plain, categories = (audit(label, domain=Records(1, 0, 2, integer=True, categories=each), **options) for each in (False, True))
+    notes = [any('add "categories": true' in note for note in result.notes) for result in (plain, categories)]
+    assert notes == [True, False]
+
+
 def test_a_pair_on_which_the_mechanism_fails_is_left_out():
     from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
