@@ -30,6 +30,7 @@ _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their r
 _PSEUDO_COUNT = 1.0  # added to each count before a log-ratio: shrinkage of ratios from few runs
 _SPREAD_RUNS = 4.0  # pseudo-runs that shrink the distance between two medians
 _MAX_DISTANCE = 100.0  # cap of this distance, in units of the spread
+_MAX_FAILURES = 1  # maximum number of pairs that are left out because the mechanism fails on them
 _MAX_COLUMNS = 512  # maximum number of columns that are compared: those that vary most between datasets
 
 
@@ -109,6 +110,7 @@ class _Looks:
         self._runner, self._options, self._pairs = runner, options, pairs
         self._outputs: dict[str, list[Outputs]] = {}
         self._keys: dict[int, tuple[str, str]] = {}
+        self._failures = 0
 
     def halve(self, left: list[int], most: int) -> list[int]:
         """Return the best `most` pairs among `left`, best first: each look keeps at least half of its pairs."""
@@ -120,6 +122,8 @@ class _Looks:
             rounds = int(min(max(budget / len(left), _MIN_ROUNDS), _MOST_ROUNDS))
             usable = [k for k in left if self._look(look, k, rounds)]
             scores = self._scores(usable)
+            if not usable:
+                return []
             left = sorted(usable, key=lambda k: -scores[k])[: max(most, -(-len(left) // 2)) if look < looks - 1 else most]
         return left
 
@@ -139,6 +143,9 @@ class _Looks:
                             self._outputs.setdefault(key, []).append(side)
                 runner.advance(found.rounds)
         except MechanismFailed as error:
+            self._failures += 1
+            if self._failures > _MAX_FAILURES:  # each may take as long as the time limit
+                raise
             runner.note(f"pair ({pair.why}) was left out: {error}")
             return False
         return True

@@ -154,15 +154,7 @@ def trace(
             "progress": progress,
         }
         result = audit(
-            mechanism,
-            claim=promise,
-            pair=[worst, *others],
-            stop="violation",
-            bits=False,
-            name=name,
-            target=target,
-            trace=False,
-            **audit_options,
+            mechanism, claim=promise, pair=[worst, *others], stop="violation", bits=False, name=name, target=target, **audit_options
         )
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
 

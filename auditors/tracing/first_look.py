@@ -22,11 +22,9 @@ from dpwitness.auditors.tracing.calls import Calls
 from dpwitness.auditors.tracing.evidence import Evidence
 from dpwitness.auditors.tracing.pair_analysis import examine, glance
 from dpwitness.auditors.tracing.sessions import PairSession, Recorder, opened
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.recording.recorder import Stopped
 
 SECONDS, SHARE = 2.0, 0.05  # limits of the CPU time of traced runs, and of their number as a share of the audit's runs
@@ -97,7 +95,7 @@ def worst_pairs(
         with _recorder(mechanism, seed, limits, time_limit) as recorder:
             for pair in pairs[:_MAX_TRACED]:
                 scores.append(glance(recorder, pair, claim))
-    except (MechanismFailed, Stopped, InvalidArgument) as error:  # the audit's own runs report a fault of the mechanism
+    except (Stopped, Exception) as error:  # an optional look must not end the audit, whose own runs report faults of the mechanism
         late = isinstance(error, TooLate)
     order = sorted(range(len(scores)), key=lambda k: -scores[k])
     return [k for k in order if scores[k] > 1 + 1e-3][:_MAX_HEAD], late
@@ -114,8 +112,8 @@ def worst_evidence(
                 found.append(_evidence_on(recorder, pair, claim, mechanism))
     except Stopped:
         note = f"no trace: its runs would take more than {limits.runs:,} runs or {limits.seconds:.2g} s" if not found else ""
-    except (MechanismFailed, InvalidArgument) as error:
-        note = f"no trace: {error}"
+    except Exception as error:  # data of any kind: what cannot be traced can still be audited
+        note = f"no trace: {type(error).__name__}: {error}"
     beyond = [each for each in found if each.exceeds]
     best = max(beyond, key=lambda each: each.loss / each.claimed) if beyond else found[0] if found else None
     return best, note
