@@ -16,7 +16,7 @@ from .privacy_loss.search import WorstOutput as WorstOutput
 from .privacy_loss.search import worst_output as worst_output
 from .results.audit_result import AuditResult as AuditResult
 from .results.certify_result import CertifyResult as CertifyResult
-from .results.trace_result import Finding as Finding
+from .results.trace_evidence import Finding as Finding
 from .results.trace_result import TraceResult as TraceResult
 from .results.verdicts import Result as Result
 from .results.verdicts import Verdict as Verdict

@@ -19,11 +19,12 @@ from dpwitness.auditors.black_box.pilot import audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.black_box.resume import extension_totals, require_same_chunks, resume
 from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.screening import trace_evidence, traced_pairs
 from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration, price, require_enough_trials, require_seconds
-from dpwitness.auditors.black_box.train import Training, train, training_outputs
-from dpwitness.auditors.black_box.wider_bounds import suggest_wider_domain
+from dpwitness.auditors.black_box.train import Training, train
+from dpwitness.auditors.black_box.wider_bounds import suggest_categories, suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned
@@ -37,6 +38,7 @@ from dpwitness.auditors.running.scored_outputs import ScoredMechanism, usable_sc
 from dpwitness.auditors.storing.audit_identity import identity_of
 from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
+from dpwitness.auditors.tracing.first_look import is_traceable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type
 from dpwitness.mechanisms.data.pairs import Pair
@@ -74,6 +76,7 @@ def audit(
     window: int | None = None,
     sequential: bool = False,
     find: float | None = None,
+    trace: bool = True,
 ) -> AuditResult:
     """Search for a violation of a privacy claim by running the mechanism, and certify what is found.
 
@@ -158,6 +161,9 @@ def audit(
         result is valid whatever ends it. With a store, a larger budget goes on. Low bits are not audited.
     find : float, optional
         Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim; 1.1 by default.
+    trace : bool
+        Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the pairs and explain the verdict. No test
+        counts them.
 
     Returns
     -------
@@ -190,7 +196,8 @@ def audit(
     options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
     searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
     options = replace(options, stop=stop, bits=bool(bits), seconds=seconds, announce=announce, searched=searched)
-    options = replace(options, find=require_find(find, bool(sequential), extend_to))
+    require_type("trace", trace, (bool, np.bool_), "be True or False", "audit")
+    options = replace(options, find=require_find(find, bool(sequential), extend_to), trace=bool(trace) and is_traceable(mechanism))
     runner = RoundRunner(options)
     pairs = audited_pairs(mechanism, pair, domain)
     runner.note(*unverified_notes(pairs))
@@ -207,6 +214,7 @@ def audit(
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         content = {"name": options.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"sequential": True} if sequential else {"trials": trials if seconds is None else None, "seconds": seconds}
+        budget |= {} if trace else {"trace": False}
         identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
         runner.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(runner.ledger, total)
@@ -220,26 +228,6 @@ def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None
     options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
     with closing(RoundRunner(options)) as runner:
         return _measure_cost(runner, options, pair)
-
-
-def rehearsal(
-    mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
-) -> list[tuple[Pair, Event, float]]:
-    """Return the planned test stages of an audit: pair, event and number of rounds of each. No test rounds are run."""
-    options = replace(validated_options(mechanism, claim, trials, confidence, seed, executor, None), bits=True)
-    with closing(RoundRunner(options)) as runner:
-        options, probed = run_probes(runner, options, pairs)
-        if options.bits:
-            audit_low_bits(runner, options, probed)
-        selected, outputs, _ = select_pair(runner, options, probed)
-        pair = selected.pair
-        options = Findings(options).on(pair, runner).options
-        training = train(runner, options, selected, outputs)
-        first, event, rounds = training.first_test, training.learned.event, training.rounds
-        if not first:
-            return [(pair, event, rounds)]
-        better = training.better_event(options, [training_outputs(runner, options, selected, Phase.FIRST_TEST, first)])
-        return [(pair, event, first), (pair, better.event, rounds - first)]
 
 
 def confirm(
@@ -319,8 +307,10 @@ def _run_plan(
         yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
         findings = replace(findings, bit_level=audit_low_bits(runner, options, probed))
         yield findings
-    selected, outputs, scores = select_pair(runner, options, probed)
-    findings = replace(findings, pairs=scores).on(selected.pair, runner)
+    head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
+    selected, outputs, scores = select_pair(runner, options, probed, head)
+    traced = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+    findings = replace(findings, pairs=scores, trace=traced).on(selected.pair, runner)
     yield findings
     training = train(runner, findings.options, selected, outputs)
     for test in run_test(runner, findings.options, selected, training):
@@ -328,6 +318,7 @@ def _run_plan(
         yield findings
     if options.searched is not None:
         suggest_wider_domain(runner, findings, options.searched)
+        suggest_categories(runner, options.searched, outputs or [selected.probe.sides])
     return findings, probed
 
 
@@ -336,8 +327,10 @@ def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[
     runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
     options, probed = run_probes(runner, options, pairs)
     require_same_chunks(runner, probed)
-    selected, outputs, scores = select_pair(runner, options, probed)
-    findings = Findings(options, pairs=scores).on(selected.pair, runner)
+    head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
+    selected, outputs, scores = select_pair(runner, options, probed, head)
+    traced = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+    findings = Findings(options, pairs=scores, trace=traced).on(selected.pair, runner)
     yield findings
     known = outputs or [selected.probe.sides]
     for test in SequentialTest(runner, findings.options, selected, known).run():

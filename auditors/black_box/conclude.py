@@ -18,6 +18,7 @@ from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.audit_result import AuditResult, BitLevel, PairScore
 from dpwitness.auditors.results.kernel_check import checked_by_kernel
+from dpwitness.auditors.results.trace_evidence import TraceEvidence
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed
 from dpwitness.auditors.running.statefulness import Unfit
@@ -44,6 +45,7 @@ class Findings:
     bit_level: BitLevel | None = None
     test: EventTest | None = None
     extensions: int = 0  # number of extensions that have begun
+    trace: TraceEvidence | None = None
 
     def on(self, pair: Pair, runner: RoundRunner) -> Findings:
         """Return the findings with the claim on this pair, which is the tested pair."""
@@ -67,6 +69,7 @@ class Findings:
             "probe": self.options.probe,
             "pairs": [[place[id(score.pair)], to_jsonable(score.expected), score.confirmed] for score in self.pairs],
             "tested": [test.to_json(place[id(test.pair)])] if test else [],
+            "trace": self.trace and self.trace.to_json(),
             "bits": level
             and {
                 "verdict": level.verdict.value,
@@ -95,7 +98,8 @@ class Findings:
             )
         scores = tuple(PairScore(pairs[at], from_jsonable(expected), confirmed) for at, expected, confirmed in data["pairs"])
         tests = [EventTest.from_json(each, pairs, data["best"]) for each in data["tested"]]
-        return cls(replace(options, probe=data["probe"]), scores, level, tests[0] if tests else None, data["extensions"])
+        trace = TraceEvidence.from_json(data["trace"]) if data.get("trace") else None
+        return cls(replace(options, probe=data["probe"]), scores, level, tests[0] if tests else None, data["extensions"], trace)
 
 
 def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
@@ -156,6 +160,7 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
         requested=runner.planned,
         bit_level=_suspected(findings.bit_level, guess),
         pairs=findings.pairs,
+        trace=findings.trace,
         notes=tuple(runner.notes),
         target=options.target,
         scores=options.scores,
@@ -235,4 +240,7 @@ def _verdict(
     if moved is False:
         verdict = Verdict.INCONCLUSIVE
         notes.insert(0, reason)
+    if not refuted and not failure and findings.trace is not None and findings.trace.exceeds:
+        verdict = Verdict.INCONCLUSIVE
+        notes.insert(0, findings.trace.headline(claim))
     return verdict, moved, tuple(notes)

@@ -56,6 +56,7 @@ class AuditOptions:
     scores: tuple[Score, ...] = ()  # usable scores
     probe: int = PROBE  # rounds in the chunk of each probe
     width: int = 1  # number of columns of the outputs
+    trace: bool = False  # whether traced runs order the pairs and explain the verdict
 
     @property
     def alpha(self) -> float:

@@ -27,12 +27,12 @@ _Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score
 
 
 def select_pair(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], head: Sequence[int] = ()
 ) -> tuple[ProbedPair, list[BothSides], tuple[PairScore, ...]]:
     """Return the pair on which a learned event is expected to certify the most, its pilot outputs, and the scores of all pairs.
 
     Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
-    more than choosing one.
+    more than choosing one. Pairs number `head`, which a trace points to, are in every look.
     """
     if len(pairs) == 1:
         return pairs[0], [], ()
@@ -46,7 +46,7 @@ def select_pair(
         return expected * (options.claim.parameter / claim.parameter), sides
 
     budget = int(PILOT_SHARE * runner.remaining)
-    scores, outputs = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, score_pair)
+    scores, outputs = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, score_pair, head)
     best = next(iter(scores))
     return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
 
@@ -79,7 +79,13 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
 
 
 def _rank(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], phases: tuple[int, int], budget: int, score_pair: _Judge
+    runner: RoundRunner,
+    options: AuditOptions,
+    pairs: Sequence[ProbedPair],
+    phases: tuple[int, int],
+    budget: int,
+    score_pair: _Judge,
+    head: Sequence[int] = (),
 ) -> tuple[dict[int, float], Any]:
     """Compare pairs in up to two looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
 
@@ -95,6 +101,7 @@ def _rank(
             scores[index], here = score_pair(training_outputs(runner, options, pairs[index], phase, rounds), pairs[index])
             if scores[index] > best:
                 best, found = scores[index], here
-        left = sorted(left, key=lambda i: -scores[i])[:_FINALISTS]
+        ranked = sorted(left, key=lambda i: -scores[i])
+        left = ranked[:_FINALISTS] + [i for i in ranked[_FINALISTS:] if i in head]
     order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
     return {i: scores[i] for i in order}, found

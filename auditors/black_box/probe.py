@@ -24,12 +24,13 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR, probe_chunk
-from dpwitness.auditors.black_box.environment_errors import check_one_sided
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.screening import screen
 from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.running.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
+from dpwitness.auditors.running.environment_errors import check_one_sided, is_environment_fault, what_to_try
 from dpwitness.auditors.running.generator_locks import current_lock, task_lock
 from dpwitness.auditors.running.rounds import is_builtin_mechanism
 from dpwitness.auditors.running.statefulness import Unfit, check_structure, digest, same_outputs
@@ -79,10 +80,7 @@ class ProbedPair:
 
 def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> tuple[AuditOptions, list[ProbedPair]]:
     """Probe the pairs for which there are enough runs; return the options that the probes determine, and the usable pairs."""
-    most = max(1, runner.planned // MIN_RUNS_PER_PAIR)
-    if len(pairs) > most:
-        runner.note(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
-        pairs = pairs[:most]
+    pairs = screen(runner, options, pairs, max(1, runner.planned // MIN_RUNS_PER_PAIR))
     options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
     probed = probe_pairs(runner, options, pairs)
     bits = options.bits and any(each.floats for each in probed)
@@ -274,6 +272,7 @@ def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
         getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
         message = f": {text_of(error, str)}" + (f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else "")
+        message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
     raise AlwaysRaises(f"mechanism always {name}{message}", rounds)
 
 

@@ -16,6 +16,7 @@ from dpwitness.auditors.black_box.conclude import Findings, build_result
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pairs
 from dpwitness.auditors.black_box.runner import FIRST_CHUNK, RoundRunner
+from dpwitness.auditors.black_box.screening import ordered
 from dpwitness.auditors.black_box.test import EventTest, single_event
 from dpwitness.auditors.results.recompute import recompute_bounds
 from dpwitness.auditors.running.engine import Phase, Sides, Stage
@@ -65,7 +66,8 @@ def _probe_again(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair])
     assert runner.ledger is not None
     again = copy.copy(runner)  # these rounds are not counted, and their notes are stored already
     again.notes, again.single, again.shared = list(runner.notes), set(), False
-    probed = probe_pairs(again, findings.options, pairs, len(runner.ledger.values("probe ")))
+    tried = ordered(pairs, runner.ledger.value("order", None))
+    probed = probe_pairs(again, findings.options, tried, len(runner.ledger.values("probe ")))
     require_same_chunks(again, probed)
     runner.repeatable = again.repeatable
     if findings.test is not None and not runner.repeatable:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpwitness.auditors.black_box.budget import EARLY_ALPHA, EARLY_LOOK_ROUNDS, LOOK_ALPHA_SHARE, PROBE, chunk_size, training_rounds
-from dpwitness.auditors.black_box.environment_errors import check_imports
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
@@ -16,6 +15,7 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned, learn, learn_simple
 from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, unrepeated_text_notes
 from dpwitness.auditors.running.engine import Phase, Segment
+from dpwitness.auditors.running.environment_errors import check_imports
 from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound

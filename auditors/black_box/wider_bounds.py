@@ -1,14 +1,15 @@
-"""Hint for domains in which no pair changes the outputs: wider bounds of the domain under which some pair does."""
+"""Hints on the declaration of a domain: wider bounds where no pair changes the outputs, and categories where outputs are texts."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpwitness.auditors.black_box.conclude import Findings
 from dpwitness.auditors.black_box.pair_exercise import difference, exercised
 from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.running.engine import MechanismFailed, outputs
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -42,6 +43,18 @@ def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain
                     f"{_domain_text(wide)} if such data can occur; pairs outside of the declared domain cannot refute the claim"
                 )
                 return
+
+
+def suggest_categories(runner: RoundRunner, domain: Domain, known: Sequence[tuple[Outputs, Outputs]]) -> None:
+    """Add a note if outputs contain texts although the domain has integers: the integers may be labels, of which a rare one matters."""
+    integer, categories = getattr(domain, "integer", False), getattr(domain, "categories", False)
+    if not integer or categories or not any(side.texts for sides in known for side in sides):
+        return
+    how = '"categories": true' if integer is True else f'"categories": {list(integer)}'
+    runner.note(
+        f"outputs contain texts, and the domain has integers: if the integers are labels without an order, add {how} to the domain, "
+        "so that pairs with rare labels are tried"
+    )
 
 
 def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:

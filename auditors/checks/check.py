@@ -89,6 +89,7 @@ class Subject:
             bits=bits,
             stop="violation",
             executor=self.executor,
+            trace=False,  # the checks trace for themselves
         )
         if result.verdict is Verdict.INCONCLUSIVE and result.exercised is not False:
             raise KeyboardInterrupt

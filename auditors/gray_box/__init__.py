@@ -1,5 +1,4 @@
-"""Gray-box audits (traces): noise primitives recorded on one dataset and replayed on the other.
+"""Gray-box audits (traces): the worst pair, the findings of its trace, and their confirmation by a black-box audit.
 
-The trace compares the runs, computes the privacy loss, and confirms findings by audits. May import the audit that runs mechanisms and all
-below.
+May import the audit that runs mechanisms and all below.
 """

@@ -10,15 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from dpwitness.auditors.black_box.audit import Progress, audit
-from dpwitness.auditors.gray_box.evidence import Evidence
-from dpwitness.auditors.gray_box.pair_analysis import examine, glance
-from dpwitness.auditors.gray_box.sessions import Recorder, opened
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.pairs.exploration import explore
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.auditors.tracing.evidence import Evidence
+from dpwitness.auditors.tracing.pair_analysis import examine, glance
+from dpwitness.auditors.tracing.sessions import Recorder, opened
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
@@ -145,7 +145,14 @@ def trace(
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
     if confirm and any(f.kind not in _UNCONFIRMED for f in (*evidence.findings, *evidence.suspicions)):
-        audit_options: Json = {"trials": budget, "confidence": confidence, "seed": seed, "executor": executor, "progress": progress}
+        audit_options: Json = {
+            "trace": False,
+            "trials": budget,
+            "confidence": confidence,
+            "seed": seed,
+            "executor": executor,
+            "progress": progress,
+        }
         result = audit(
             mechanism, claim=promise, pair=[worst, *others], stop="violation", bits=False, name=name, target=target, **audit_options
         )

@@ -12,16 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from dpwitness.auditors.black_box.audit import rehearsal
+from dpwitness.auditors.black_box.conclude import Findings
+from dpwitness.auditors.black_box.options import validated_options
+from dpwitness.auditors.black_box.pilot import audit_low_bits, select_pair
+from dpwitness.auditors.black_box.probe import run_probes
+from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.train import train, training_outputs
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.auditors.planning.power import error_of, event_power
 from dpwitness.auditors.privacy_loss.limit import BestEvent
+from dpwitness.auditors.running.engine import Phase
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.capabilities import has_capability, log_density_at
@@ -100,3 +108,23 @@ class Rehearsals:
                 side = expit(np.nan_to_num(np.concatenate(loss), nan=0.0))
             self._output_cache[id(pair)] = concatenate([encode(each, size) for each in raw]), side
         return self._output_cache[id(pair)]
+
+
+def rehearsal(
+    mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
+) -> list[tuple[Pair, Event, float]]:
+    """Return the planned test stages of an audit: pair, event and number of rounds of each. No test rounds are run."""
+    options = replace(validated_options(mechanism, claim, trials, confidence, seed, executor, None), bits=True)
+    with closing(RoundRunner(options)) as runner:
+        options, probed = run_probes(runner, options, pairs)
+        if options.bits:
+            audit_low_bits(runner, options, probed)
+        selected, outputs, _ = select_pair(runner, options, probed)
+        pair = selected.pair
+        options = Findings(options).on(pair, runner).options
+        training = train(runner, options, selected, outputs)
+        first, event, rounds = training.first_test, training.learned.event, training.rounds
+        if not first:
+            return [(pair, event, rounds)]
+        better = training.better_event(options, [training_outputs(runner, options, selected, Phase.FIRST_TEST, first)])
+        return [(pair, event, first), (pair, better.event, rounds - first)]

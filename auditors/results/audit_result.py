@@ -10,6 +10,7 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.recompute import Basis
+from dpwitness.auditors.results.trace_evidence import TraceEvidence
 from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness, certifies
 from dpwitness.auditors.statistics.certificate import Part, Tally
@@ -100,6 +101,9 @@ class AuditResult(Result):
         Remarks for the reader.
     seconds : float
         Duration, in seconds.
+    trace : TraceEvidence or None
+        What a few traced runs show: the noise, by how much its input moves, and the loss to which the calls compose. A loss above the
+        claim makes a verdict that would be NOT_REFUTED INCONCLUSIVE.
     guessed : str
         What a scan has guessed about claim, relation or domain; empty for a stated claim.
     tally, stages, basis, alpha, looks, method, scores, mechanism, unstored
@@ -135,12 +139,13 @@ class AuditResult(Result):
     scores: tuple[Score, ...] = ()  # scores whose columns precede those of the outputs
     mechanism: Any = field(default=None, repr=False)
     guessed: str = ""
+    trace: TraceEvidence | None = None
     unstored: str = ""  # why writing to the store failed, if it failed
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical``: the verdict rests on counts and an exact binomial limit."""
-        return "statistical"
+        """Return ``statistical`` for counts and an exact binomial limit; ``assumed`` where a trace alone raises the doubt."""
+        return "assumed" if self.verdict is Verdict.INCONCLUSIVE and self.trace is not None and self.trace.exceeds else "statistical"
 
     @property
     def limit(self) -> float | None:
@@ -246,6 +251,7 @@ class AuditResult(Result):
             "requested": self.requested,
             "seed": self.seed,
         } | ({"guessed": self.guessed} if self.guessed else {})
+        fields |= {"trace": self.trace.to_json()} if self.trace else {}
         return claim_document(self, "black box", fields) | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
 
 

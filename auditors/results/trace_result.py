@@ -7,85 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.trace_evidence import Finding, TracedCall
 from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
 
-# kind of finding -> meaning, the same for every library
-FINDINGS = {
-    "CALLS": "which primitives are called, or how often, depends on the data",
-    "SCALE": "the scale of the noise depends on the data",
-    "SHAPE": "the number or the type of the random draws depends on the data",
-    "PARAMETER": "a parameter of a primitive depends on the data",
-    "SENSITIVITY": "an input moves further than its declared sensitivity",
-    "NOISE": "the noise is smaller than its declared sensitivity and epsilon need",
-    "OUTPUT": "the output depends on the data outside the primitives",
-    "EXCEPTION": "one dataset raises, its neighbor does not",
-    "LOSS": "the losses of the calls add up to more than the claim",
-    "ACCOUNT": "the accountant recorded less privacy loss than was spent",
-    "SOURCE": "randomness that the trace cannot see, or that the seed does not control",
-}
-
 _CONFIRMED = (Verdict.VIOLATED, Verdict.SUSPECT)  # verdicts that an audit has confirmed
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Difference or defect that a trace shows.
-
-    Attributes
-    ----------
-    kind : str
-        A key of `FINDINGS`.
-    message : str
-        What was observed.
-    where : str
-        File and line of the call; empty for a finding that is not about a call.
-    """
-
-    kind: str
-    message: str
-    where: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.message}" + (f" (at {self.where})" if self.where else "")
-
-
-@dataclass(frozen=True, slots=True)
-class TracedCall:
-    """Calls of one primitive from one line of code."""
-
-    primitive: str  # dotted name
-    law: str  # law of the noise
-    where: str  # line that calls the primitive
-    times: int  # number of calls
-    norm: str  # norm of `distance` and `total`
-    # largest distance of the inputs on D1 and on D0 over these calls, in the `norm` of the law. Infinite where only one side is a
-    # number; NaN where there is no input to compare.
-    distance: float
-    total: float  # distance over all these calls together
-    declared: float  # sensitivity that the library declares; NaN if it declares none
-    scale: float  # smallest scale of the noise
-    epsilon: float  # privacy loss of these calls at delta = 0; infinite for normal noise, NaN if the law is not known
-    input: str = ""  # input of the call that moves furthest, on D1 and on D0: the first position at which they differ
-    # whether the distance is the one by which the noise has to move for the same output, since the noise is drawn independently
-    # of the data
-    aligned: bool = False
-
-    def describe(self) -> str:
-        """Return a one-line description: name, law, number of calls, distance, declared sensitivity, scale and loss."""
-        parts = [f"{self.times} x {self.primitive} ({self.law})"]
-        if not math.isnan(self.distance):
-            moved_object = "noise has to move by" if self.aligned else "input moves by"
-            declared = f", declared {self.declared:.4g}" if not math.isnan(self.declared) else ""
-            parts.append(f"{moved_object} {self.distance:.4g} ({self.norm}){declared}")
-        if not math.isnan(self.scale):
-            parts.append(f"scale {self.scale:.4g}")
-        if self.distance > 0 or self.epsilon != 0:
-            parts.append("loss not known" if math.isnan(self.epsilon) else f"epsilon {self.epsilon:.4g}")
-        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -168,7 +97,7 @@ class TraceResult(Result):
             return self.audit.witness
         if not self.findings or self.pair is None:
             return None
-        found = [{"kind": f.kind, "told": f.message, "where": f.where} for f in self.findings]
+        found = [f.to_json() for f in self.findings]
         more = {"kind": "trace", "findings": found, "runs": self.runs, "primitives": self.primitives}
         return build_witness(self, "trace", self.pair, self.claim.parameter, more)
 
@@ -208,11 +137,10 @@ class TraceResult(Result):
         return f"the pair '{self.pair.why}'" if self.pair is not None and self.pair.why else "this pair"
 
     def to_json(self) -> Json:
-        columns = list(TracedCall.__dataclass_fields__)
         fields = {
             "parameter": self.claim.symbol,
-            "findings": [{"kind": f.kind, "told": f.message, "where": f.where} for f in self.findings],
-            "calls": [{name: strict(getattr(call, name)) for name in columns} for call in self.calls],
+            "findings": [f.to_json() for f in self.findings],
+            "calls": [call.to_json() for call in self.calls],
             "loss": strict(self.loss),
             "charged": strict(self.charged),
             "runs": self.runs,

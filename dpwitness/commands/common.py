@@ -315,6 +315,9 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         return result.advice
     if getattr(result, "exercised", None) is False:
         return "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
+    if result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed":
+        step = f"look at the line of code that the trace names; {_larger_budget(args, result)}, or another pair (--search),"
+        return step + " may certify a violation"
     if result.verdict is Verdict.INCONCLUSIVE and kind not in ("CertifyResult", "TraceResult"):
         step = f"resume with: {command_line()}" if getattr(args, "store", None) else "run the command again"
         return step + ("; with --store FILE, it could resume" if getattr(args, "store", "") is None else "")
@@ -366,8 +369,15 @@ def _next_without_violation(args: argparse.Namespace, result: Result, kind: str,
     if code == NO_VERDICT:
         return "fix the problem in the first line, then run again"
     if not math.isfinite(getattr(result, "detectable", 0.0)):
-        return "raise --trials: these runs are too few to detect any violation"
-    return "no change is needed on this evidence; more --trials find smaller violations"
+        return f"{_larger_budget(args, result)}: these runs are too few to detect any violation"
+    return f"no change is needed on this evidence; {_larger_budget(args, result)} finds smaller violations"
+
+
+def _larger_budget(args: argparse.Namespace, result: Result) -> str:
+    """Return the option for ten times the budget of a result."""
+    if getattr(args, "seconds", None):
+        return f"--seconds {10 * args.seconds:g}"
+    return f"--trials {10 * getattr(result, 'requested', 0) or 10**6:.3g}".replace("e+0", "e")
 
 
 def _advice(result: Result) -> str:

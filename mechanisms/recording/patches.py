@@ -143,15 +143,23 @@ def patch(made: BoundPrimitive, holder: Any, name: str) -> list[Patch]:
     return done
 
 
-def replace(name: str, new: Any) -> list[Patch]:
-    """Replace the object of this name by `new` wherever modules refer to it."""
-    holder_name, _, attribute = name.rpartition(".")
-    holder = sys.modules.get(holder_name)
-    if holder is None or not hasattr(holder, attribute):
-        return []
-    old = getattr(holder, attribute)
-    locations = [(holder, attribute)] if old is None or inspect.isclass(old) else places(old)
-    return [Patch(place, here, new) for place, here in locations]
+def replace(replacements: dict[str, Any]) -> list[Patch]:
+    """Replace the object of each name by a new object wherever modules refer to it, in one pass over all modules."""
+    found: dict[int, tuple[Any, Any]] = {}  # id of an old object -> (old, new)
+    locations: list[tuple[Any, str, Any]] = []
+    for name, new in replacements.items():
+        holder_name, _, attribute = name.rpartition(".")
+        holder = sys.modules.get(holder_name)
+        if holder is None or not hasattr(holder, attribute):
+            continue
+        old = getattr(holder, attribute)
+        if old is None or inspect.isclass(old):
+            locations.append((holder, attribute, new))
+        else:
+            found[id(old)] = old, new
+    for module in modules():
+        locations += [(module, name, found[id(value)][1]) for name, value in list(vars(module).items()) if id(value) in found]
+    return [Patch(*location) for location in locations]
 
 
 def unbound(function: Any) -> Any:

@@ -101,8 +101,7 @@ class Session:
             self.sources[name] = BoundPrimitive(self, primitive, original, names, defaults, _write_to_out)
             self.patched.add(name)
         generators.add_recording_methods(self.sources)
-        for name, new in generators.numpy_replacements().items():
-            self.patches += replace(name, new)
+        self.patches += replace(generators.numpy_replacements())
         for module in modules():
             if module.__name__.partition(".")[0] != "numpy":
                 self._patch_attributes(module)
@@ -148,6 +147,7 @@ class Session:
 
     def _patch_all(self) -> None:
         """Patch every primitive that exists and is not patched yet; the caller holds the lock."""
+        bound: dict[str, Any] = {}
         for primitive, required in self.primitives:
             name = primitive.name
             if name in self.patched:
@@ -177,8 +177,10 @@ class Session:
                 continue
             self.patches += done + self._closure_patches(found, done[0].new)
             if name.startswith("random.Random."):  # the functions of `random` are methods of one generator, bound before the patch
-                self.patches += replace(f"random.{attribute}", getattr(random._inst, attribute))
+                bound[f"random.{attribute}"] = getattr(random._inst, attribute)
             self.patched.add(name)
+        if bound:
+            self.patches += replace(bound)
 
     def _closure_patches(self, old: Any, new: Any) -> list[Patch]:
         """Return patches of the variables of the run's closure that hold `old`."""

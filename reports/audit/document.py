@@ -159,6 +159,7 @@ _BIT_FIELDS = {"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended,
 _NESTED_FIELDS = {
     "bit_level": _BIT_FIELDS,
     "enclosure": {"parameter_lower": _extended, "parameter_upper": _extended},
+    "trace": {"pair": text(TEXT), "claimed": _extended, "loss": _extended, "exceeds": boolean, "runs": integer()},
     "audit": _FIELDS | {"verdict": _VERDICT},
 }
 
@@ -211,7 +212,8 @@ def checked_document(found: Any, name: str = "document") -> Json:
             record(others, name=text(TEXT), verdict=_VERDICT)(result, at)
             _check_fields(_FIELDS, result, f"{at}.")
             for field, rules in _NESTED_FIELDS.items():
-                if result.get(field) is not None:
+                applies = field != "trace" or result.get("kind") == "black box"  # other kinds have another field of this name
+                if applies and result.get(field) is not None:
                     _check_fields(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
         checked = check_conclusions(dict(found), name)
     except InvalidArgument as error:

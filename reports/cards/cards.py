@@ -19,12 +19,15 @@ from dpwitness.reports.phrasing.facts import (
     again,
     claim_of,
     enclosure,
+    explanations,
     pair_facts,
     relation_fact,
     run_facts,
 )
 from dpwitness.reports.phrasing.summary import acceptance_text, error_of, violated_in_bits
 from dpwitness.reports.phrasing.wording import beyond, code, count, dataset, escaped_markdown, figure, item, number, table, verdict
+
+_MAX_TRACE_LINES = 6
 
 
 def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:
@@ -134,6 +137,11 @@ def what_to_do(entry: Entry) -> str:
             "audit a pair whose values change the result: other values, the pairs of a domain (`--domain`), or a search (`--search`). "
             "This audit says nothing about the claim, because the outputs on D0 and D1 look the same."
         )
+    if found == Verdict.INCONCLUSIVE.value and result.get("evidence") == "assumed":
+        return (
+            "look at the line of code that the trace names. The claim is violated if the noise has the traced law, which the counts of "
+            "this audit do not show: more trials or another pair may certify the violation."
+        )
     if found == Verdict.INCONCLUSIVE.value:
         return "run the audit again to the end, or with more trials; the measurements so far are shown below."
     return "fix the problems named in the notes and run the audit again; this audit says nothing about the claim."
@@ -171,6 +179,7 @@ def _black_box_facts(entry: Entry) -> Facts:
         ("tally", _format_tallies(result)),
         ("low bits", _format_bit_level(result, symbol)),
         ("pairs tried", _format_pairs(result, symbol)),
+        ("trace", "; ".join(escaped_markdown(line) for line in explanations(result)[:_MAX_TRACE_LINES])),
         *run_facts(result),
     ]
     return facts

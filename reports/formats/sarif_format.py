@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from dpwitness.auditors.results.trace_result import FINDINGS
+from dpwitness.auditors.results.trace_evidence import FINDINGS
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json

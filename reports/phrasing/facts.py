@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dpwitness.auditors.results.trace_evidence import TraceEvidence
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.relations import describe_relation, parse_relation
@@ -39,6 +40,14 @@ def claim_of(result: Json) -> Claim | None:
         return (exact_claim(text, numbers) if isinstance(numbers, list) else parse_claim(text)) if isinstance(text, str) else None
     except InvalidArgument:
         return None
+
+
+def explanations(result: Json) -> tuple[str, ...]:
+    """Return what the traced runs of an audit show, one line for each kind of call and each finding; empty without a readable trace."""
+    try:
+        return TraceEvidence.from_json(result["trace"]).explanation
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
 def run_facts(result: Json) -> Facts:

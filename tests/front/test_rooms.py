@@ -23,7 +23,7 @@ FOLDERS = {
 INSIDE = {  # the layers of each package, lowest first
     "dpwitness.mechanisms": "core data privacy protocols domains numerics balls textbook papers objects recording foreign",
     "dpwitness.auditors": (
-        "statistics targets encoding events privacy_loss results running storing pairs proved white_box black_box gray_box "
+        "statistics targets encoding events privacy_loss results running storing pairs proved white_box tracing black_box gray_box "
         "checks bounds accounting canaries stability.inputs stability metamorphic replaying planning watching scanning"
     ),
     "dpwitness.proofs_checks": "engine claims",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.gray_box.call_losses import Call, Losses, add, permute_and_flip
+from dpwitness.auditors.tracing.call_losses import Call, Losses, add, permute_and_flip
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target

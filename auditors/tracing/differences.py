@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.black_box.environment_errors import check_exception_text
-from dpwitness.auditors.results.trace_result import Finding
+from dpwitness.auditors.results.trace_evidence import Finding
+from dpwitness.auditors.running.environment_errors import check_exception_text
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from dpwitness.auditors.gray_box.calls import Calls, Place
+from dpwitness.auditors.tracing.calls import Calls, Place
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 

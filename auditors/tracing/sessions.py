@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.calls import record_count
+from dpwitness.auditors.tracing.calls import record_count
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
@@ -84,7 +84,8 @@ class PairSession:
         large, small = (pair.d1, pair.d0) if sizes[0] > sizes[1] else (pair.d0, pair.d1)
         if abs(sizes[0] - sizes[1]) != 1:
             return cls(recorder, claim, large, small, None)
-        missing_index = next((k for k in range(len(small)) if not _same(large[k], small[k])), len(small))
+        records = [_records(dataset) for dataset in (large, small)]
+        missing_index = next((k for k, (a, b) in enumerate(zip(*records, strict=False)) if not _same(a, b)), len(small))
         return cls(recorder, claim, large, small, (len(large), missing_index))
 
     def record(self) -> Json:
@@ -94,6 +95,13 @@ class PairSession:
     def replay(self, recorded: Json, shifts: Any = None, *, brief: bool = False) -> Json:
         """Replay a recording on the second dataset."""
         return self.recorder.replay(recorded, self.second, shifts, left_out=self.left_out, brief=brief)
+
+
+def _records(dataset: Any) -> Iterator[Any]:
+    """Return the records of a dataset in order: the rows of a data frame, or the items of a sequence."""
+    if hasattr(dataset, "itertuples"):
+        return iter(dataset.itertuples(index=False))
+    return iter(dataset.iter_rows()) if hasattr(dataset, "iter_rows") else iter(dataset)
 
 
 def _same(a: Any, b: Any) -> bool:

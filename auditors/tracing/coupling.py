@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.alignment import Alignment, align, draws_matter
-from dpwitness.auditors.gray_box.calls import Calls
-from dpwitness.auditors.gray_box.differences import close
-from dpwitness.auditors.gray_box.evidence import Evidence
-from dpwitness.auditors.gray_box.noise_laws import NoiseLaw, noise_law
-from dpwitness.auditors.gray_box.sessions import PairSession
+from dpwitness.auditors.tracing.alignment import Alignment, align, draws_matter
+from dpwitness.auditors.tracing.calls import Calls
+from dpwitness.auditors.tracing.differences import close
+from dpwitness.auditors.tracing.evidence import Evidence
+from dpwitness.auditors.tracing.noise_laws import NoiseLaw, noise_law
+from dpwitness.auditors.tracing.sessions import PairSession
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 

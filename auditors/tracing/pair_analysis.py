@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpwitness.auditors.black_box.environment_errors import check_exception_text
-from dpwitness.auditors.gray_box.calls import Calls, inner_scales
-from dpwitness.auditors.gray_box.coupling import Run, aligned, alignment_holds, alignment_repeats, laws_compared
-from dpwitness.auditors.gray_box.differences import always, describe_replay_difference
-from dpwitness.auditors.gray_box.evidence import FOR_ALL_NOISE, Evidence
-from dpwitness.auditors.gray_box.sessions import PairSession, Recorder
-from dpwitness.auditors.results.trace_result import Finding
+from dpwitness.auditors.results.trace_evidence import Finding
+from dpwitness.auditors.running.environment_errors import check_exception_text
+from dpwitness.auditors.tracing.calls import Calls, inner_scales
+from dpwitness.auditors.tracing.coupling import Run, aligned, alignment_holds, alignment_repeats, laws_compared
+from dpwitness.auditors.tracing.differences import always, describe_replay_difference
+from dpwitness.auditors.tracing.evidence import FOR_ALL_NOISE, Evidence
+from dpwitness.auditors.tracing.sessions import PairSession, Recorder
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.call_losses import NORM, Call, Losses, add, distance, together
-from dpwitness.auditors.results.trace_result import Finding, TracedCall
+from dpwitness.auditors.results.trace_evidence import Finding, TracedCall
+from dpwitness.auditors.tracing.call_losses import NORM, Call, Losses, add, distance, together
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import GDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpwitness.auditors.gray_box.calls import Calls, record_count
-from dpwitness.auditors.gray_box.sessions import PairSession
-from dpwitness.auditors.results.trace_result import Finding
+from dpwitness.auditors.results.trace_evidence import Finding
+from dpwitness.auditors.tracing.calls import Calls, record_count
+from dpwitness.auditors.tracing.sessions import PairSession
 from dpwitness.mechanisms.privacy import Claim
 
 _COUPLED = ("CALLS", "SCALE", "SHAPE", "PARAMETER", "OUTPUT")  # kinds of findings that rest on runs with equal draws

@@ -2,12 +2,11 @@
 
 Faults of the environment are a missing module, file or name, or another version of a library.
 
-The rule: if every run on one dataset raises and no run on the other does, the exception separates
-the datasets perfectly. This is still not evidence about privacy if the code for that dataset could
-not run at all. This holds for the exceptions of `_ENVIRONMENT_ERRORS`, for deprecation warnings
-turned into errors, and for messages about names and arguments that a library does not have
-(`_MESSAGES`). ValueError, ZeroDivisionError, KeyError, AssertionError and all other exceptions
-depend on the data, and remain findings.
+The rule: if every run on one dataset raises, the exception separates the datasets. This is still
+not evidence about privacy if the code for that dataset could not run at all. This holds for the
+exceptions of `_ENVIRONMENT_ERRORS`, for deprecation warnings turned into errors, and for messages
+about names and arguments that a library does not have (`_MESSAGES`). ValueError, ZeroDivisionError,
+KeyError, AssertionError and all other exceptions depend on the data, and remain findings.
 """
 
 from __future__ import annotations
@@ -29,9 +28,11 @@ _ENVIRONMENT_ERRORS = (ImportError, NameError, OSError, MemoryError, Deprecation
 _DATA_ERRORS = (UnboundLocalError,)  # subclass of NameError that depends on the data: a variable is assigned for some data only
 _NEVER_RANDOM = ("raises ImportError", "raises ModuleNotFoundError", "raises NameError")
 _MESSAGES = re.compile(
-    r"module '[\w.]+' has no attribute|partially initialized module|(unexpected|invalid) keyword argument|"
+    r"module '[\w.]+' has no attribute|'numpy[\w.]*' object has no attribute|partially initialized module|"
+    r"(unexpected|invalid) keyword argument|"
     r"\b(was|were|has been|have been|is|are) (removed|expired|deprecated and removed) (in|from|since)\b|"
-    r"\bno longer (available|supported|part)\b|requires? (the )?(package|module|library)\b"
+    r"\bno longer (available|supported|part)\b|requires? (the )?(package|module|library)\b|"
+    r"\bcompiled (using|against) (a|an|the|NumPy|version|module)\b|numpy\.\w+ size changed, may indicate binary incompatibility"
 )
 _TYPE_ERROR_TEXT = re.compile(
     r"NoneType|'\w+' object|unsupported operand|could not convert|must be real number|not supported between|\btypes?\b|dtype|"
@@ -42,6 +43,27 @@ _ADVICE = (
     "this is a fault of the environment, not a violation: install the missing package, or a version of the library that has the missing "
     "name, and run again"
 )
+
+_HINTS = {  # text of a message -> what to try
+    r"No module named '(?P<name>[\w.]+)'": "for example: pip install {name}",
+    r"NumPy [12]\.|\bnumpy\b|\bnp\.": "the NumPy of this interpreter may be too new for the library: try numpy<2, or numpy<1.24 for names "
+    "such as np.float, in an environment of its own (--python)",
+    r"No such file or directory": "name the file by its full path, or run in its folder",
+}
+
+
+def what_to_try(message: str) -> str:
+    """Return advice on an exception of the environment.
+
+    Examples
+    --------
+    >>> what_to_try("No module named 'torch'").rpartition("; ")[2]
+    'for example: pip install torch'
+    """
+    for pattern, hint in _HINTS.items():
+        if found := re.search(pattern, message):
+            return f"{_ADVICE}; {hint.format(**found.groupdict())}"
+    return _ADVICE
 
 
 def is_environment_fault(error: BaseException) -> bool:
@@ -76,7 +98,7 @@ def check_exception_text(where: str, message: str) -> None:
 
 def environment_failure(where: str, message: str) -> MechanismFailed:
     """Return the MechanismFailed to raise for a fault of the environment on the dataset `where`."""
-    return MechanismFailed(f"mechanism always raises on {where} alone: {message}; {_ADVICE}")
+    return MechanismFailed(f"mechanism always raises on {where} alone: {message}; {what_to_try(message)}")
 
 
 def check_imports(sides: Sequence[Outputs]) -> None:
@@ -90,19 +112,22 @@ def check_imports(sides: Sequence[Outputs]) -> None:
 def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outputs, Outputs]) -> None:
     """Raise MechanismFailed if an exception separates the datasets, but not by their values.
 
-    The check applies if every run of the probe raises on one dataset and no run on the other:
-    because of the environment, or with a message about types if the datasets differ in type.
+    The check applies if every run of the probe raises on one dataset, but not on both: because of
+    the environment, or, if no run on the other raises, with a message about types if the datasets
+    differ in type.
     `sides` contains the outputs on D1 and on D0.
     """
     has_empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # no records, so no type of records either
     raising = [[name.startswith("raises ") for name in side.structures()] for side in sides]
     for (name, dataset, raised), raised_on_other in zip((("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True):
-        if not (raised and all(raised)) or any(raised_on_other):
+        if not (raised and all(raised)) or (raised_on_other and all(raised_on_other)):
             continue
         error = _exception_of_run(run, dataset)
         message = "" if error is None else error_text(error)
         if error is not None and is_environment_fault(error):
             raise environment_failure(name, message)
+        if any(raised_on_other):
+            continue
         if not has_empty and type_of(d0) != type_of(d1) and _TYPE_ERROR_TEXT.search(message):
             types = f"D0 is a {type_of(d0)}, D1 a {type_of(d1)}"
             raise MechanismFailed(f"mechanism always raises on {name} alone: {message}; that is a type error and not a violation: {types}")

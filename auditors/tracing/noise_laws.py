@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.alignment import MOST, WHOLE, Alignment, cheapest_shift, draws_matter, follows, scale_of
-from dpwitness.auditors.gray_box.calls import Calls
+from dpwitness.auditors.tracing.alignment import MOST, WHOLE, Alignment, cheapest_shift, draws_matter, follows, scale_of
+from dpwitness.auditors.tracing.calls import Calls
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.recording.primitives import LOCATION_LAWS

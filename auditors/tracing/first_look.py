@@ -1,0 +1,182 @@
+"""Few traced runs before a black-box audit: pairs that look worst, and the evidence that explains the verdict.
+
+Traced runs have seeds of their own and are never counted. What they show holds for one pair and a few runs, on the assumption that the
+recorded primitives draw from the laws that they declare. So the evidence orders pairs and supports a verdict, but certifies nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.results.trace_evidence import TraceEvidence
+from dpwitness.auditors.running.rounds import is_builtin_mechanism
+from dpwitness.auditors.tracing.alignment import scale_of
+from dpwitness.auditors.tracing.calls import Calls
+from dpwitness.auditors.tracing.evidence import Evidence
+from dpwitness.auditors.tracing.pair_analysis import examine, glance
+from dpwitness.auditors.tracing.sessions import PairSession, Recorder, opened
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.recording.recorder import Stopped
+
+SECONDS, SHARE = 2.0, 0.05  # limits of the CPU time of traced runs, and of their number as a share of the audit's runs
+_PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
+_MAX_TRACED = 24  # maximum number of pairs that are traced
+_WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time
+_MAX_HEAD = 2  # maximum number of pairs that a trace moves to the head
+_MAX_COORDINATES = 12  # maximum number of draws that are shifted to see whether they reach the output
+_REPLAYS = 2  # recordings in which the draws must reach the output
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the traced runs of one audit: their number, and their CPU time in seconds."""
+
+    runs: int
+    seconds: float
+
+    @classmethod
+    def of(cls, trials: int, seconds: float | None) -> Limits:
+        """Return the limits for an audit with this budget."""
+        return cls(int(SHARE * trials), SECONDS if seconds is None else min(SECONDS, SHARE * seconds))
+
+
+class TooLate(Stopped):
+    """The traced runs took too long, which depends on the machine."""
+
+
+class _LimitedRecorder(Recorder):
+    """Recorder that raises Stopped beyond the limits of its runs: TooLate beyond the limit of their time."""
+
+    def __init__(self, session: Any, seed: int, limits: Limits) -> None:
+        super().__init__(session, seed)
+        self.limits, self.deadline = limits, monotonic() + _WAITING * limits.seconds
+
+    def run_seed(self) -> int:
+        if self.cpu > self.limits.seconds or monotonic() > self.deadline:
+            raise TooLate
+        if self.runs > self.limits.runs:
+            raise Stopped("limit of traced runs")
+        return super().run_seed()
+
+
+def is_traceable(mechanism: Any) -> bool:
+    """Return whether the mechanism's runs can be traced: Python code, other than the compiled kernels of this package."""
+    if isinstance(mechanism, Target):
+        return not mechanism.command
+    return not is_builtin_mechanism(getattr(mechanism, "sample", mechanism))
+
+
+@contextmanager
+def _recorder(mechanism: Any, seed: int, limits: Limits, time_limit: float) -> Iterator[Recorder]:
+    with opened(mechanism, [], min(time_limit, _WAITING * limits.seconds)) as session:
+        yield _LimitedRecorder(session, seed, limits)
+
+
+def worst_pairs(
+    mechanism: Any, pairs: Sequence[Pair], claim: Claim, seed: int, limits: Limits, time_limit: float
+) -> tuple[list[int], bool]:
+    """Return the numbers of pairs on which one traced run and its replay exceed the claim, and whether the time was not enough.
+
+    The worst pair comes first; there are at most `_MAX_HEAD`.
+    """
+    scores: list[float] = []
+    late = False
+    limits = Limits(int(_PAIRS_SHARE * limits.runs), _PAIRS_SHARE * limits.seconds)
+    try:
+        with _recorder(mechanism, seed, limits, time_limit) as recorder:
+            for pair in pairs[:_MAX_TRACED]:
+                scores.append(glance(recorder, pair, claim))
+    except (Stopped, Exception) as error:  # an optional look must not end the audit, whose own runs report faults of the mechanism
+        late = isinstance(error, TooLate)
+    order = sorted(range(len(scores)), key=lambda k: -scores[k])
+    return [k for k in order if scores[k] > 1 + 1e-3][:_MAX_HEAD], late
+
+
+def worst_evidence(
+    mechanism: Any, pairs: Sequence[Pair], claim: Claim, seed: int, limits: Limits, time_limit: float
+) -> tuple[TraceEvidence | None, str]:
+    """Return the evidence on the pair whose loss exceeds the claim most, or else on the first pair, and a note if there is none."""
+    found, note = list[TraceEvidence](), ""
+    try:
+        with _recorder(mechanism, seed, limits, time_limit) as recorder:
+            for pair in pairs:
+                found.append(_evidence_on(recorder, pair, claim, mechanism))
+    except Stopped:
+        note = f"no trace: its runs would take more than {limits.runs:,} runs or {limits.seconds:.2g} s" if not found else ""
+    except Exception as error:  # data of any kind: what cannot be traced can still be audited
+        note = f"no trace: {type(error).__name__}: {error}"
+    beyond = [each for each in found if each.exceeds]
+    best = max(beyond, key=lambda each: each.loss / each.claimed) if beyond else found[0] if found else None
+    return best, note
+
+
+def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -> TraceEvidence:
+    before = recorder.runs
+    evidence = examine(recorder, pair, claim, (), seeded=bool(getattr(mechanism, "seeded", True)))
+    expected = getattr(mechanism, "expected_findings", None) or {}
+    runs = PairSession.of(recorder, pair, claim)
+    exceeds = "LOSS" not in expected and any(f.kind == "LOSS" for f in evidence.findings) and _noise_reaches_output(runs, evidence)
+    findings = tuple(f for f in evidence.findings if f.kind not in expected and (f.kind != "LOSS" or exceeds))
+    return TraceEvidence(
+        pair=pair.why,
+        claimed=runs.claim.parameter,
+        loss=evidence.loss if evidence.priced or exceeds else math.nan,
+        exceeds=exceeds,
+        findings=findings,
+        calls=evidence.calls.summary(),
+        runs=recorder.runs - before,
+    )
+
+
+def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
+    """Return whether the output determines the noise of all calls with a loss: shifts of their draws move the output independently.
+
+    Otherwise the output may hide a part of the loss, as the largest of several noisy numbers does.
+    """
+    calls = evidence.calls
+    coordinates = _moving_coordinates(calls)
+    if not coordinates:
+        return False
+    chosen = [coordinates[k] for k in np.unique(np.linspace(0, len(coordinates) - 1, _MAX_COORDINATES).astype(int))]
+    for _ in range(_REPLAYS):
+        recorded = runs.record()
+        base = np.asarray(recorded["numbers"], dtype=float)
+        if len(base) < len(coordinates) or recorded["raised"]:
+            return False
+        columns = []
+        for i, size, j, step in chosen:
+            shift = np.zeros(size)
+            shift[j] = step
+            found = runs.recorder.replay(recorded, runs.first, [(*calls.place(i), shift)], brief=True)
+            numbers = np.asarray(found["numbers"], dtype=float)
+            if found["raised"] or numbers.shape != base.shape or not np.isfinite(numbers - base).all():
+                return False
+            columns.append((numbers - base) / step)
+        if np.linalg.matrix_rank(np.array(columns)) < len(chosen):
+            return False
+    return True
+
+
+def _moving_coordinates(calls: Calls) -> list[tuple[int, int, int, float]]:
+    """Return the numbers whose noise has to move, or whose input moves: call, size of its draw, index, and a step of the noise."""
+    found = []
+    for i in range(len(calls)):
+        if not calls.losses[1][i] > 0:
+            continue
+        drawn, moves = calls.output(i), calls.call(i).moves
+        size = len(drawn) if drawn is not None else int(calls.table["size"][i])
+        steps = np.broadcast_to(
+            np.maximum(scale_of(calls, i), 1.0 if drawn is not None and (drawn == np.round(drawn)).all() else 0.0), size
+        )
+        moving = np.flatnonzero(moves) if len(moves) == size else np.arange(size)
+        found += [(i, size, int(j), float(steps[j])) for j in moving]
+    return found

@@ -1,0 +1,72 @@
+"""Tests of the first look at many pairs, with few runs of each."""
+
+import numpy as np
+import pytest
+
+from dpwitness import Verdict, audit
+from dpwitness.auditors.black_box.screening import score
+from dpwitness.mechanisms import Records
+
+
+def slow_leak(dataset, size, rng):
+    """Epsilon is 1 on all pairs but those whose last record moves to the end of its range, where it is 9."""
+    return np.clip(dataset, 0, 1).sum() + 8 * (dataset[-1] >= 10) + rng.laplace(0.0, 1.0, size)
+
+
+def test_few_runs_rank_the_worst_of_many_pairs():
+    """Only 4 of 42 pairs can be tried. The leaking pair would be missed with probability below 1e-6: the outputs are 9 scales apart."""
+    result = audit(slow_leak, claim="pure:1", domain=Records(10, 0.0, 10.0), trials=4480, seed=1)
+    assert result.verdict is Verdict.VIOLATED and result.parameter_lower > 3 and result.trials <= 4480
+    assert "last" in result.pair.why and len(result.pairs) == 4
+    assert any("4 of 42 pairs were tried" in note and "a look at all" in note for note in result.notes)
+
+
+def test_a_look_does_not_depend_on_the_workers_and_is_stored(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    options = {"claim": "pure:1", "domain": Records(10, 0.0, 10.0), "trials": 2000, "seed": 3, "trace": False}
+    alone = audit(slow_leak, store=tmp_path / "s.db", **options)
+    with ThreadPoolExecutor(2) as pool:
+        assert audit(slow_leak, executor=pool, **options).tally == alone.tally
+    again = audit(slow_leak, store=tmp_path / "s.db", extend_to=3000, **options)
+    assert again.pair.why == alone.pair.why and again.trials == 3000
+
+
+def test_integers_that_may_be_labels_are_pointed_out():
+    def label(dataset, size, rng):
+        return ["abc"[int(dataset[0])] if rng.random() < 0.5 else "abc"[rng.integers(3)] for _ in range(size)]
+
+    options = {"claim": "pure:3", "trials": 2000, "trace": False}
+    plain, categories = (audit(label, domain=Records(1, 0, 2, integer=True, categories=each), **options) for each in (False, True))
+    notes = [any('add "categories": true' in note for note in result.notes) for result in (plain, categories)]
+    assert notes == [True, False]
+
+
+def test_a_pair_on_which_the_mechanism_fails_is_left_out():
+    from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+
+    def fails(dataset, size, rng):
+        if (dataset == 5).all():
+            raise MechanismFailed("no answer on equal records")
+        return slow_leak(dataset, size, rng)
+
+    result = audit(fails, claim="pure:1", domain=Records(10, 0.0, 10.0), trials=3000, seed=1, trace=False)
+    assert result.verdict is Verdict.VIOLATED
+    assert any("was left out: no answer on equal records" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("kind", ["shift", "atom", "structure"])
+def test_the_score_orders_losses(kind):
+    """With 40 outputs on each dataset, a large loss beats no loss in all of 50 repetitions; an overlap has probability below 1e-6."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        same, base = rng.laplace(size=(40, 3)), rng.laplace(size=(40, 3))
+        other = rng.laplace(size=(40, 3))
+        if kind == "shift":
+            other[:, 1] += 30
+        elif kind == "atom":
+            other[:, 1] = 0.0
+        else:
+            other[:, 0] = 1e12
+        spread = np.ones(3)
+        assert score(other, base, spread) > score(same, base, spread)

@@ -1,0 +1,84 @@
+"""Tests of the traced runs before an audit: their evidence, its effect on the verdict, and its limits."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dpwitness import Pair, Verdict, audit
+from dpwitness.auditors.results.trace_evidence import TraceEvidence
+from dpwitness.auditors.tracing.first_look import Limits, worst_evidence, worst_pairs
+from dpwitness.mechanisms import parse_claim
+from dpwitness.reports.audit.document import build_document, checked_document
+
+ONE = Pair(np.zeros(3), np.array([1.0, 0.0, 0.0]), "replace-one")
+TRIALS = 2000
+
+
+def wide_gaussian(dataset, size, rng):
+    """Its mu is 25, which no count shows."""
+    return dataset.sum() + rng.normal(0.0, 0.04, size)
+
+
+def laplace(dataset, size, rng):
+    return dataset.sum() + rng.laplace(0.0, 1.0, size)
+
+
+def noisy_max(dataset, size, rng):
+    """All scores rise by 1 together, so that epsilon is 1, although the losses of the noisy scores add up to 1.5."""
+    return (rng.laplace(dataset.sum() + np.arange(3), 2.0, (size, 3))).argmax(axis=1)
+
+
+def mean_of_two(dataset, size, rng):
+    """The losses of the two draws add up to 2, but only their mean is released."""
+    return (rng.laplace(dataset.sum(), 1.0, size) + rng.laplace(dataset.sum(), 1.0, size)) / 2
+
+
+def test_a_loss_beyond_the_claim_is_named_where_counts_cannot_show_it():
+    result = audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS)
+    assert result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed"
+    assert "compose to mu = 25, claimed 20: VIOLATED if the traced laws are the laws of the noise" in result.headline()
+    assert result.trace.exceeds and result.trace.loss == pytest.approx(25) and result.trace.verdict is Verdict.VIOLATED
+    assert any("scale 0.04" in line and "test_trace_first.py:" in line for line in result.trace.explanation)
+    document = json.loads(json.dumps(build_document([result], title="t")))
+    assert checked_document(document)["results"][0]["trace"]["evidence"].startswith("assumed: ")
+    assert repr(TraceEvidence.from_json(document["results"][0]["trace"])) == repr(result.trace)
+
+
+def test_a_report_that_hides_the_trace_is_refused():
+    result = audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS).to_json()
+    with pytest.raises(Exception, match="verdict must be INCONCLUSIVE"):
+        checked_document({"schema_version": 1, "results": [result | {"verdict": "NOT_REFUTED", "headline": "", "evidence": "statistical"}]})
+
+
+def test_traced_runs_are_not_counted():
+    traced, plain = (audit(laplace, claim="pure:1", pair=ONE, trials=TRIALS, seed=2, trace=each) for each in (True, False))
+    assert traced.tally == plain.tally and traced.trials == plain.trials and plain.trace is None
+    assert traced.verdict is Verdict.NOT_REFUTED and traced.evidence == "statistical" and traced.trace.verdict is Verdict.SUPPORTED
+    assert 0 < traced.trace.runs <= 0.05 * TRIALS
+
+
+@pytest.mark.parametrize("sound", [noisy_max, mean_of_two])
+def test_noise_that_the_output_hides_is_not_held_against_a_mechanism(sound):
+    evidence, _ = worst_evidence(sound, [ONE], parse_claim("pure:1.2"), 0, Limits(200, 10.0), 60.0)
+    assert not evidence.exceeds and not evidence.findings and evidence.verdict is not Verdict.VIOLATED
+
+
+def test_the_traced_pair_comes_first():
+    pairs = [Pair(np.zeros(3), np.eye(3)[k] * size, "replace-one") for k, size in enumerate((0.5, 4.0, 1.0))]
+    assert worst_pairs(laplace, pairs, parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0) == ([1], False)
+
+
+def test_limits_end_a_trace_without_a_finding():
+    found, note = worst_evidence(wide_gaussian, [ONE], parse_claim("gdp:20"), 0, Limits(3, 10.0), 60.0)
+    assert found is None and "would take more than 3 runs" in note
+
+
+def test_a_finished_audit_in_a_store_keeps_its_trace(tmp_path):
+    first, again = (audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS, store=tmp_path / "s.db") for _ in range(2))
+    assert repr(again.trace) == repr(first.trace) and again.headline() == first.headline()
+
+
+def test_a_sequential_audit_shows_the_trace_too():
+    result = audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS, sequential=True)
+    assert result.verdict is Verdict.INCONCLUSIVE and result.trace.exceeds
