@@ -52,13 +52,17 @@ def pairs() -> Iterator[Json]:
     yield pair("replace-one", {"a": 1}, {"a": 2})
     yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(2, 2)))
     yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(4, 1)))
+    for width in (1, 2):
+        yield pair("replace-one", array(1.0, 2.0, shape=(1, 2)), array(*[1.0, 3.0][:width], shape=(1, width)))
     yield pair("replace-one", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [1, 2]))
     yield pair("replace-one", labelled([1.0, 2.0, 3.0], [1, 1, 1]), labelled([1.0, 4.0, 5.0], [1, 1, 1]))
     yield pair("add-remove", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [2, 2]))
     yield pair("add-remove", array(shape=(0, 2)), array(1.0, 2.0, shape=(1, 2)))
     yield pair("l1", [0.0], [2**60])
     yield pair("l1", [2**60], [2**60 + 1])
-    yield pair("l1", [0.25], [1.2500000000000016])
+    for end in (1.2500000000000004, 1.250000000000001, 1.2500000000000016):
+        yield pair("l1", [0.25], [end])
+    yield pair("l1", [0, 0], [0.0, 0])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8000001])
     yield pair("linf", [0.25, 0.0], [1.25, 1.0])
@@ -108,6 +112,8 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit")
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], counts=counts | {"lost": 5})
+    heavy = [{**STAGE, "weight": weight} for weight in (0.8, 0.7)]  # their squares exceed 1, their cubes do not
+    yield audit(bound=bounds["stages"], counts=LAST | {"stages": heavy, "lost": 0, "combination": "conditional error", "alpha": 0.04})
     stages = {"stages": [STAGE], "lost": 0, "combination": "conditional error", "alpha": 0.04}
     for more in ({}, {"combination": "other"}, {"stages": [{**STAGE, "weight": 1.01}]}, {"stages": [{**STAGE, "lost": 31}]}):
         for factor in (1, 1 - 3e-6, 1 + 3e-6):
@@ -179,7 +185,11 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
     for total, seen in ((one // 3, F(9, 10)), (one * 3 // 2, F(0)), (one, F(1))):
         yield lambda t=total, s=seen: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, s, False)
-    yield lambda: k.allowed(("rdp", [F(2), F(1)], F(50)), F(50), one // 1000, F(3, 4), False)
+    for x in (F(1, 7), F(3), F(50)):
+        yield lambda x=x: k.allowed(("rdp", [F(2), F(1)], F(50)), x, one // 1000, F(3, 4), False)
+    yield lambda: k.allowed(("zcdp", [F(1)], F(1)), F(2), one // 3, F(3, 5), False)
+    wide = {"correct": 700, "wrong": 200, "rounds": 1000, "directions": 1, "lost": 0}
+    yield lambda: [k.refutes(("approx", [F(1), F(1, 100)], F(1)), F(x, 20), [wide], F(1, 20)) for x in range(10, 40)]
     for n, j in ((100, 0), (100, 1), (100, 100), (5000, 1200), (10**6, 3)):
         yield lambda n=n, j=j: [k.frequency(n, j, one // part) for part in (100, 10**9)]
     for share in (F(0), F(1, 8), F(99, 100)):
@@ -205,7 +215,9 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         ]
     many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
     yield lambda: [k.cells_refute(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
-    yield lambda: k.cells_refute(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": [1.0, 0.0]}}, [[1, 1, 1]] * 2, F(1, 20))
+    for bets in ([1.0, 0.0], [0.985, 0.0], [0.989, 0.989]):
+        yield lambda bets=bets: k.cells_refute(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": bets}}, [[1, 1, 1]] * 2, F(1, 20))
+    yield lambda: k.cells_refute(("zcdp", [], F(1)), F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20))
     yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
     for each in pairs():
         yield lambda each=each: k.check_pair(each)

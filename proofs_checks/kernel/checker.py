@@ -190,7 +190,7 @@ def renyi_allowed(entries, total, observed):
 def frequency(rounds, guesses, error):
     """Return a lower limit on the probability of a guess: an s with P(Bin(rounds, s) >= guesses) <= error, found by secants."""
     rate, aim, best = ONE * guesses // rounds, log(error, ONE)[0], 0
-    deviation = rate * ONE // (isqrt(guesses << 2 * BITS) or 1)
+    deviation = rate * ONE // isqrt(max(guesses, 1) << 2 * BITS)
     before, s = rate - min(rate * 3 // 4, 4 * deviation), rate - min(rate // 2, 2 * deviation)
     score_before = log(tail(rounds, guesses, before, ONE - before), ONE)[0]
     while abs(s - before) > s >> 40:
@@ -280,9 +280,9 @@ def cells_refute(claim, x, rule, cells, alpha):
 
 def mean_limit(values, counts, bet, error):
     """Return a lower confidence limit of the mean of a variable in [0, 1] that took each of `values` `counts` times, by a bet."""
-    aim, stake = log(error.denominator, error.numerator)[1], floor(bet)
-    pairs = list(zip(values, counts))
-    return bisect(lambda m: sum(n * log(ONE + (stake * (v - m) >> BITS), ONE)[0] for v, n in pairs) < aim, 0, ONE, ONE >> 60) - (ONE >> 60)
+    aim, stake, unit, seen = log(error.denominator, error.numerator)[1], floor(bet), ONE >> 60, list(zip(values, counts))
+    above = bisect(lambda i: sum(n * log(ONE + (stake * (v - i * unit) >> BITS), ONE)[0] for v, n in seen) < aim, 0, 1 << 60, 1)
+    return (above - 1) * unit
 
 
 def canonical(value):
