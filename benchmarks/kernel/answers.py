@@ -179,15 +179,15 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE), ("gdp", [F(1)])):
         for total in (one, one // 50, one * 3 // 2):
             for several in (False, True):
-                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, F(3, 4), s)
+                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, s)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
     yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
-    for total, seen in ((one // 3, F(9, 10)), (one * 3 // 2, F(0)), (one, F(1))):
-        yield lambda t=total, s=seen: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, s, False)
+    for total in (one // 3, one * 3 // 2, one):
+        yield lambda t=total: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, False)
     for x in (F(1, 7), F(3), F(50)):
-        yield lambda x=x: k.allowed(("rdp", [F(2), F(1)], F(50)), x, one // 1000, F(3, 4), False)
-    yield lambda: k.allowed(("zcdp", [F(1)], F(1)), F(2), one // 3, F(3, 5), False)
+        yield lambda x=x: k.allowed(("rdp", [F(2), F(1)], F(50)), x, one // 1000, False)
+    yield lambda: k.allowed(("zcdp", [F(1)], F(1)), F(2), one // 3, False)
     wide = {"correct": 700, "wrong": 200, "rounds": 1000, "directions": 1, "lost": 0}
     yield lambda: [k.refutes(("approx", [F(1), F(1, 100)], F(1)), F(x, 20), [wide], F(1, 20)) for x in range(10, 40)]
     for n, j in ((100, 0), (100, 1), (100, 100), (5000, 1200), (10**6, 3)):

@@ -128,7 +128,7 @@ def quantile(level):
     return t
 
 
-def allowed(claim, x, total, observed, several):
+def allowed(claim, x, total, several):
     """Return integers (a, c): at most a / (a + c) of the guesses are right if the parameter is at most x and their rate at least `total`.
 
     They are rates of right and wrong guesses of a point on or above the trade-off curve with a + c <= total.
@@ -139,7 +139,7 @@ def allowed(claim, x, total, observed, several):
         t = bisect(lambda u: normal(u)[1] + normal(u - mu)[1] <= total, -FAR - mu, FAR + mu + ONE, ONE >> 120)
         return normal(t - mu)[1], normal(t)[0]
     if kind in ("zcdp", "rdp"):
-        return renyi_allowed(budgets(claim, x), total, observed)
+        return renyi_allowed(budgets(claim, x), total)
     wrong = max((total - start) * ONE // (ONE + slope) for slope, start in lines(kind, numbers, x, several))
     return total - max(0, wrong), max(0, wrong)
 
@@ -166,7 +166,7 @@ def budgets(claim, x):
     return [(floor(order), ceil((order - 1) * unit * x)) for order, unit in pairs]
 
 
-def renyi_allowed(entries, total, observed):
+def renyi_allowed(entries, total):
     """Return `allowed` of a Renyi claim: a point whose divergence at one order is proved to be at least the budget of the order."""
 
     def excess(order, budget, backward, right):
@@ -176,7 +176,7 @@ def renyi_allowed(entries, total, observed):
         return (max(one, other) + log(ONE + exp(-abs(one - other))[0], ONE)[0]) * ONE // budget
 
     least, most = total // 2 + 1, min(total, ONE) - 1
-    right, best, before = min(max(floor(observed * Fraction(total, ONE)), least), most), (0, 0, None), None
+    right, best, before = (least + most) // 2, (0, 0, None), None
     while best[1:] != before:  # the best order at a point, then the point of this order: from the second on, the points fall
         before, reach = best[1:], len(entries)
         for stride in (16, 4, 1):
@@ -257,7 +257,7 @@ def p_values(claim, x, stage, gamma, several):
     """Return upper bounds on the probabilities of more right guesses than in the stage and of at least as many, if the parameter is x."""
     right, guesses = stage["correct"], stage["correct"] + stage["wrong"]
     total = 2 * frequency(stage["rounds"], guesses - stage["lost"], floor(gamma)) // stage["directions"] if gamma else ONE
-    a, c = allowed(claim, x, total, Fraction(right, max(guesses, 1)), several)
+    a, c = allowed(claim, x, total, several)
     more = 0 if right == guesses else tail(guesses, right + 1, a, c) if c else ONE
     return more, tail(guesses, right, a, c) if c else ONE
 

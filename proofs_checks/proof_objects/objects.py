@@ -44,9 +44,9 @@ def proof_object(declared: Declaration) -> dict[str, Any] | None:
     failing = signs.counterexample
     cells: list[dict[str, Any]]
     if failing is not None and signs.counterexample_value is not None:
-        cells = [{"box": _ranges(failing), "above": signs.counterexample_value.lower}]
+        cells = [{"box": list(_ranges(failing).values()), "above": signs.counterexample_value.lower}]
     else:
-        cells = [{"box": _ranges(cell), "below": value.upper} for cell, value in signs.settled_cells]
+        cells = [{"box": list(_ranges(cell).values()), "below": value.upper} for cell, value in signs.settled_cells]
     return {"id": declared.id, "holds": failing is None, "domain": _ranges(declared.domain), "cells": cells}
 
 
@@ -68,7 +68,7 @@ def check_object(found: dict[str, Any]) -> Checked:
     declared = declarations().get(id)
     if declared is None or not declared.boxed or _ranges(declared.domain) != found["domain"]:
         return Checked(id, "no claim over this domain is known")
-    boxes = [Box(**{name: tuple(ends) for name, ends in cell["box"].items()}) for cell in found["cells"]]
+    boxes = [Box(**dict(zip(declared.domain, map(tuple, cell["box"]), strict=True))) for cell in found["cells"]]
     if not found["holds"]:
         return Checked(id, _problem_of_counterexample(declared, boxes), 1)
     try:
