@@ -103,7 +103,7 @@ class Arb:
     def __float__(self) -> float:
         return float(libmp.to_float(self.mid().low, rnd="n"))
 
-    def str(self, digits: int = 15, radius: bool = True) -> str:
+    def str(self, digits: int = 15, radius: bool = True) -> Any:  # the name `str` is this method here
         return " to ".join(libmp.to_str(end, digits) for end in (self.low, self.high))
 
     def __neg__(self) -> Arb:
