@@ -182,6 +182,7 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
                 yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, s)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
+    yield lambda: [k.lines("fdp", CURVE, x, several) for x in (F(0), F(5, 7)) for several in (False, True)]
     yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
     for total in (one // 3, one * 3 // 2, one):
         yield lambda t=total: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, False)
@@ -208,6 +209,9 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
             stage = {**STAGE, "correct": right, "wrong": wrong, "lost": 0}
             yield lambda c=claim, s=stage: k.p_values(c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False)
         yield lambda c=claim: [k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20)) for x in (10, 26, 33)]
+    three = [STAGE, {**STAGE, "correct": 200, "wrong": 40, "rounds": 500, "weight": 0.6}, LAST]  # they prove 1.5756233342
+    for x in (F(15755, 10**4), F(15757, 10**4)):
+        yield lambda x=x: k.refutes(("pure", [F(1), F(0)], F(1)), x, three, F(1, 20))
     for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
         rule, numbers = {**RULE, "order": order, "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
         yield lambda r=rule, n=numbers, c=kind: [
