@@ -148,7 +148,7 @@ def bounds_of(checker: ModuleType) -> dict[str, float]:
         "pure": proved(checker, lambda x: checker.refutes(pure, x, [one], alpha)),
         "approx": proved(checker, lambda x: checker.refutes(approx, x, [one], alpha)),
         "stages": proved(checker, lambda x: checker.refutes(pure, x, [STAGE, LAST], alpha)),
-        "cells": proved(checker, lambda x: checker.cells_refute(("zcdp", [F(1, 100)], F(1, 100)), x, RULE, cells, F(2, 100))),
+        "cells": proved(checker, lambda x: checker.cells_excess(("zcdp", [F(1, 100)], F(1, 100)), x, RULE, cells, F(2, 100)) > 0),
     }
 
 
@@ -215,13 +215,13 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
         rule, numbers = {**RULE, "order": order, "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
         yield lambda r=rule, n=numbers, c=kind: [
-            k.cells_refute((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
+            k.cells_excess((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
         ]
     many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
-    yield lambda: [k.cells_refute(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
+    yield lambda: [k.cells_excess(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
     for bets in ([1.0, 0.0], [0.985, 0.0], [0.989, 0.989]):
-        yield lambda bets=bets: k.cells_refute(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": bets}}, [[1, 1, 1]] * 2, F(1, 20))
-    yield lambda: k.cells_refute(("zcdp", [], F(1)), F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20))
+        yield lambda bets=bets: k.cells_excess(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": bets}}, [[1, 1, 1]] * 2, F(1, 20))
+    yield lambda: k.cells_excess(("zcdp", [], F(1)), F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20))
     yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
     for each in pairs():
         yield lambda each=each: k.check_pair(each)

@@ -119,7 +119,7 @@ def bisect(holds, low, high, width):
 def quantile(level):
     """Return a t with P(Z > t) <= level, for a level of at least TINY, by Newton's steps, which do not pass the root from 0 on."""
     t, step, rest = 0, ONE, min(level, ONE - level)
-    while step > ONE >> 64:
+    while step >> BITS - 64 > 0:
         step = (normal(t)[0] - rest) * ONE // density(t)
         t += step
     t, step = t if rest == level else -t, ONE >> 110
@@ -152,7 +152,7 @@ def lines(kind, numbers, x, several):
         require(a < later and (before is None or slope <= before), "claim: the points are not those of a convex curve")
         before = slope
         if slope > 0:
-            slope, start = (slope, start) if slope >= 1 else (1 / slope, (slope + start - 1) / slope)
+            slope, start = max((slope, start), (1 / slope, (slope + start - 1) / slope))  # of the line and its mirror image, the steep one
             steep.append((ceil(x * slope), ceil(max(start, Fraction(0)))))
     mirrored = [(-(-ONE * ONE // slope), max(0, ONE - (ONE - start) * ONE // slope)) for slope, start in steep]  # datasets exchanged
     return steep if kind == "pure" or (kind == "approx" and several) else steep + mirrored
@@ -243,7 +243,7 @@ def normal_integral(low, high, slope, shift, terms):
 def refutes(claim, x, stages, alpha, rule=None):
     """Return whether the counts refute "the parameter is at most x" at error alpha: those of stages, or those of the cells of a rule."""
     if rule:
-        return cells_refute(claim, x, rule, stages[-1]["cells"], alpha)
+        return cells_excess(claim, x, rule, stages[-1]["cells"], alpha) > 0
     gamma = Fraction(0) if claim[0] == "pure" else alpha * SHARE / len(stages)  # error of the frequency of guesses in a stage
     level, left = floor(alpha - gamma * len(stages)), Fraction(1)
     for stage in stages[:-1]:
@@ -262,8 +262,8 @@ def p_values(claim, x, stage, gamma, several):
     return more, tail(guesses, right, a, c) if c else ONE
 
 
-def cells_refute(claim, x, rule, cells, alpha):
-    """Return whether the counts of cells prove a Renyi divergence of at least the one that parameter x allows, at error alpha."""
+def cells_excess(claim, x, rule, cells, alpha):
+    """Return by how much a Renyi divergence that cells prove at error alpha exceeds the one that x allows, times (order - 1) ONE^2."""
     loss, order, bets = [Fraction(value) for value in rule["loss"]["value"]], Fraction(rule["order"]), rule["bets"]["value"]
     units = [order] if claim[0] == "zcdp" else [unit for a, unit in zip(claim[1][::2], claim[1][1::2]) if a == order]
     require(
@@ -274,8 +274,8 @@ def cells_refute(claim, x, rule, cells, alpha):
     second = [ONE - exp(ceil(order * (value - max(loss))))[1] for value in loss]
     p, q = cells if rule["forward"] else cells[::-1]
     low, high = mean_limit(first, p, Fraction(bets[0]), alpha / 2), ONE - mean_limit(second, q, Fraction(bets[1]), alpha / 2)
-    gain = floor(order) * log(low, ONE)[0] - (floor(order) - ONE) * log(high, ONE)[1] if low > 0 else -1
-    return gain >= ceil((order - 1) * units[0] * x) * ONE
+    gain = floor(order) * log(low, ONE)[0] - (floor(order) - ONE) * log(high, ONE)[1] if low > 0 else 0
+    return gain - ceil((order - 1) * units[0] * x) * ONE
 
 
 def mean_limit(values, counts, bet, error):
