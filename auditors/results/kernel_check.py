@@ -60,7 +60,7 @@ def kernel_problem(claim: Claim, level: str, bound: float, confidence: float, co
     try:
         checker.check_audit(json.loads(json.dumps(found | {"counts": counts, "event": event}), parse_float=Fraction))
     except checker.Refused as refusal:
-        if str(refusal).startswith("bound") and "stages" in counts:  # of several stages, the kernel computes coarser bounds
+        if str(refusal).startswith("bound") and "stages" in counts:  # the rounding of several stages adds up
             return f"the kernel refutes the claim, but not every digit of the bound from {len(counts['stages']) + 1} stages"
         return str(refusal)
     return ""
