@@ -64,18 +64,17 @@ def false_alarms(text: str, alphas: Sequence[float] = ALPHAS, streams: int = STR
             draw = rng.random(streams)
             is_right = draw < (s * theta)[chosen]
             right, wrong = right + is_right, wrong + (~is_right & (draw < s[chosen]))
-            states, place = np.unique(
-                (chosen * (n + 1) + right) * (n + 1) + wrong, return_inverse=True
-            )  # streams in one state have one limit
+            states, place = np.unique((chosen * (n + 1) + right) * (n + 1) + wrong, return_inverse=True)  # streams in one state
             event, ones, zeros = states // (n + 1) ** 2, states // (n + 1) % (n + 1), states % (n + 1)
             prior = past * (s * optimistic)[event], past * (s * (1 - optimistic))[event]
+            made, group = np.unique(event * (n + 1) + ones + zeros, return_inverse=True)  # states with equally many guesses have one limit
+            guesses, expected = made % (n + 1), past * s[made // (n + 1)]
             for i, alpha in enumerate(alphas):
                 gamma = float(frequency_error(claim, alpha))
                 null: Any = theta[0]
                 if tables:
-                    silent = past - prior[0] - prior[1]
-                    limit = lower_limit(ones + zeros, n - ones - zeros, (prior[0] + prior[1], silent), gamma * epoch_weight(number))
-                    null = _null_at(limit, tables[0])
+                    limit = lower_limit(guesses, n - guesses, (expected, past - expected), gamma * epoch_weight(number))
+                    null = _null_at(limit, tables[0])[group]
                 logs = log_evidence(ones, zeros, null, prior)[place]
                 alarms[i] |= mixed_evidence([*finished[i], logs]) >= -math.log(alpha - gamma)
                 if n == rounds:
