@@ -182,6 +182,7 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
                 yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, s)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
+    yield lambda: k.lines("fdp", [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)], F(1), False)
     yield lambda: [k.lines("fdp", CURVE, x, several) for x in (F(0), F(5, 7)) for several in (False, True)]
     yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
     for total in (one // 3, one * 3 // 2, one):
@@ -217,6 +218,8 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         yield lambda r=rule, n=numbers, c=kind: [
             k.cells_excess((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
         ]
+    thirds = {**RULE, "loss": {"value": [F(-2, 5), F(0), F(5, 7)]}, "order": F(7, 3)}
+    yield lambda: k.cells_excess(("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, [[90, 70, 140], [150, 70, 80]], F(1, 20))
     many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
     yield lambda: [k.cells_excess(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
     for bets in ([1.0, 0.0], [0.985, 0.0], [0.989, 0.989]):

@@ -349,7 +349,7 @@ def check_audit(witness):
     error = "cells_alpha" if "cells" in counts else "alpha"
     alpha, slack = Fraction(counts.get(error, most)), max(1, bound) * (SLACK if len(stages) == 1 else SLACKS)
     require(0 < alpha <= most, "counts: the error exceeds 1 - confidence")
-    tested = claim if witness["level"] == "value" or claim[0] in KINDS[:2] else ("pure", [Fraction(1), Fraction(0)], Fraction(0))
+    tested = claim if witness["level"] == "value" or claim[0] in KINDS[:2] else ("pure", [Fraction(0)] * 2, Fraction(0))
     require(tested[2] < bound <= MOST, "bound: it does not exceed the claim")
     rule = witness["event"]["rule"]["fields"] if "cells" in counts else None
     proved = refutes(tested, bound - slack, stages, alpha, rule)  # who refutes a larger parameter refutes the claim
