@@ -189,16 +189,16 @@ def renyi_allowed(entries, total):
 @lru_cache(maxsize=None)
 def frequency(rounds, guesses, error):
     """Return a lower limit on the probability of a guess: an s with P(Bin(rounds, s) >= guesses) <= error, found by secants."""
-    rate, aim, best = ONE * guesses // rounds, log(error, ONE)[0], 0
+    rate, aim, best, steps = ONE * guesses // rounds, log(error, ONE)[0], 0, 0
     deviation = rate * ONE // isqrt(max(guesses, 1) << 2 * BITS)
     before, s = rate - min(rate * 3 // 4, 4 * deviation), rate - min(rate // 2, 2 * deviation)
     score_before = log(tail(rounds, guesses, before, ONE - before), ONE)[0]
-    while abs(s - before) > s >> 40:
+    while abs(s - before) > s >> 40 and steps < 60:
         p = tail(rounds, guesses, s, ONE - s)
         score, best = log(p, ONE)[0], max(best, s) if p <= error else best
         step = (s - before) * (aim - score) // (score - score_before or 1)
-        before, score_before, s = s, score, min(max(s + step, s // 4), rate - 1) - (s >> 44)
-    return best
+        before, score_before, s, steps = s, score, min(max(s + step, s // 4), rate - 1) - (s >> 44), steps + 1
+    return s if tail(rounds, guesses, s, ONE - s) <= error else best
 
 
 def conditional_error(level, more, as_many, share):
