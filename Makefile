@@ -61,6 +61,10 @@ proofs:
 	else echo "The proof in Coq is skipped: it needs coqc (Debian: apt install coq) and proofs_checks/kernel/coq"; fi
 	$(PYTHON) proofs_checks/kernel/checker.py $$(find reports/published -name 'witness-*.json' | sort) > out-proofs.txt; status=$$?; \
 	grep -c ^ACCEPTED out-proofs.txt; grep ^REFUSED out-proofs.txt; rm -f out-proofs.txt; exit $$status
+	@if test -x $(VENV)/bin/python && $(VENV)/bin/python -c 'import flint, sympy' 2> /dev/null; then \
+	rm -rf out/proof-objects && $(VENV)/bin/python -m dpwitness.proofs_checks.proof_objects.objects write-large out/proof-objects && \
+	$(VENV)/bin/python -m dpwitness.proofs_checks.proof_objects.objects check proofs_checks/proof_objects/stored out/proof-objects || exit 1; \
+	else echo "The proof objects of claims are skipped: they need $(VENV) with dpwitness[proofs] (make lint makes it)"; fi
 
 $(VENV)/.python:
 	@test -n "$(PYTHON)" || { echo "dpwitness needs Python 3.11 to 3.14 with venv: install it (Debian: apt install python3 python3-venv), or name it: make PYTHON=PATH"; exit 2; }

@@ -69,12 +69,12 @@ class Measured:
         return self.ratio / (self.rounds * self.looks) if self.rounds * self.looks > 0 else 0.0
 
 
-def specimens(only: str = "") -> Iterator[Specimen]:
-    """Yield every specimen of the zoo and of the papers with a known law, one entry per pair."""
+def specimens(only: str = "", papers: bool = True) -> Iterator[Specimen]:
+    """Yield every specimen of the zoo, and of the papers unless `papers` is false, with a known law, one entry per pair."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         zoo_pairs = [(name, found, found.worst_pair()) for name, found in zoo().items()]
-        paper_specimens = [(name, found) for name, found in paper_zoo().items()]
+        paper_specimens = [(name, found) for name, found in paper_zoo().items()] if papers else []
         paper_pairs = [(name, f.mechanism, f.pairs[0]) for name, f in paper_specimens if len(f.pairs) == 1]
         paper_pairs += [
             (f"{name}:{i}", f.mechanism, pair) for name, f in paper_specimens if len(f.pairs) > 1 for i, pair in enumerate(f.pairs)

@@ -11,15 +11,16 @@ from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import ApproxDP, Claim
-from dpwitness.proofs_checks.kernel import checker
 
 _REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
+_MARGIN = 1e-6  # relative excess of a bound over the claim up to which the kernel's rounding may decide
 
 
 def checked_by_kernel(result: AuditResult) -> AuditResult:
     """Return the result, with the verdict ERROR at each level whose violation the kernel refuses.
 
-    A notion that the kernel does not know keeps its verdict, with a note.
+    A notion that the kernel does not know keeps its verdict, with a note. A bound that exceeds the claim by less than the margin
+    of the kernel's rounding becomes NOT_REFUTED.
     """
     level, basis = result.bit_level, result.basis
     if result.verdict in _REFUTED and basis is not None and any(part.prior is not None for part in basis.parts):
@@ -47,6 +48,8 @@ def counts_json(parts: tuple[Part, ...] | list[Part], alpha: float) -> Json:
 
 def kernel_problem(claim: Claim, level: str, bound: float, confidence: float, counts: Json, event: Json | None = None) -> str:
     """Return why the kernel does not accept the counts of a refuted claim, or an empty text."""
+    from dpwitness.proofs_checks.kernel import checker  # only an audit that refutes its claim loads the kernel
+
     kind, numbers = (claim.kind, claim.numbers) if claim.kind in checker.KINDS else ("", ())
     if not kind and isinstance(claim, ApproxDP):  # the accountant's epsilon at a delta
         kind, numbers = "approx", (claim.epsilon, claim.delta_budget)
@@ -57,7 +60,7 @@ def kernel_problem(claim: Claim, level: str, bound: float, confidence: float, co
     try:
         checker.check_audit(json.loads(json.dumps(found | {"counts": counts, "event": event}), parse_float=Fraction))
     except checker.Refused as refusal:
-        if str(refusal).startswith("bound") and "stages" in counts:  # of several stages, the kernel computes coarser bounds
+        if str(refusal).startswith("bound") and "stages" in counts:  # the rounding of several stages adds up
             return f"the kernel refutes the claim, but not every digit of the bound from {len(counts['stages']) + 1} stages"
         return str(refusal)
     return ""
@@ -69,6 +72,11 @@ def _with_problem(result: AuditResult, problem: str) -> AuditResult:
         return result
     if problem.startswith("the kernel"):
         return replace(result, notes=(*result.notes, problem))
+    parameter = result.claim.parameter
+    if problem.startswith("counts: they do not refute") and result.parameter_lower <= parameter * (1 + _MARGIN):
+        why = f"the bound {result.parameter_lower:.12g} exceeds the claim by less than the rounding of the kernel: the claim is not refuted"
+        epsilon = min(result.epsilon_lower, parameter) if result.claim.bounds_epsilon else result.epsilon_lower
+        return replace(result, verdict=Verdict.NOT_REFUTED, parameter_lower=parameter, epsilon_lower=epsilon, notes=(why, *result.notes))
     bound, claim = f"{result.claim.symbol} > {result.parameter_lower:.9g}", f"{result.claim.symbol} <= {result.claim.parameter:.9g}"
     why = f"the program certifies {bound} against {claim}, but the kernel refuses its counts: {problem}; please report this"
     return replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))

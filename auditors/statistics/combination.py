@@ -36,6 +36,14 @@ upper end of each interval and wastes a part of the error in every stage: 11 % o
 60 rounds guess. Here only the last stage does so, as a single test does. A stage that never guesses
 leaves the error as it is.
 
+**Guards.** The test is computed with three changes, for kappa = 2^-24. None of them raises its error.
+A is that of the level (1 - kappa) alpha_{k-1}, and A(u) is A(1 - kappa alpha_{k-1}) for larger u: its
+mean over u is then at most (1 - kappa) alpha_{k-1} + kappa alpha_{k-1}. Thus a stage far in the wrong
+direction has a price that ends. A conditional error above 1 - kappa counts as 1 - kappa, and one below
+2^-140 as 0. A p-value below 2^-140 counts as 2^-140. r^2 is at most 0.98. A is still smaller for
+larger u, and larger for larger alpha_{k-1}. The kernel (`proofs_checks/kernel`) has the same guards,
+so that both compute the same limit.
+
 **Limit.** Both ends of every interval rise with x, as a larger parameter allows more right guesses.
 So b_K(x) rises, alpha_{K-1}(x) falls, the x that are refuted are a half line, and its end is a
 lower confidence limit at 1 - alpha. An interim look within a stage gives the stage all remaining
@@ -89,10 +97,11 @@ from dpwitness.auditors.statistics.certificate import Part, allowed, certified, 
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-_MIN_PROBABILITY, _MAX_PROBABILITY = 1e-300, 1 - 1e-16  # range of probabilities, whose normal quantiles are then finite
+_GUARD, _LEAST_LEVEL, _MOST_SHARE = 2.0**-24, 2.0**-140, 0.98  # kappa, least conditional error and largest r^2 of the guards
 _MAX_NORMAL = 10.0  # normal tail beyond an interval's inner end that is integrated: the rest has mass below 1e-23
-_MAX_SCORE, _CUT_SHARE = 8.0, 1e-3  # largest score of a stage, and share of alpha for the cut of p-values near 1, of earlier versions
-_NODES = 128  # nodes of the quadrature over an interval
+_LEAST_SCORE, _MOST_SCORE = -40.0, float(-ndtri(_LEAST_LEVEL))  # range of the normal scores of p-values
+_OLD_LEAST, _OLD_SCORE, _OLD_CUT = 1e-300, 8.0, 1e-3  # earlier versions: least p-value, largest score, share of alpha for p-values near 1
+_NODES = 256  # nodes of the quadrature over an interval
 _TOLERANCE = 1e-10  # tolerance of a limit, which is rounded down
 _INFINITE = 2000.0  # parameters above this count as infinite
 
@@ -163,14 +172,14 @@ def inverse_normal_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> f
 
     The method combines the upper limits of the p-values, enlarged by the errors of the frequency limits and cut at both ends.
     """
-    gamma, cut = float(frequency_error(claim, alpha)) / len(parts), alpha * _CUT_SHARE / len(parts)
+    gamma, cut = float(frequency_error(claim, alpha)) / len(parts), alpha * _OLD_CUT / len(parts)
     left = 1.0 - sum(part.weight**2 for part in parts[:-1])
     weights = [*(part.weight for part in parts[:-1]), math.sqrt(max(left, 0.0))]
 
     def excess(x: float) -> float:
-        p_values = np.array([_p_values(claim, part, x, gamma)[1] + (gamma if part.tally.correct else 0.0) for part in parts])
-        scores = np.minimum(-ndtri(np.clip(p_values, _MIN_PROBABILITY, 1 - cut)), _MAX_SCORE)
-        return float(np.dot(weights, scores) + ndtri(alpha * (1 - _CUT_SHARE)))
+        p_values = np.array([_p_values(claim, part, x, gamma)[0][1] + (gamma if part.tally.correct else 0.0) for part in parts])
+        scores = np.minimum(-ndtri(np.clip(p_values, _OLD_LEAST, 1 - cut)), _OLD_SCORE)
+        return float(np.dot(weights, scores) + ndtri(alpha * (1 - _OLD_CUT)))
 
     return _limit(excess)
 
@@ -217,43 +226,57 @@ def _excess(claim: Claim, parts: Sequence[Part], x: float, alpha: float) -> floa
     gamma = float(frequency_error(claim, alpha)) / len(parts)
     level, left = alpha - gamma * len(parts), 1.0  # conditional error and squared weight of the remaining stages
     for part in parts[:-1]:
-        share = min(part.weight**2 / left, 1.0) if left > 0 else 0.0
-        level = _conditional_error(level, *_p_values(claim, part, x, gamma), share)
+        share = part.weight**2 / left if left > 0 else 0.0
+        level = _conditional_error(level, *_scores(claim, part, x, gamma), share)
         left -= part.weight**2
-    p = _p_values(claim, parts[-1], x, gamma)[1]
-    return _quantile(level) - _quantile(p)
+    return _scores(claim, parts[-1], x, gamma)[1] + float(ndtri(level)) if level > 0 else _LEAST_SCORE
 
 
-def _p_values(claim: Claim, part: Part, x: float, gamma: float) -> tuple[float, float]:
-    """Return the probabilities of more right guesses than in this stage, and of at least as many, if the parameter is `x`."""
+def _p_values(claim: Claim, part: Part, x: float, gamma: float) -> tuple[FloatArray, FloatArray]:
+    """Return the probabilities of more right guesses than in this stage and of at least as many, if the parameter is `x`.
+
+    The second array holds their complements, which are exact where a probability is close to 1.
+    """
     right, wrong = part.tally.correct, part.tally.wrong
     frequency = 1.0 if gamma == 0 else float(clopper_pearson_lower(right + wrong - part.lost, part.tally.rounds, gamma))
     theta = allowed(claim, x, frequency, part.tally.directions)
-    more = float(betainc(right + 1, wrong, theta)) if wrong > 0 else 0.0
-    return more, float(betainc(right, wrong + 1, theta)) if right > 0 else 1.0
+    ones, zeros = np.array([right + 1, right]), np.array([wrong, wrong + 1])
+    with np.errstate(invalid="ignore"):
+        tails, rests = betainc(ones, zeros, theta), betainc(zeros, ones, 1 - theta)
+    sure, never = ones == 0, zeros == 0
+    return np.where(sure, 1.0, np.where(never, 0.0, tails)), np.where(sure, 0.0, np.where(never, 1.0, rests))
+
+
+def _scores(claim: Claim, part: Part, x: float, gamma: float) -> tuple[float, float]:
+    """Return the normal scores z = Phi^-1(1 - u) of both ends of the stage's p-value, that of more right guesses first."""
+    tails, rests = _p_values(claim, part, x, gamma)
+    more, as_many = np.clip(np.where(tails < 0.5, -ndtri(tails), ndtri(rests)), _LEAST_SCORE, _MOST_SCORE).tolist()
+    return more, as_many
 
 
 def _conditional_error(level: float, more: float, as_many: float, share: float) -> float:
-    """Return the error that a stage leaves to later stages: the mean of A(u) over the interval (`more`, `as_many`) of its p-value.
+    """Return the error that a stage leaves to later stages: the mean of A(u) over the interval of its p-value.
 
-    `share` is the stage's share of the squared weights that remain.
+    `more` and `as_many` are the normal scores of the ends of the interval, `share` is the stage's share of the squared weights that remain.
     """
-    if share <= 0 or level <= 0:
-        return level
-    if share >= 1:  # later stages have no weight: A(u) is 1 up to `level`, and 0 beyond
-        return (level - more) / (as_many - more) if more < level < as_many else float(as_many <= level)
-    low = max(-_quantile(as_many), -_MAX_NORMAL)
-    high = min(max(-_quantile(more), low), max(low, 0.0) + _MAX_NORMAL)
+    if level < _LEAST_LEVEL:
+        return 0.0
+    share, cut = min(max(share, 0.0), _MOST_SHARE), float(ndtri(_GUARD * level))
+
+    def error(normal: FloatArray | float) -> FloatArray:
+        return np.asarray(ndtr((ndtri((1 - _GUARD) * level) + math.sqrt(share) * normal) / math.sqrt(1 - share)))
+
+    high = max(more, cut)
+    low = max(as_many, cut, min(high, 0.0) - _MAX_NORMAL)
+    high = min(high, max(low, 0.0) + _MAX_NORMAL)
     nodes, weights = _quadrature()
     normal = 0.5 * (low + high) + 0.5 * (high - low) * nodes
     weights = weights * np.exp(0.5 * (low**2 - normal**2) if low > 0 else -0.5 * normal**2)
-    error = ndtr((_quantile(level) + math.sqrt(share) * normal) / math.sqrt(1 - share))
-    return float(weights @ error / weights.sum())
-
-
-def _quantile(probability: float) -> float:
-    """Return the quantile of the standard normal distribution; finite also where the probability is 0 or 1 in floating point."""
-    return float(ndtri(min(max(probability, _MIN_PROBABILITY), _MAX_PROBABILITY)))
+    mean = float(weights @ error(normal) / weights.sum())
+    if as_many < cut < more:  # a part of the interval is beyond the guard
+        beyond = float((ndtr(cut) - ndtr(as_many)) / (ndtr(more) - ndtr(as_many)))
+        mean = (1 - beyond) * mean + beyond * float(error(cut))
+    return min(mean, 1 - _GUARD) if mean >= _LEAST_LEVEL else 0.0
 
 
 @cache

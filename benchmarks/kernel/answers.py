@@ -52,13 +52,17 @@ def pairs() -> Iterator[Json]:
     yield pair("replace-one", {"a": 1}, {"a": 2})
     yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(2, 2)))
     yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(4, 1)))
+    for width in (1, 2):
+        yield pair("replace-one", array(1.0, 2.0, shape=(1, 2)), array(*[1.0, 3.0][:width], shape=(1, width)))
     yield pair("replace-one", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [1, 2]))
     yield pair("replace-one", labelled([1.0, 2.0, 3.0], [1, 1, 1]), labelled([1.0, 4.0, 5.0], [1, 1, 1]))
     yield pair("add-remove", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [2, 2]))
     yield pair("add-remove", array(shape=(0, 2)), array(1.0, 2.0, shape=(1, 2)))
     yield pair("l1", [0.0], [2**60])
     yield pair("l1", [2**60], [2**60 + 1])
-    yield pair("l1", [0.25], [1.2500000000000016])
+    for end in (1.2500000000000004, 1.250000000000001, 1.2500000000000016):
+        yield pair("l1", [0.25], [end])
+    yield pair("l1", [0, 0], [0.0, 0])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8000001])
     yield pair("linf", [0.25, 0.0], [1.25, 1.0])
@@ -108,6 +112,8 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit")
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], counts=counts | {"lost": 5})
+    heavy = [{**STAGE, "weight": weight} for weight in (0.8, 0.7)]  # their squares exceed 1, their cubes do not
+    yield audit(bound=bounds["stages"], counts=LAST | {"stages": heavy, "lost": 0, "combination": "conditional error", "alpha": 0.04})
     stages = {"stages": [STAGE], "lost": 0, "combination": "conditional error", "alpha": 0.04}
     for more in ({}, {"combination": "other"}, {"stages": [{**STAGE, "weight": 1.01}]}, {"stages": [{**STAGE, "lost": 31}]}):
         for factor in (1, 1 - 3e-6, 1 + 3e-6):
@@ -125,7 +131,7 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield seal({"kind": "canaries", "counts": {}, "name": "x"})
 
 
-BOUNDS = {"pure": 1.7707070626088, "approx": 1.7669507015542, "stages": 1.6258223195059, "cells": 0.0451735311502}  # see `bounds_of`
+BOUNDS = {"pure": 1.7707070626088, "approx": 1.7669507015542, "stages": 1.6258223160359, "cells": 0.0451735311502}  # see `bounds_of`
 
 
 def proved(checker: ModuleType, refuted: Callable[[F], bool]) -> float:
@@ -142,7 +148,7 @@ def bounds_of(checker: ModuleType) -> dict[str, float]:
         "pure": proved(checker, lambda x: checker.refutes(pure, x, [one], alpha)),
         "approx": proved(checker, lambda x: checker.refutes(approx, x, [one], alpha)),
         "stages": proved(checker, lambda x: checker.refutes(pure, x, [STAGE, LAST], alpha)),
-        "cells": proved(checker, lambda x: checker.cells_refute(("zcdp", [F(1, 100)], F(1, 100)), x, RULE, cells, F(2, 100))),
+        "cells": proved(checker, lambda x: checker.cells_excess(("zcdp", [F(1, 100)], F(1, 100)), x, RULE, cells, F(2, 100)) > 0),
     }
 
 
@@ -200,13 +206,19 @@ def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE), ("gdp", [F(1)])):
         for total in (one, one // 50, one * 3 // 2):
             for several in (False, True):
-                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, F(3, 4), s)
+                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, s)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
-    yield lambda: (k.zcdp_orders()[0], k.zcdp_orders()[239], len(k.zcdp_orders()), k.budgets(("zcdp", [], F(1)), F(1, 3))[::60])
-    for total, seen in ((one // 3, F(9, 10)), (one * 3 // 2, F(0)), (one, F(1))):
-        yield lambda t=total, s=seen: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, s, False)
-    yield lambda: k.allowed(("rdp", [F(2), F(1)], F(50)), F(50), one // 1000, F(3, 4), False)
+    yield lambda: k.lines("fdp", [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)], F(1), False)
+    yield lambda: [k.lines("fdp", CURVE, x, several) for x in (F(0), F(5, 7)) for several in (False, True)]
+    yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
+    for total in (one // 3, one * 3 // 2, one):
+        yield lambda t=total: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, False)
+    for x in (F(1, 7), F(3), F(50)):
+        yield lambda x=x: k.allowed(("rdp", [F(2), F(1)], F(50)), x, one // 1000, False)
+    yield lambda: k.allowed(("zcdp", [F(1)], F(1)), F(2), one // 3, False)
+    wide = {"correct": 700, "wrong": 200, "rounds": 1000, "directions": 1, "lost": 0}
+    yield lambda: [k.refutes(("approx", [F(1), F(1, 100)], F(1)), F(x, 20), [wide], F(1, 20)) for x in range(10, 40)]
 
 
 def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
@@ -222,7 +234,7 @@ def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
             (one // 9, 0, one // 10**40),
         ):
             yield lambda s=share, e=level, m=more, b=many: k.conditional_error(e, m, b, s)
-    yield lambda: [k.normal_integral(-one, b * one, one // 3, one // 2) for b in (-2, -1, 2)]
+    yield lambda: [k.normal_integral(-one, b * one, one // 3, one // 2, terms) for b in (-1, 2) for terms in (1, 2, 40)]
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
         claim = (kind, numbers, F(1))
         yield lambda c=claim: k.p_values(c, F(3, 2), STAGE, F(1, 100) if c[0] != "pure" else F(0), True)
@@ -230,6 +242,9 @@ def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
             stage = {**STAGE, "correct": right, "wrong": wrong, "lost": 0}
             yield lambda c=claim, s=stage: k.p_values(c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False)
         yield lambda c=claim: [k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20)) for x in (10, 26, 33)]
+    three = [STAGE, {**STAGE, "correct": 200, "wrong": 40, "rounds": 500, "weight": 0.6}, LAST]  # they prove 1.5756233342
+    for x in (F(15755, 10**4), F(15757, 10**4)):
+        yield lambda x=x: k.refutes(("pure", [F(1), F(0)], F(1)), x, three, F(1, 20))
 
 
 def _questions_on_cells(k: ModuleType) -> Iterator[Callable[..., Any]]:
@@ -238,11 +253,15 @@ def _questions_on_cells(k: ModuleType) -> Iterator[Callable[..., Any]]:
     for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
         rule, numbers = {**RULE, "order": order, "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
         yield lambda r=rule, n=numbers, c=kind: [
-            k.cells_refute((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
+            k.cells_excess((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
         ]
+    thirds = {**RULE, "loss": {"value": [F(-2, 5), F(0), F(5, 7)]}, "order": F(7, 3)}
+    yield lambda: k.cells_excess(("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, [[90, 70, 140], [150, 70, 80]], F(1, 20))
     many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
-    yield lambda: [k.cells_refute(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
-    yield lambda: k.cells_refute(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": [1.0, 0.0]}}, [[1, 1, 1]] * 2, F(1, 20))
+    yield lambda: [k.cells_excess(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
+    for bets in ([1.0, 0.0], [0.985, 0.0], [0.989, 0.989]):
+        yield lambda bets=bets: k.cells_excess(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": bets}}, [[1, 1, 1]] * 2, F(1, 20))
+    yield lambda: k.cells_excess(("zcdp", [], F(1)), F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20))
     yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
 
 

@@ -19,7 +19,7 @@ from dpwitness.benchmarks.kernel.answers import answer, questions
 from dpwitness.proofs_checks.kernel import checker
 
 PATH = Path(checker.__file__)
-SECONDS = 30  # limit for all answers of a mutant, many times what the checker needs
+SECONDS = 5  # limit of CPU time for all answers of a mutant, four times what the checker needs
 COMPARISONS = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt)}
 OTHER = {ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,)}
 OPERATORS = {
@@ -100,16 +100,16 @@ def is_detected(mutant: Mutant, right: list[str]) -> bool:
     def stop(number: int, frame: FrameType | None) -> None:
         raise SystemExit
 
-    module, before = ModuleType("mutant"), signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
+    module, before = ModuleType("mutant"), signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
         exec(compile(ast.fix_missing_locations(mutant.tree), "<mutant>", "exec"), vars(module))
         return any(answer(question) != answered for question, answered in zip(questions(module), right, strict=True))
     except (Exception, SystemExit):
         return True
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def sample(size: int, seed: int) -> list[Mutant]:

@@ -36,7 +36,9 @@ def _add_bench(command: Command) -> None:
     bench.add_argument(
         "--seed", type=SEED, metavar="S", help="seed of the attacks of `adversarial`; default: drawn from the operating system"
     )
-    bench.add_argument("--part", metavar="PART", action="append", default=[], help="part of `scan` to run; may be repeated; default: all")
+    bench.add_argument(
+        "--part", metavar="PART", action="append", default=[], help="part of `scan` or `sequential` to run; may be repeated; default: all"
+    )
     bench.add_argument("--json", action="store_true", help="print as JSON")
 
 

@@ -96,6 +96,7 @@ class SignMap:
     cells: int = 0  # number of cells evaluated
     finished: bool = True  # false if the time limit ended the search
     open_cells: list[Box] = field(default_factory=list)  # cells without a proved sign
+    settled_cells: list[tuple[Box, Enclosure]] = field(default_factory=list)  # cells with a proved sign, and the enclosures that prove it
 
 
 def interval(low: float, high: float) -> Ball:
@@ -281,6 +282,7 @@ def branch_and_bound(
         if value.lower > 0 or value.upper <= 0:
             upper = max(upper, value.upper)
             found.undecided -= share
+            found.settled_cells.append((cell, value))
             if value.upper <= 0:
                 found.negative += share
                 continue

@@ -13,15 +13,13 @@ from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
 
-BITS = 384
-ONE, STOP = 1 << BITS, 1 << 144  # a walk over binomial weights ends below STOP
+BITS, ONE, STOP = 384, 1 << 384, 1 << 144  # a walk over binomial weights ends below STOP
 LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2BE7B876206DEBAC98559552FB4AFA1B10  # floor(ONE ln 2)
 DENSITY = 0x662114CF50D942343F2CF1402EAE38BFD3829F30512706D8C0471B4802639D2E9DF8AC55447D3DB723F5D3ABB374E88D  # floor(ONE / sqrt(2 pi))
 FAR, TINY = 16 * ONE, 1 << BITS - 188  # a normal variable is beyond FAR with probability below TINY
-CUT = ONE >> 53  # error of a stage but the last that is spent on p-values above 1 - CUT
+GUARD, LEAST = 24, ONE >> 140  # conditional errors: the part 2^-GUARD is spent on large p-values, errors below LEAST count as 0
 SLACK, SLACKS = Fraction(1, 10**9), Fraction(1, 10**6)  # relative errors of a bound in floating point, from one stage and from several
-SHARE = Fraction(1, 50)  # part of the error for the frequency of guesses
-MOST = 2000  # parameters above this count as infinite
+SHARE, MOST = Fraction(1, 50), 2000  # part of the error for the frequency of guesses; parameters above MOST count as infinite
 KINDS = ("pure", "approx", "gdp", "zcdp", "rdp", "fdp")  # notions whose counts are checked
 
 
@@ -67,24 +65,26 @@ def ceil(x):
 
 
 def log(n, d):
-    """Enclose ln(n / d) for integers n, d > 0: ln m + k ln 2 with m in [1, 2), where ln m = 2 artanh((m - 1) / (m + 1))."""
+    """Enclose ln(n / d) for integers n, d > 0: 4 ln m + k ln 2 with m^4 in [1, 2), where ln m = 2 artanh((m - 1) / (m + 1))."""
     k = n.bit_length() - d.bit_length()
     k -= (n << max(-k, 0)) < (d << max(k, 0))
-    m = (n << BITS + max(-k, 0)) // (d << max(k, 0))
+    m = isqrt(isqrt((n << 2 * BITS + max(-k, 0)) // (d << max(k, 0))) << BITS)
     power, total, j = ((m - ONE) << BITS) // (m + ONE), 0, 1
     square = power * power >> BITS
-    while power:  # at most 130 terms, each rounded down by less than 4 units
+    while power:  # at most 56 terms, each rounded down by less than 4 units
         power, total, j = power * square >> BITS, total + power // j, j + 2
-    value, error = 2 * total + k * LN2, (abs(k) + 1) << 12
+    value, error = 8 * total + k * LN2, (abs(k) + 1) << 12
     return value - error, value + error
 
 
 def exp(x):
-    """Enclose e^x: 2^k e^r with r in [0, ln 2], and the series of e^r, whose rest is below its last term."""
+    """Enclose e^x: 2^k e^r with r in [0, ln 2], and the series of e^(r / 256), whose rest is below its last term."""
     k, r = divmod(x, LN2)
-    term, total, j = ONE, 0, 1
+    term, total, j, r = ONE, 0, 1, r >> 8
     while term:
-        term, total, j = term * r // (j << BITS), total + term, j + 1
+        term, total, j = (term * r >> BITS) // j, total + term, j + 1
+    for _ in range(8):
+        total = total * total >> BITS
     value = total << k if k >= 0 else total >> -k
     return max(0, value - (value >> 320) - 1), value + (value >> 320) + 1
 
@@ -98,7 +98,7 @@ def normal(t):
     square, total, term, j = t * t >> BITS, 0, t, 1
     while term:
         total, j = total + term, j + 2
-        term = term * square // (j << BITS)
+        term = (term * square >> BITS) // j
     value = ONE // 2 - ((density(t) * total) >> BITS)
     return max(0, value - (1 << 196)), value + (1 << 196)
 
@@ -117,11 +117,18 @@ def bisect(holds, low, high, width):
 
 
 def quantile(level):
-    """Return a t with P(Z > t) <= level, for a level of at least TINY."""
-    return bisect(lambda t: normal(t)[1] <= level, -FAR, FAR + ONE, ONE >> 120)
+    """Return a t with P(Z > t) <= level, for a level of at least TINY, by Newton's steps, which do not pass the root from 0 on."""
+    t, step, rest = 0, ONE, min(level, ONE - level)
+    while step >> BITS - 64 > 0:
+        step = (normal(t)[0] - rest) * ONE // density(t)
+        t += step
+    t, step = t if rest == level else -t, ONE >> 110
+    while normal(t)[1] > level:
+        t, step = t + step, 2 * step
+    return t
 
 
-def allowed(claim, x, total, observed, several):
+def allowed(claim, x, total, several):
     """Return integers (a, c): at most a / (a + c) of the guesses are right if the parameter is at most x and their rate at least `total`.
 
     They are rates of right and wrong guesses of a point on or above the trade-off curve with a + c <= total.
@@ -132,7 +139,7 @@ def allowed(claim, x, total, observed, several):
         t = bisect(lambda u: normal(u)[1] + normal(u - mu)[1] <= total, -FAR - mu, FAR + mu + ONE, ONE >> 120)
         return normal(t - mu)[1], normal(t)[0]
     if kind in ("zcdp", "rdp"):
-        return renyi_allowed(budgets(claim, x), total, observed)
+        return renyi_allowed(budgets(claim, x), total)
     wrong = max((total - start) * ONE // (ONE + slope) for slope, start in lines(kind, numbers, x, several))
     return total - max(0, wrong), max(0, wrong)
 
@@ -145,25 +152,21 @@ def lines(kind, numbers, x, several):
         require(a < later and (before is None or slope <= before), "claim: the points are not those of a convex curve")
         before = slope
         if slope > 0:
-            slope, start = (slope, start) if slope >= 1 else (1 / slope, (slope + start - 1) / slope)
+            slope, start = max((slope, start), (1 / slope, (slope + start - 1) / slope))  # of the line and its mirror image, the steep one
             steep.append((ceil(x * slope), ceil(max(start, Fraction(0)))))
     mirrored = [(-(-ONE * ONE // slope), max(0, ONE - (ONE - start) * ONE // slope)) for slope, start in steep]  # datasets exchanged
     return steep if kind == "pure" or (kind == "approx" and several) else steep + mirrored
 
 
-@lru_cache(maxsize=None)
-def zcdp_orders():
-    """Return the orders at which zCDP is tested: 1 + 10^(-3 + 7 i / 239)."""
-    return [Fraction(ONE + exp(log(10, 1)[0] * (7 * i - 717) // 239)[0], ONE) for i in range(240)]
-
-
 def budgets(claim, x):
-    """Return (order, (order - 1) * allowed divergence), rounded up, of a Renyi claim with parameter x."""
-    pairs = [(a, a) for a in zcdp_orders()] if claim[0] == "zcdp" else zip(claim[1][::2], claim[1][1::2])
+    """Return (order, (order - 1) * allowed divergence), rounded up, at the orders of RDP, or 1 + 10^(-3 + 7 i / 239) of zCDP."""
+    ten, pairs = log(10, 1)[0], list(zip(claim[1][::2], claim[1][1::2]))
+    if claim[0] == "zcdp":
+        pairs = [(order, order) for i in range(240) for order in [Fraction(ONE + exp(ten * (7 * i - 717) // 239)[0], ONE)]]
     return [(floor(order), ceil((order - 1) * unit * x)) for order, unit in pairs]
 
 
-def renyi_allowed(entries, total, observed):
+def renyi_allowed(entries, total):
     """Return `allowed` of a Renyi claim: a point whose divergence at one order is proved to be at least the budget of the order."""
 
     def excess(order, budget, backward, right):
@@ -173,94 +176,94 @@ def renyi_allowed(entries, total, observed):
         return (max(one, other) + log(ONE + exp(-abs(one - other))[0], ONE)[0]) * ONE // budget
 
     least, most = total // 2 + 1, min(total, ONE) - 1
-    right, best = min(max(floor(observed * Fraction(total, ONE)), least), most), ()
-    for _ in range(4):  # the best order at a point, then the point of this order
-        best = max((excess(*entry, backward, right), *entry, backward) for entry in entries for backward in (False, True))[1:]
-        right = bisect(lambda rate, best=best: excess(*best, rate) >= ONE, least, most, ONE >> 120)
-    return (right, total - right) if excess(*best, right) >= ONE else (1, 0)
+    right, best, before = (least + most) // 2, (0, 0, None), None
+    while best[1:] != before:  # the best order at a point, then the point of this order: from the second on, the points fall
+        before, reach = best[1:], len(entries)
+        for stride in (16, 4, 1):
+            near = range(max(0, best[1] - reach), min(len(entries), best[1] + reach + 1), stride)
+            best, reach = max((excess(*entries[i], back, right), i, back) for i in near for back in (False, True)), stride
+        right = bisect(lambda rate, best=best: excess(*entries[best[1]], best[2], rate) >= ONE, least, most, ONE >> 80)
+    return (right, total - right) if excess(*entries[best[1]], best[2], right) >= ONE else (1, 0)
 
 
 @lru_cache(maxsize=None)
 def frequency(rounds, guesses, error):
     """Return a lower limit on the probability of a guess: an s with P(Bin(rounds, s) >= guesses) <= error, found by secants."""
-
-    def score(p):
-        return isqrt(max(0, -log(p, ONE)[1]) << BITS)  # nearly linear in s
-
-    rate, aim, best = ONE * guesses // rounds, score(error), 0
-    deviation = rate * ONE // (isqrt(guesses << 2 * BITS) or 1)
+    rate, aim, best, steps = ONE * guesses // rounds, log(error, ONE)[0], 0, 0
+    deviation = rate * ONE // isqrt(max(guesses, 1) << 2 * BITS)
     before, s = rate - min(rate * 3 // 4, 4 * deviation), rate - min(rate // 2, 2 * deviation)
-    score_before = score(tail(rounds, guesses, before, ONE - before))
-    for _ in range(60):
+    score_before = log(tail(rounds, guesses, before, ONE - before), ONE)[0]
+    while abs(s - before) > s >> 40 and steps < 60:
         p = tail(rounds, guesses, s, ONE - s)
-        best = max(best, s) if p <= error else best
-        if abs(s - before) <= s >> 40:
-            break
-        step = (s - before) * (aim - score(p)) // (score(p) - score_before or 1)
-        before, score_before, s = s, score(p), min(max(s + step, s // 4), rate - 1) - (s >> 44)
-    return best
+        score, best = log(p, ONE)[0], max(best, s) if p <= error else best
+        step = (s - before) * (aim - score) // (score - score_before or 1)
+        before, score_before, s, steps = s, score, min(max(s + step, s // 4), rate - 1) - (s >> 44), steps + 1
+    return s if tail(rounds, guesses, s, ONE - s) <= error else best
 
 
 def conditional_error(level, more, as_many, share):
-    """Return a lower bound on the error that a stage leaves: the mean of A(u) over [more, as_many], A as in `combination`.
+    """Return a lower bound on the error that a stage leaves: the mean of A(u) over [more, as_many], with the guards of `combination`.
 
-    With z = Phi^-1(1 - u), A is Phi(slope z - shift), and A(1 - CUT) beyond 1 - CUT. Any share that is known before the stage is valid.
+    With z = Phi^-1(1 - u), A is Phi(slope z - shift) up to `cut` and constant beyond. Any share known before the stage is valid.
     """
-    share, level = min(share, Fraction(49, 50)), level if share <= 0 else level - CUT
-    if share <= 0 or level < TINY:
-        return max(0, level)
+    if level < LEAST:
+        return 0
+    share, cut, more, as_many = min(max(share, 0), Fraction(49, 50)), ONE - (level >> GUARD), max(more, LEAST), max(as_many, LEAST)
     slope = isqrt(floor(share / (1 - share)) << BITS)
-    shift = (quantile(level) * isqrt(ONE * ONE + slope * slope) >> BITS) + 32
-    more, as_many = min(more, ONE - CUT), max(min(as_many, ONE - CUT), TINY)
-    low, high = quantile(as_many), -quantile(ONE - more)
-    integral = normal_integral(low, high, slope, shift) - (1 << BITS - 116)
-    mean = integral * ONE // max(1, as_many - normal(high)[0])
-    return max(mean, normal(shift + (slope * quantile(ONE - as_many) >> BITS) + 1)[0])  # A is least at the upper end
+    shift = (quantile(level - (level >> GUARD)) * isqrt(ONE * ONE + slope * slope) >> BITS) + 32
+    last, beyond, mass = min(as_many, cut), max(0, as_many - max(more, cut)), max(1, as_many - more)
+    least = max(0, normal(shift + (slope * quantile(ONE - last) >> BITS) + 1)[0])  # A at the upper end
+    low, high = quantile(last), -quantile(ONE - min(more, cut))
+    terms = 30 + (2 * BITS - max(least, LEAST).bit_length() - mass.bit_length()) // 2
+    mean = (normal_integral(low, max(low, high), slope, shift, terms) * ONE + beyond * least) // mass - 4 * TINY
+    return min(max(mean, least), ONE - (ONE >> GUARD))
 
 
-def normal_integral(low, high, slope, shift):
-    """Return the integral of f(z) = phi(z) Phi(slope z - shift) over [low, high], up to 2^-116.
+def normal_integral(low, high, slope, shift, terms):
+    """Return a lower bound on the integral of f(z) = phi(z) Phi(slope z - shift) over [low, high], up to 2^-188 of its weight.
 
     Panels of half width h <= 1 / (4 (1 + slope)^2) use the Taylor series: f' = -z f + g, g' = -(z + slope (slope z - shift)) g. On a disc
-    of radius 1 / (1 + slope), |f| < 2: the terms fall at least as 2 * 4^-n, so 64 terms leave less than 2^-125 h.
+    of radius 1 / (1 + slope), |f| < 2: the terms fall at least as 2 * 4^-n, so the rest is below (high - low) 4^-terms.
     """
-    panels = max(0, high - low) * 2 * (ONE + slope) ** 2 // ONE**3 + 1
-    h, integral = (high - low) // (2 * panels), 0
+    panels = (high - low) * 2 * (ONE + slope) ** 2 // ONE**3 + 1
+    h, integral = (high - low) // (2 * panels), -((high - low) >> 2 * terms) - (1 << 80)
     for i in range(panels):
         m = low + h * (2 * i + 1)
         at = (slope * m >> BITS) - shift
         f, g = density(m) * normal(-at)[0] >> BITS, density(m) * (slope * density(at) >> BITS) >> BITS
         centre, square, f_before, g_before = m + (slope * at >> BITS), ONE + (slope * slope >> BITS), 0, 0
-        for n in range(64):
-            integral += 0 if n % 2 else 2 * h * f // ((n + 1) << BITS)
-            f_next = h * (((-m * f - h * f_before) >> BITS) + g) // ((n + 1) << BITS)
-            g_next = h * ((-centre * g - (square * h >> BITS) * g_before) >> BITS) // ((n + 1) << BITS)
+        for n in range(terms):
+            integral += 0 if n % 2 else (h * f >> BITS - 1) // (n + 1)
+            f_next = (h * (((-m * f - h * f_before) >> BITS) + g) >> BITS) // (n + 1)
+            g_next = (h * ((-centre * g - (square * h >> BITS) * g_before) >> BITS) >> BITS) // (n + 1)
             f, f_before, g, g_before = f_next, f, g_next, g
     return integral
 
 
-def refutes(claim, x, stages, alpha):
-    """Return whether the counts of all stages refute "the parameter is at most x" at error alpha, by conditional errors."""
+def refutes(claim, x, stages, alpha, rule=None):
+    """Return whether the counts refute "the parameter is at most x" at error alpha: those of stages, or those of the cells of a rule."""
+    if rule:
+        return cells_excess(claim, x, rule, stages[-1]["cells"], alpha) > 0
     gamma = Fraction(0) if claim[0] == "pure" else alpha * SHARE / len(stages)  # error of the frequency of guesses in a stage
     level, left = floor(alpha - gamma * len(stages)), Fraction(1)
     for stage in stages[:-1]:
         more, as_many = p_values(claim, x, stage, gamma, True)
         level = conditional_error(level, more, as_many, Fraction(stage["weight"]) ** 2 / left if left > 0 else left)
         left -= Fraction(stage["weight"]) ** 2
-    return p_values(claim, x, stages[-1], gamma, len(stages) > 1)[1] <= level
+    return level >= LEAST and p_values(claim, x, stages[-1], gamma, len(stages) > 1)[1] <= level
 
 
 def p_values(claim, x, stage, gamma, several):
     """Return upper bounds on the probabilities of more right guesses than in the stage and of at least as many, if the parameter is x."""
     right, guesses = stage["correct"], stage["correct"] + stage["wrong"]
     total = 2 * frequency(stage["rounds"], guesses - stage["lost"], floor(gamma)) // stage["directions"] if gamma else ONE
-    a, c = allowed(claim, x, total, Fraction(right, max(guesses, 1)), several)
+    a, c = allowed(claim, x, total, several)
     more = 0 if right == guesses else tail(guesses, right + 1, a, c) if c else ONE
     return more, tail(guesses, right, a, c) if c else ONE
 
 
-def cells_refute(claim, x, rule, cells, alpha):
-    """Return whether the counts of cells prove a Renyi divergence of at least the one that parameter x allows, at error alpha."""
+def cells_excess(claim, x, rule, cells, alpha):
+    """Return by how much a Renyi divergence that cells prove at error alpha exceeds the one that x allows, times (order - 1) ONE^2."""
     loss, order, bets = [Fraction(value) for value in rule["loss"]["value"]], Fraction(rule["order"]), rule["bets"]["value"]
     units = [order] if claim[0] == "zcdp" else [unit for a, unit in zip(claim[1][::2], claim[1][1::2]) if a == order]
     require(
@@ -271,15 +274,15 @@ def cells_refute(claim, x, rule, cells, alpha):
     second = [ONE - exp(ceil(order * (value - max(loss))))[1] for value in loss]
     p, q = cells if rule["forward"] else cells[::-1]
     low, high = mean_limit(first, p, Fraction(bets[0]), alpha / 2), ONE - mean_limit(second, q, Fraction(bets[1]), alpha / 2)
-    gain = floor(order) * log(low, ONE)[0] - (floor(order) - ONE) * log(high, ONE)[1] if low > 0 else -1
-    return gain >= ceil((order - 1) * units[0] * x) * ONE
+    gain = floor(order) * log(low, ONE)[0] - (floor(order) - ONE) * log(high, ONE)[1] if low > 0 else 0
+    return gain - ceil((order - 1) * units[0] * x) * ONE
 
 
 def mean_limit(values, counts, bet, error):
     """Return a lower confidence limit of the mean of a variable in [0, 1] that took each of `values` `counts` times, by a bet."""
-    aim, stake = log(error.denominator, error.numerator)[1], floor(bet)
-    pairs = list(zip(values, counts))
-    return bisect(lambda m: sum(n * log(ONE + (stake * (v - m) >> BITS), ONE)[0] for v, n in pairs) < aim, 0, ONE, ONE >> 60) - (ONE >> 60)
+    aim, stake, unit, seen = log(error.denominator, error.numerator)[1], floor(bet), ONE >> 60, list(zip(values, counts))
+    above = bisect(lambda i: sum(n * log(ONE + (stake * (v - i * unit) >> BITS), ONE)[0] for v, n in seen) < aim, 0, 1 << 60, 1)
+    return (above - 1) * unit
 
 
 def canonical(value):
@@ -317,11 +320,11 @@ def check_pair(pair):
         steps = [abs(a - b) for a, b in zip(*numbers)]
         apart = max(steps) if relation == "linf" else sum(step * step if relation == "l2" else step for step in steps)
         room = Fraction(max(1, *(abs(number) for side in numbers for number in side))) * len(steps) / (1 << 50)
-        require(apart <= 1 + (room if any(step.denominator > 1 for step in steps) else 0), "pair: the distance exceeds 1")
-        return ["pair"], []
-    removed, added = sum((Counter(first) - Counter(second)).values()), sum((Counter(second) - Counter(first)).values())
-    apart = removed + added if relation == "add-remove" else sum(a != b for a, b in zip(first, second)) if ordered else removed
-    require(1 <= apart <= size, "pair: %d records differ, at most %d may" % (apart, size))
+        size = 1 + (room if any(step.denominator > 1 for step in steps) else 0)
+    else:
+        removed, added = sum((Counter(first) - Counter(second)).values()), sum((Counter(second) - Counter(first)).values())
+        apart = removed + added if relation == "add-remove" else sum(a != b for a, b in zip(first, second)) if ordered else removed
+    require(0 < apart <= size, "pair: the distance is %.9g, at most %.9g is allowed" % (apart, size))
     return ["pair"], []
 
 
@@ -329,9 +332,8 @@ def claim_of(witness):
     """Return the claim: kind, numbers and parameter."""
     (kind, _, text), numbers = witness["claim"].partition(":"), [Fraction(number) for number in witness["claim_numbers"]]
     require(kind in KINDS, "claim: the notion %s is not checked here" % kind)
-    if kind == "rdp" and "=" not in text:
-        return kind, [numbers[0], Fraction(1)], numbers[1]
-    return kind, numbers, Fraction(1) if kind in ("rdp", "fdp") else numbers[0]
+    is_single = kind == "rdp" and "=" not in text
+    return (kind, [numbers[0], Fraction(1)], numbers[1]) if is_single else (kind, numbers, Fraction(1) if kind in KINDS[4:] else numbers[0])
 
 
 def check_audit(witness):
@@ -347,18 +349,16 @@ def check_audit(witness):
     error = "cells_alpha" if "cells" in counts else "alpha"
     alpha, slack = Fraction(counts.get(error, most)), max(1, bound) * (SLACK if len(stages) == 1 else SLACKS)
     require(0 < alpha <= most, "counts: the error exceeds 1 - confidence")
-    tested = claim if witness["level"] == "value" or claim[0] in KINDS[:2] else ("pure", [Fraction(1), Fraction(0)], Fraction(0))
+    tested = claim if witness["level"] == "value" or claim[0] in KINDS[:2] else ("pure", [Fraction(0)] * 2, Fraction(0))
     require(tested[2] < bound <= MOST, "bound: it does not exceed the claim")
-
-    def refuted(which, x):
-        if "cells" in counts:
-            return cells_refute(which, x, witness["event"]["rule"]["fields"], counts["cells"], alpha)
-        return refutes(which, x, stages, alpha)
-
-    require(refuted(claim, claim[2]), "counts: they do not refute the claim")
-    require(refuted(tested, bound - slack), "bound: the counts do not prove it")
+    rule = witness["event"]["rule"]["fields"] if "cells" in counts else None
+    proved = refutes(tested, bound - slack, stages, alpha, rule)  # who refutes a larger parameter refutes the claim
+    is_refuted = (proved and tested is claim and bound - slack >= claim[2]) or refutes(claim, claim[2], stages, alpha, rule)
+    require(is_refuted, "counts: they do not refute the claim")
+    require(proved, "bound: the counts do not prove it")
     is_exact = "cells" in counts or ("alpha" in counts and (len(stages) == 1 or counts.get("combination") == "conditional error"))
-    require(not is_exact or bound == MOST or not refuted(tested, bound + slack), "bound: the counts prove more: they are of another bound")
+    proves_more = is_exact and bound < MOST and refutes(tested, bound + slack, stages, alpha, rule)
+    require(not proves_more, "bound: the counts prove more: they are of another bound")
     faith = ["the rounds are independent", "the event and its directions were fixed before its rounds", "the counts are those of the runs"]
     return ["counts"], faith if is_exact else [*faith, "the bound may be smaller than the counts prove: an earlier version wrote it"]
 

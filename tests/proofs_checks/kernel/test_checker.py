@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from flint import arb, ctx
+from scipy.stats import norm
 
 import dpwitness
 from dpwitness.auditors.results.witness_reader import seal
@@ -57,8 +58,12 @@ def test_enclosures_hold_the_values_of_ball_arithmetic(x):
 def test_conditional_errors_are_those_of_the_program_from_below(case):
     level, more, as_many, share = case
     found = k.conditional_error(*(k.floor(F(number)) for number in (level, more, as_many)), F(share)) / k.ONE
-    assert found == pytest.approx(_conditional_error(*case), rel=1e-9)
-    assert k.conditional_error(k.ONE // 100, 0, k.ONE, F(1, 2)) < k.ONE // 100  # a stage that never guesses leaves the error as it is
+    assert found == pytest.approx(_conditional_error(level, *norm.isf([more, as_many]), share), rel=1e-9)
+
+
+def test_a_stage_that_never_guesses_leaves_almost_the_error():
+    level = k.ONE // 100
+    assert level * (1 - 2**-23) < k.conditional_error(level, 0, k.ONE, F(1, 2)) <= level
 
 
 @pytest.mark.parametrize("text", ["pure:0.5", "approx:0.5,0.001", "gdp:0.3", "rdp:3,0.2", "rdp:2=0.2,8=0.9", "zcdp:0.05"])
@@ -74,12 +79,29 @@ def test_the_bound_is_the_programs(text, stages):
     assert not k.refutes(known, F(bound + slack), found, F(3, 100))
 
 
+@pytest.mark.parametrize(
+    ("text", "alpha", "stages"),
+    [
+        ("pure:1", 0.05, [(15588, 1127, 22051, 1, 4), (378, 320, 756, 1, 0)]),  # far above, then far below the bound of the other
+        ("pure:0.1", 0.05, [(3418, 2099, 5766, 2, 0), (9, 0, 118, 2, 0), (676, 126, 3467, 2, 0)]),
+        ("approx:1,0.001", 0.025, [(2, 0, 68, 2, 0), (1102, 173, 2519, 2, 0), (2311, 1761, 8740, 2, 0), (4406, 3555, 16596, 2, 0)]),
+    ],
+)
+def test_stages_of_different_strength_have_the_programs_bound(text, alpha, stages):
+    claim, total = parse_claim(text), sum(stage[2] for stage in stages)
+    parts = [Part(Tally(*stage[:4]), (stage[2] / total) ** 0.5, stage[4]) for stage in stages]
+    bound, found = F(combined_bound(claim, parts, alpha)), [part.to_json() for part in parts]
+    known = k.claim_of({"claim": text, "claim_numbers": list(claim.numbers)})
+    assert k.refutes(known, bound * (1 - F(1, 10**7)), found, F(alpha))
+    assert not k.refutes(known, bound * (1 + F(1, 10**7)), found, F(alpha))
+
+
 def test_answers_are_fixed():
     """Pins every rounding. `dpwitness bench kernel` measures that mutants of the checker change an answer."""
     assert bounds_of(k) == BOUNDS
     answers = [answer(question) for question in questions(k)]
     digest = hashlib.sha256("\n".join(answers).encode()).hexdigest()
-    assert digest == "f45bd00de22b570e9f7abd15ed5017ac918456edf4ff5ef65c05241a1f9498d3"
+    assert digest == "b0c41788c1ce8971d3268c92c5670b0ec712bd56a1bbf25fda9c3ac5a022c1e2"
 
 
 @pytest.mark.parametrize("path", WITNESSES[::16], ids=lambda path: path.stem)

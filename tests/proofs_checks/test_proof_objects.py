@@ -1,0 +1,80 @@
+"""Proof objects of claims: intervals against flint's balls, cells that cover, and objects that are refused."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from flint import arb, ctx
+
+from dpwitness.proofs_checks.engine.enclosures import Box
+from dpwitness.proofs_checks.proof_objects import objects
+from dpwitness.proofs_checks.proof_objects.intervals import Arb
+
+STORED = Path(objects.__file__).with_name("stored")
+
+
+def ball(end):
+    sign, mantissa, exponent, _ = end
+    return arb(-int(mantissa) if sign else int(mantissa)) * arb(2) ** exponent
+
+
+@pytest.mark.parametrize("x", [0.017, 0.9, 1.0, 3.75, 11.5, 33.25])
+def test_intervals_hold_the_values_of_balls(x):
+    with ctx.workprec(400):
+        for value in (
+            lambda a, of: a.exp() + (-a).exp(),
+            lambda a, of: a.expm1() * a.log1p(),
+            lambda a, of: a.sqrt() / (a.root(3) + of(3)),
+            lambda a, of: a.erfc(),
+            lambda a, of: (-a).erfc(),
+            lambda a, of: a.gamma(),
+            lambda a, of: a.gamma_upper(of(7.5), True),
+            lambda a, of: a**3 - a**1.5 - abs(of(0.5) - a) ** 2,
+            lambda a, of: a.lambertw() * of.pi(),
+            lambda a, of: (a * a).log() + of("0.05"),
+        ):
+            found, exact = value(Arb(x), Arb), value(arb(x), arb)
+            assert ball(found.low) <= exact.upper() and ball(found.high) >= exact.lower()
+            assert float(ball(found.high) - ball(found.low)) <= 1e-15 * max(1.0, abs(float(exact))) * 2.0**-60
+
+
+def test_operations_without_a_value_return_the_line():
+    around_zero = Arb(-1).union(Arb(1))
+    for found in (1 / around_zero, around_zero.sqrt(), around_zero.log(), Arb(math.nan), Arb(math.inf) - Arb(math.inf)):
+        assert found.is_nan() and not found > 0 and not found <= 0
+    is_equal, is_different = around_zero == Arb(0), around_zero != Arb(0)
+    assert (around_zero**2).low == Arb(0).low and not is_equal and not is_different and Arb(math.inf).erfc() >= 0
+    with pytest.raises(TypeError, match="needs integers, floats"):
+        Arb(1j)
+
+
+def test_cells_must_cover_the_box():
+    box = Box(x=(0.0, 1.0), y=(0.5, 8.0))
+    left, right = box.halves()
+    cells = [left, *right.halves()]
+    assert objects._covers(box, {repr(cell) for cell in cells})
+    assert not objects._covers(box, {repr(cell) for cell in cells[1:]})
+
+
+def test_every_claim_over_a_box_has_an_object():
+    stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in STORED.glob("*.json")}
+    assert len(stored) >= 60
+    assert all(found["id"] == name and found["cells"] for name, found in stored.items())
+
+
+def test_objects_are_checked_without_flint(tmp_path):
+    for name in ("CM-05-line", "JT-03", "MN-02"):
+        (tmp_path / f"{name}.json").write_text((STORED / f"{name}.json").read_text(encoding="utf-8"), encoding="utf-8")
+    command = [sys.executable, "-m", "dpwitness.proofs_checks.proof_objects.objects", "check", str(tmp_path)]
+    accepted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert accepted.returncode == 0 and "3 proof objects of claims accepted without flint" in accepted.stdout, accepted.stderr
+    forged = json.loads((STORED / "JT-03.json").read_text(encoding="utf-8"))
+    (tmp_path / "JT-03.json").write_text(json.dumps(forged | {"cells": forged["cells"][1:]}), encoding="utf-8")
+    failing = json.loads((STORED / "CM-05.json").read_text(encoding="utf-8"))
+    (tmp_path / "CM-05.json").write_text(json.dumps(failing | {"holds": True}), encoding="utf-8")
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "REFUSED JT-03: the cells do not cover the domain" in refused.stdout and "REFUSED CM-05" in refused.stdout
