@@ -96,8 +96,8 @@ def test_a_campaign_resumes(tmp_path, monkeypatch):
 def test_a_case_that_ends_the_process_is_an_error_and_the_rest_is_run(tmp_path, monkeypatch):
     script = tmp_path / "python"
     script.write_text(
-        "#!/usr/bin/env python3\nimport json, sys\ntasks = json.loads(sys.argv[3])\nprint('noise')\n"
-        "for task in tasks:\n    if task['case'] == 'svt4':\n        sys.exit(3)\n    print(json.dumps({'state': 'answer', 'bound': 1.0}), flush=True)\n"
+        "#!/usr/bin/env python3\nimport json, sys\nprint('noise')\nfor task in json.loads(sys.argv[3]):\n"
+        "    if task['case'] == 'svt4':\n        sys.exit(3)\n    print(json.dumps({'state': 'answer', 'bound': 1.0}), flush=True)\n"
     )
     script.chmod(0o755)
     monkeypatch.setattr(campaigns.Tool, "interpreter", lambda self, checkouts: str(script))

@@ -35,8 +35,8 @@ def mechanism(queries: Any, epsilon: float) -> Any:
 def attack(task: Task) -> Answer:
     """Return the statement of the tool: a p-value below 0.05 at the claimed epsilon.
 
-    The best settings run the tool's own steps, selection of an event and hypothesis test, and invert its test statistic at the counts of that
-    event: the largest epsilon that it rejects is the bound. Outputs with many numbers become one number as in the tool's examples: the
+    The best settings run the tool's own steps, selection of an event and hypothesis test, and invert its test statistic at the counts of
+    that event: the largest epsilon that it rejects is the bound. Outputs with many numbers become one number as in the tool's examples: the
     distance to a reference output, or the first entry.
     """
     if task.delta:
