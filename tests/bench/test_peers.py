@@ -109,15 +109,16 @@ def test_a_case_that_ends_the_process_is_an_error_and_the_rest_is_run(tmp_path, 
     ]
 
 
-def test_the_last_attack_within_the_budget_counts(monkeypatch):
+@pytest.mark.parametrize("constant", [0.0, 3.0])
+def test_the_largest_attack_within_the_budget_counts(monkeypatch, constant):
     def timed(attack, budget):
         answer = attack()
-        cost = answer.bound / 10_000  # CPU seconds grow with the size
+        cost = constant + answer.bound / 1e6  # CPU seconds
         return (answer if cost <= budget else None), cost
 
     monkeypatch.setattr(driver, "_timed", timed)
     answer, cost, size = driver._largest(lambda size: Answer(False, float(size)), 5.0)
-    assert answer is not None and answer.bound == size and 3.0 <= cost <= 5.0
+    assert answer is not None and answer.bound == size and 4.0 <= cost <= 5.0
     assert driver._largest(lambda size: Answer(False, 1e9), 5.0)[0] is None
 
 

@@ -2,13 +2,14 @@
 
 The argument is a JSON list of objects with tool, case, settings, CPU seconds and seed. With the default settings the tool runs once.
 With the best settings the number of runs grows until one attack takes most of the budget. That last attack counts, and its processor time
-alone: start, compilation and the smaller attacks are free.
+alone: start, compilation and the other attacks are free.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import resource
 import signal
@@ -24,12 +25,11 @@ import numpy as np
 from dpwitness.benchmarks.peers.cases import case_named
 from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
 
-_FIRST_SIZE = 2_000
-_MOST_SIZE = 50_000_000
-_STEPS = 12
-_GROWTH = 10.0
-_TARGET = 0.8  # share of the budget for which a size is chosen
-_ENOUGH = 0.6  # share of the budget from which an attack counts as full
+_WARM_UP_SIZE, _FIRST_SIZE, _LEAST_SIZE, _MOST_SIZE = 2_000, 10_000, 200, 50_000_000
+_STEPS = 8
+_GROWTH = 30
+_WORTH = 1.4  # least growth of the size for which another attack is made
+_TARGET = 0.85  # share of the budget for which a size is chosen
 _START, _SEARCH = 60, 16  # CPU seconds for start and compilation, and multiple of the budget for the search of the size
 _WARM_UP = 2  # multiple of the budget that the first attack, which is free, may take
 
@@ -110,19 +110,24 @@ def _timed(attack: Callable[[], Answer], budget: float) -> tuple[Answer | None, 
 
 
 def _largest(attack: Callable[[int], Answer], budget: float) -> tuple[Answer | None, float, int]:
-    """Return the last attack of a growing sequence whose cost is within the budget, with its cost and size."""
-    size = _FIRST_SIZE
+    """Return the last attack of a growing sequence whose cost is within the budget, with its cost and size.
+
+    The cost of an attack is taken as a constant plus a part that is proportional to its size, fitted to the two last attacks.
+    """
+    _timed(lambda: attack(_WARM_UP_SIZE), _WARM_UP * budget)  # compiles and loads what the tool needs
     kept: tuple[Answer | None, float, int] = (None, 0.0, 0)
-    _timed(lambda: attack(size), _WARM_UP * budget)  # compiles and loads what the tool needs
+    size, limit = _FIRST_SIZE, _MOST_SIZE
     for _ in range(_STEPS):
         answer, cost = _timed(lambda: attack(size), budget)  # noqa: B023
-        if answer is not None:
-            kept = (answer, cost, size)
-            if cost >= _ENOUGH * budget or size >= _MOST_SIZE:
-                break
-        elif size <= _FIRST_SIZE // 10:
+        if answer is None:
+            limit, wanted = size, int(math.sqrt(max(kept[2], size // 100) * size))
+        else:
+            slope = (cost - kept[1]) / (size - kept[2]) if kept[2] else cost / size
+            wanted = size + int((_TARGET * budget - cost) / max(slope, 1e-12))
+            kept = answer, cost, size
+        size = min(max(wanted, _LEAST_SIZE), kept[2] * _GROWTH or _MOST_SIZE, int(0.9 * limit))
+        if size < max(_WORTH * kept[2], _LEAST_SIZE):
             break
-        size = min(max(int(size * min(_TARGET * budget / max(cost, 1e-3), _GROWTH)), 100), _MOST_SIZE)
     return kept
 
 
