@@ -5,6 +5,8 @@ Documentation: README of Delta-Siege, "Minimal Working Example for Auditing New 
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from sklearn.pipeline import Pipeline
 from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
 from dpwitness.mechanisms.textbook.gaussian_calibration import epsilon_of_shift, shift_over_sigma
 
+_DELTAS = 100
 _FINAL = 5  # ratio of the runs of the final bound to those of each step before, as in the tool's defaults
 
 
@@ -80,21 +83,33 @@ def attack(task: Task) -> Answer:
         raise NotExpressible("the bit patterns of the example read one number")
     Sampled.task = task
     size = task.size
-    sizes = {"n_train": size, "n_init": size, "n_check": size, "n_final": _FINAL * size, "confidence": task.confidence}
+    sizes = {"n_train": size, "n_init": size, "n_check": size, "n_final": _FINAL * size, "batch_size": size, "confidence": task.confidence}
     config = Config(n_jobs=1, n_experiments=1, seed=task.seed, **(sizes if task.best else {}))
     classifier = [("boosting", HistGradientBoostingClassifier(random_state=task.seed))]
     if not task.best:
         classifier = [("bit_transformer", BitPatternFeatureTransformer()), ("log_reg", LogisticRegression())]
+    with tempfile.TemporaryDirectory() as folder:  # the tool fails without one
+        ratio = _search(task, config, Pipeline(classifier), Path(folder))
+    return Answer(ratio < 1, _epsilon(task, ratio), f"{config.n_final} runs for the bound")
+
+
+def _search(task: Task, config: Config, classifier: Pipeline, folder: Path) -> float:
+    """Return the tool's confident ratio of rho for its better witness."""
     search = DeltaSiege(
         config=config,
         search_space=SimpleSampler(Sampled, [(0, 1)], epsilon=(task.epsilon, task.epsilon), delta=(task.delta, task.delta)),
-        classifier_factories=SklearnClassifier.get_factory(classifier=Pipeline(classifier)),
-        witnesses_factories=WitnessOptimization.get_factory(estimator=LinesearchEstimator()),
+        classifier_factories=SklearnClassifier.get_factory(classifier=classifier),
+        witnesses_factories=WitnessOptimization.get_factory(estimator=LinesearchEstimator(delta_steps=_deltas(task))),
         logger=Logger(Logger.State.SILENT),
+        base_folder=folder,
     )
     trial = search.run("run").experiments[0].trials[0]
-    ratio = float(trial.witnesses[trial.best_witness_idx].estimate_c)
-    return Answer(ratio < 1, _epsilon(task, ratio), f"{config.n_final} runs for the bound")
+    return float(trial.witnesses[trial.best_witness_idx].estimate_c)
+
+
+def _deltas(task: Task) -> Any:
+    """Return the deltas at which the tool evaluates rho: its default, or fewer, because rho of Gaussian noise has no closed form."""
+    return np.concatenate([[0.0, task.delta], np.geomspace(1e-9, 1, _DELTAS)]) if task.best else None
 
 
 def _epsilon(task: Task, ratio: float) -> float:

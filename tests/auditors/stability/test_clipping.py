@@ -1,4 +1,4 @@
-"""Clipping of per-sample gradients as a transformation: a wrong norm is found without noise, as in docs/examples/opacus_clipping.py."""
+"""Clipping of per-sample gradients as a transformation: a wrong norm is found without noise, as in docs/examples/opacus_training.py."""
 
 import numpy as np
 

@@ -1,17 +1,19 @@
-"""Clipping of Opacus as a target file for `dpwitness audit FILE:NAME --python PYTHON`: a model and the bounds of its data, nothing else.
+"""Opacus as a target file for `dpwitness audit FILE:NAME --python PYTHON`: a model and the bounds of its data, nothing else.
 
-Without noise, one step with learning rate 1 moves the parameters by the sum of the clipped gradients. A record that is added or removed may
-change this sum by `max_grad_norm`. Each target makes its model private with `PrivacyEngine.make_private`.
+Clipping: without noise, one step with learning rate 1 moves the parameters by the sum of the clipped gradients. A record that is added or
+removed may change this sum by `max_grad_norm`. Noise: the step of a model whose gradients are as long as `max_grad_norm`. Accounting:
+`get_epsilon` against the exact figure. Each target makes its model private with `PrivacyEngine.make_private`.
 """
 
 import functools
 import warnings
 
+import numpy as np
 import torch
 from opacus import PrivacyEngine
 from torch.utils.data import DataLoader, TensorDataset
 
-MAX_GRAD_NORM = 1.0
+MAX_GRAD_NORM, NOISE, ROWS = 1.0, 2.0, 3
 STEPS, FEATURES = 4, 2  # a record is a sequence of STEPS inputs with FEATURES numbers, and a label for each step
 
 warnings.simplefilter("ignore")
@@ -51,8 +53,8 @@ class SquaredError(torch.nn.Module):
 
 
 @functools.cache
-def private(name, mode, rows):
-    """Return the private model, optimizer and loss of one architecture for batches of this number of rows."""
+def private(name, mode, rows, noise=0.0):
+    """Return the private model, optimizer, loss and initial parameters of one architecture for batches of this number of rows."""
     torch.manual_seed(0)
     model, criterion = MODELS[name](), SquaredError()
     data = TensorDataset(torch.zeros(rows, STEPS, FEATURES), torch.zeros(rows, STEPS, 1))
@@ -61,7 +63,7 @@ def private(name, mode, rows):
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
         data_loader=DataLoader(data, batch_size=rows),
-        noise_multiplier=0.0,
+        noise_multiplier=noise,
         max_grad_norm=MAX_GRAD_NORM,
         **({"criterion": criterion} if mode == "ghost" else {}),
         **options,
@@ -71,20 +73,42 @@ def private(name, mode, rows):
     return module, optimizer, made[2] if mode == "ghost" else criterion, start
 
 
-def clipped_sum(frame, name, mode):
-    """Return the change of all parameters in one step on a frame of records, as a list of floats."""
-    columns = torch.tensor(list(frame.values()), dtype=torch.float32).T.reshape(-1, STEPS, FEATURES + 1)
-    if not len(columns):
-        return [0.0] * sum(parameter.numel() for parameter in MODELS[name]().parameters())
-    module, optimizer, criterion, start = private(name, mode, len(columns))
+def moved(columns, name, mode, noise=0.0):
+    """Return the change of all parameters in one step on a batch of records, as a tensor."""
+    module, optimizer, criterion, start = private(name, mode, len(columns), noise)
     with torch.no_grad():
-        for parameter, value in zip(module.parameters(), start):
+        for parameter, value in zip(module.parameters(), start, strict=True):
             parameter.copy_(value)
     optimizer.zero_grad()
     criterion(module(columns[..., :FEATURES]), columns[..., FEATURES:]).backward()
     optimizer.step()
-    moved = [(value - parameter.detach()).flatten() for parameter, value in zip(module.parameters(), start)]
-    return torch.cat(moved).double().tolist()
+    return torch.cat([(value - parameter.detach()).flatten() for parameter, value in zip(module.parameters(), start, strict=True)])
+
+
+def clipped_sum(frame, name, mode):
+    """Return the sum of the clipped gradients of a frame of records, as a list of floats."""
+    columns = torch.tensor(list(frame.values()), dtype=torch.float32).T.reshape(-1, STEPS, FEATURES + 1)
+    if not len(columns):
+        return [0.0] * sum(parameter.numel() for parameter in MODELS[name]().parameters())
+    return moved(columns, name, mode).double().tolist()
+
+
+def noisy_step(dataset, size, rng):
+    """Parameters of the linear model after steps with noise; replacing a record moves the sum by 2 max_grad_norm at most."""
+    torch.manual_seed(int(rng.integers(2**63)))
+    columns = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(ROWS, STEPS, FEATURES + 1)
+    return np.array([moved(columns, "linear", "hooks", NOISE).numpy() for _ in range(size)])
+
+
+noisy_step.claim = f"gdp:{2 / NOISE}"
+noisy_step.domain = {"kind": "Rows", "size": ROWS, "features": ((-1, 1),) * (STEPS * (FEATURES + 1))}
+
+
+def epsilon(sigma, q, steps, delta):
+    """Return the epsilon of the engine's accountant after a number of steps with Poisson sampling."""
+    engine = PrivacyEngine(accountant="rdp")
+    engine.accountant.history = [(sigma, q, int(steps))]
+    return float(engine.get_epsilon(delta))
 
 
 def bound(d_in):
@@ -93,7 +117,16 @@ def bound(d_in):
 
 
 COLUMNS = {f"{part}{step}": {"dtype": "f64", "bounds": [-1, 1]} for step in range(STEPS) for part in "xyz"}
-TARGETS = {}
+SUBSAMPLED = {"sigma": "sigma", "q": "q", "steps": "steps", "delta": "delta"}
+TARGETS = {
+    "epsilon": {
+        "kind": "accountant",
+        "mechanism": "subsampled-gaussian",
+        "parameters": SUBSAMPLED,
+        "returns": "epsilon",
+        "ranges": {"sigma": [0.5, 50], "delta": [1e-9, 0.1], "steps": [1, 1000]},
+    }
+}
 for model in MODELS:
     for mode in MODES:
         if (model, mode) == ("tied", "ghost"):
