@@ -34,8 +34,8 @@ def attack(task: Task) -> Answer:
     """Return whether the tool finds a violation, and with the best settings the bound on epsilon that its bound on delta implies.
 
     The default settings are those of the tool's example on the given pair: the hockey-stick tester with its default network and training,
-    10,000 runs, and the hyperbolic tangent of outputs. The best settings train five epochs in larger batches, and standardize
-    outputs. Without a violation they test half of the claimed epsilon as well, each with half of the failure probability.
+    10,000 runs, and the hyperbolic tangent of outputs. The best settings train five epochs in larger batches, and standardize outputs.
+    Without a violation there is no bound: a test of a smaller epsilon takes as much time again, most of it to compile the network.
     """
     tf.keras.utils.set_random_seed(task.seed)
     rng = task.generator()
@@ -45,9 +45,7 @@ def attack(task: Task) -> Answer:
     reference = np.vstack([task.draw(side, 1000, rng) for side in (0, 1)])
     center, spread = np.median(reference, axis=0), np.maximum(reference.std(axis=0), 1e-9)
     violated, bound = _test(task, rng, task.epsilon, center, spread)
-    if not violated:
-        _, bound = _test(task, rng, task.epsilon / 2, center, spread)
-    return Answer(violated, bound, f"{2 * task.size} runs for each epsilon")
+    return Answer(violated, bound if violated else None, f"{2 * task.size} runs")
 
 
 def _test(task: Task, rng: np.random.Generator, epsilon: float, center: Outputs, spread: Outputs) -> tuple[bool, float]:
@@ -62,7 +60,7 @@ def _test(task: Task, rng: np.random.Generator, epsilon: float, center: Outputs,
         config=privacy_test_runner_config.PrivacyTestRunnerConfig(
             property_tester=privacy_test_runner_config.PropertyTester.HOCKEY_STICK_TESTER,
             max_num_trials=1,
-            failure_probability=(1 - task.confidence) / 2 if task.best else _EXAMPLE_FAILURE,
+            failure_probability=1 - task.confidence if task.best else _EXAMPLE_FAILURE,
             num_samples=task.size if task.best else _EXAMPLE_SIZE,
             post_processing=processing.NONE if task.best else processing.TANH,
         ),
