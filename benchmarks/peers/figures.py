@@ -38,6 +38,18 @@ def budgets(runs: Runs) -> list[float]:
     return sorted({run.budget for run in runs.values()})
 
 
+def main_budget(runs: Runs) -> float:
+    """Return the budget of most runs, the smallest of those with equally many."""
+    return max(budgets(runs), key=lambda budget: (sum(run.budget == budget for run in runs.values()), -budget))
+
+
+def budget_of(runs: Runs, tool: str) -> float:
+    """Return the smallest budget, from the main budget on, at which a tool has an answer; the main budget if there is none."""
+    first = main_budget(runs)
+    answered = [run.budget for run in runs.values() if run.tool == tool and run.settings == "best" and run.state == ANSWER]
+    return min((budget for budget in answered if budget >= first), default=first)
+
+
 def ratio(runs: Iterable[Run], case: str) -> float | None:
     """Return the median of bound over truth of the runs on a case; None without a bound, or if the truth is infinite."""
     truth = Case(case).truth
@@ -73,17 +85,18 @@ def seconds_to_truth(runs: Runs, tool: str, case: str) -> float | None:
 
 
 def only_a_peer(runs: Runs) -> list[str]:
-    """Return the broken cases of which a peer states a violation and no run of this project does with the same budget, with the peers."""
+    """Return the broken cases of which a peer states a violation and this project does not with as many CPU seconds or fewer."""
     found: dict[tuple[str, float], set[str]] = {}
     for run in runs.values():
         if run.violated and Case(run.case).broken:
             found.setdefault((run.case, run.budget), set()).add(run.tool)
-    own = {(run.case, run.budget) for run in runs.values() if run.tool == OWN and run.state == ANSWER}
-    return [
-        f"{case}, {budget:g} s: {', '.join(sorted(by))}"
-        for (case, budget), by in sorted(found.items())
-        if OWN not in by and (case, budget) in own
-    ]
+    own = [run for run in runs.values() if run.tool == OWN and run.state == ANSWER]
+    missed = []
+    for (case, budget), by in sorted(found.items()):
+        tried = [run for run in own if run.case == case and run.budget <= budget]
+        if tried and not any(run.violated for run in tried):
+            missed.append(f"{case}, {budget:g} s: {', '.join(sorted(by))}")
+    return missed
 
 
 def table(runs: Runs) -> Table:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from dpwitness.benchmarks.peers.campaign import CONFIDENCE, NOT_INSTALLED, Run
 from dpwitness.benchmarks.peers.cases import NAMES, Case
-from dpwitness.benchmarks.peers.figures import NEAR, Runs, budgets, only_a_peer, ratio, seconds_to_truth, selected, summary
+from dpwitness.benchmarks.peers.figures import (
+    NEAR,
+    Runs,
+    budget_of,
+    budgets,
+    main_budget,
+    only_a_peer,
+    ratio,
+    seconds_to_truth,
+    selected,
+    summary,
+)
 from dpwitness.benchmarks.peers.tools import SETTINGS, Tool, omitted, tools
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import figure, table
@@ -23,9 +35,10 @@ _TIME = (
     "Only the processor time of the attack counts. The start of a tool, compilation, and smaller attacks that determine how many runs fit "
     "are free. A default setting that needs more CPU seconds has no answer."
 )
+_MORE = "A tool that has no answer in this time has more, as its column says."
 _LIMITS = (
     "Outputs that a tool cannot express are counted as such, and not as misses. The mechanisms are those of the experiments of StatDP, "
-    "DP-Sniper and Delta-Siege that the zoo has; they were not chosen by their results. The comparison covers the zoo: the bugs of the "
+    "DP-Sniper and Delta-Siege that the zoo has; a campaign may have run some of them only. The comparison covers the zoo: the bugs of the "
     "corpus of `dpwitness bench recall` need datasets and outputs of many kinds, and the peers have not been run on them."
 )
 _COMMANDS = """```
@@ -37,7 +50,7 @@ python -m dpwitness.benchmarks.peers.run --page reports/published
 
 def write_page(runs: Runs, folder: Path) -> None:
     """Write ``peers.md`` and ``peers.svg`` into a folder."""
-    budget = max(budgets(runs))
+    budget = main_budget(runs)
     _draw(runs, budget, folder / "peers.svg")
     write_text(folder / "peers.md", page(runs, budget))
 
@@ -47,8 +60,8 @@ def page(runs: Runs, budget: float) -> str:
     seeds = len({run.seed for run in runs.values() if run.budget == budget})
     cases = [name for name in NAMES if any(run.case == name for run in runs.values())]
     lines = ["# Peers: the same mechanisms audited by other tools", "", _INTRODUCTION, "", _TIME, ""]
-    lines += [f"Here each attack has {budget:g} CPU seconds, and each case {seeds} seed{'s' if seeds > 1 else ''}.", ""]
-    lines += ["![Certified bound over truth](peers.svg)", "", "## Tools", "", *_tools_table(runs, budget), ""]
+    lines += [f"Here each attack has {budget:g} CPU seconds, and each case {seeds} seed{'s' if seeds > 1 else ''}. {_MORE}", ""]
+    lines += ["![Certified bound over truth](peers.svg)", "", "## Tools", "", *_tools_table(runs), ""]
     missed = only_a_peer(runs)
     lines += [
         f"Only a peer finds: {'; '.join(missed)}."
@@ -58,7 +71,7 @@ def page(runs: Runs, budget: float) -> str:
     ]
     lines += ["## Every case", "", "Certified bound over truth with the best settings; **bold** if the tool states a violation.", ""]
     lines += [
-        *_cases_table(runs, cases, budget),
+        *_cases_table(runs, cases),
         "",
         f"Smallest measured budget, in CPU seconds, at which the bound is {NEAR:.0%} of the truth:",
         "",
@@ -74,29 +87,36 @@ def _present(runs: Runs) -> list[Tool]:
     return [tool for name, tool in tools().items() if any(run.tool == name for run in runs.values())]
 
 
-def _tools_table(runs: Runs, budget: float) -> list[str]:
+def _tools_table(runs: Runs) -> list[str]:
     rows = []
     for tool in _present(runs):
-        for settings in SETTINGS:
+        for settings, budget in product(SETTINGS, budgets(runs)):
             found = selected(runs, tool.name, settings, budget)
             if found:
                 one = summary(found)
                 counts = [f"{part} of {whole}" for part, whole in (one.found, one.alarms)]
                 share = "" if one.ratio is None else figure(one.ratio, 3)
-                rows.append([tool.title, settings, share, *counts, str(one.without), str(one.late)])
-    head = ["tool", "settings", "bound / truth", "broken found", "false alarms", "not expressible", "no answer"]
+                rows.append([tool.title, settings, f"{budget:g}", share, *counts, str(one.without), str(one.late)])
+    head = ["tool", "settings", "CPU s", "bound / truth", "broken found", "false alarms", "not expressible", "no answer"]
     return table(head, rows)
 
 
-def _cases_table(runs: Runs, cases: list[str], budget: float) -> list[str]:
+def _title(runs: Runs, tool: Tool) -> str:
+    """Return the name of a tool, with its CPU seconds if they are not those of the others."""
+    budget = budget_of(runs, tool.name)
+    return tool.title + ("" if budget == main_budget(runs) else f" ({budget:g} s)")
+
+
+def _cases_table(runs: Runs, cases: list[str]) -> list[str]:
     rows = []
     for name in cases:
         case, entries = Case(name), []
         for tool in _present(runs):
-            entries.append(_entry([run for run in selected(runs, tool.name, "best", budget) if run.case == name]))
+            found = selected(runs, tool.name, "best", budget_of(runs, tool.name))
+            entries.append(_entry([run for run in found if run.case == name]))
         claim = f"{case.epsilon:g}" + (f", delta {case.delta:g}" if case.delta else "")
         rows.append([name, claim, figure(case.truth, 4), *entries])
-    return table(["mechanism", "claim", "truth", *(tool.title for tool in _present(runs))], rows)
+    return table(["mechanism", "claim", "truth", *(_title(runs, tool) for tool in _present(runs))], rows)
 
 
 def _entry(runs: list[Run]) -> str:
@@ -136,7 +156,7 @@ def _draw(runs: Runs, budget: float, path: Path) -> None:
                 (share, row, any(run.violated for run in found)) for row, name, found in shown if (share := ratio(found, name)) is not None
             ]
             shift = 0.11 * (number - (len(present) - 1) / 2)
-            axes.plot([], [], marks[number], color="black", markerfacecolor="white", markersize=5, label=tool.title)
+            axes.plot([], [], marks[number], color="black", markerfacecolor="white", markersize=5, label=_title(runs, tool))
             for share, row, violated in points:
                 axes.plot(share, row + shift, marks[number], color="black", markerfacecolor="black" if violated else "white", markersize=5)
         axes.set_yticks(range(len(cases)), [f"{name}{' (broken)' if Case(name).broken else ''}" for name in cases])

@@ -122,8 +122,8 @@ def _largest(attack: Callable[[int], Answer], budget: float) -> tuple[Answer | N
         if answer is None:
             limit, wanted = size, int(math.sqrt(max(kept[2], size // 100) * size))
         else:
-            slope = (cost - kept[1]) / (size - kept[2]) if kept[2] else cost / size
-            wanted = size + int((_TARGET * budget - cost) / max(slope, 1e-12))
+            slope = (cost - kept[1]) / (size - kept[2]) if kept[2] else 0.0
+            wanted = size + int(min((_TARGET * budget - cost) / max(slope, 1e-12), _MOST_SIZE))
             kept = answer, cost, size
         size = min(max(wanted, _LEAST_SIZE), kept[2] * _GROWTH or _MOST_SIZE, int(0.9 * limit))
         if size < max(_WORTH * kept[2], _LEAST_SIZE):
