@@ -22,8 +22,10 @@ _ALPHA = 0.05  # p-value that the paper takes for a violation
 _CHUNK = 20_000
 _TUPLE = 3  # most numbers of an output of which the tool can try all combinations of events
 _FEW = 20  # most different values of a categorical number
+_TRAINING, _EXCESS = 5_000, 50
 _MOST_CALL = 1_000_000  # the tool fails for more iterations in a call
 _EPSILONS = np.concatenate([np.arange(0.02, 2, 0.02), np.geomspace(2, 12, 40)])
+Reduction = Callable[..., list[Any]]
 _sources: dict[bytes, Iterator[Any]] = {}
 
 
@@ -36,8 +38,8 @@ def attack(task: Task) -> Answer:
     """Return the statement of the tool: a p-value below 0.05 at the claimed epsilon.
 
     The best settings run the tool's own steps, selection of an event and hypothesis test, and invert its test statistic at the counts of
-    that event: the largest epsilon that it rejects is the bound. Outputs with many numbers become one number as in the tool's examples: the
-    distance to a reference output, or the first entry.
+    that event: the largest epsilon that it rejects is the bound. Outputs with many numbers become one number as in the tool's examples: an
+    entry, the distance to a reference output, or the count of a value, whichever separates other runs best.
     """
     if task.delta:
         raise NotExpressible("the tool tests pure differential privacy only")
@@ -72,7 +74,7 @@ def _best(task: Task, datasets: tuple[Any, ...], kwargs: dict[str, float]) -> An
     return Answer(violated, bound, f"{2 * runs} runs")
 
 
-def _outputs(task: Task, side: int, rng: np.random.Generator, reduce: Callable[[Outputs], list[Any]]) -> Iterator[Any]:
+def _outputs(task: Task, side: int, rng: np.random.Generator, reduce: Reduction) -> Iterator[Any]:
     while True:
         yield from reduce(task.draw(side, _CHUNK, rng))
 
@@ -85,12 +87,28 @@ def _as_tuple(outputs: Outputs) -> list[Any]:
     return [tuple(row) for row in outputs]
 
 
-def _reduction(task: Task, rng: np.random.Generator) -> Callable[[Outputs], list[Any]]:
-    """Return the function from outputs to what the tool reads."""
-    reference = task.draw(0, 1000, rng)
-    if reference.shape[1] <= _TUPLE:
+def _reduction(task: Task, rng: np.random.Generator) -> Reduction:
+    """Return the function from outputs to what the tool reads: for long outputs, the candidate that separates other runs best."""
+    samples = [task.draw(side, _TRAINING, rng) for side in (0, 1)]
+    if samples[0].shape[1] <= _TUPLE:
         return _as_tuple
-    if len(np.unique(reference)) <= _FEW:
-        usual = np.median(reference, axis=0)
-        return lambda outputs: list(np.count_nonzero(outputs != usual, axis=1))
-    return lambda outputs: list(outputs[:, 0])
+    separations = [_separation(*(np.asarray(reduce(sample), dtype=float) for sample in samples)) for reduce in _candidates(samples)]
+    return _candidates(samples)[int(np.argmax(separations))]
+
+
+def _candidates(samples: list[Outputs]) -> list[Reduction]:
+    """Return reductions to one number: single entries, and for categorical outputs distances to usual outputs and counts of a value."""
+    found: list[Reduction] = [lambda outputs, column=column: list(outputs[:, column]) for column in range(samples[0].shape[1])]
+    values = np.unique(samples)
+    if len(values) <= _FEW:
+        usual = [np.median(sample, axis=0) for sample in samples]
+        found += [lambda outputs, near=near: list(np.count_nonzero(outputs != near, axis=1)) for near in usual]
+        found += [lambda outputs, value=value: list(np.count_nonzero(outputs == value, axis=1)) for value in values]
+    return found
+
+
+def _separation(first: Outputs, second: Outputs) -> float:
+    """Return the largest log ratio of the frequencies of a value or tail, with an excess that makes rare events count less."""
+    cuts = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, 21)))
+    events = [np.stack([part <= cut for cut in cuts] + [part == cut for cut in cuts]).sum(axis=1) + _EXCESS for part in (first, second)]
+    return float(np.abs(np.log(events[0] / events[1])).max())
