@@ -129,12 +129,15 @@ def _entry(runs: list[Run]) -> str:
 
 
 def _time_table(runs: Runs, cases: list[str]) -> list[str]:
-    most = max(budgets(runs))
-    rows = []
+    present, rows = _present(runs), []
     for name in cases:
-        times = [seconds_to_truth(runs, tool.name, name) for tool in _present(runs)]
-        rows.append([name, *(f"more than {most:g}" if seconds is None else f"{seconds:g}" for seconds in times)])
-    return table(["mechanism", *(tool.title for tool in _present(runs))], rows)
+        row = [name]
+        for tool in present:
+            most = max((run.budget for run in runs.values() if run.tool == tool.name and run.case == name), default=None)
+            seconds = seconds_to_truth(runs, tool.name, name)
+            row.append(f"{seconds:g}" if seconds is not None else "" if most is None else f"more than {most:g}")
+        rows.append(row)
+    return table(["mechanism", *(tool.title for tool in present)], rows)
 
 
 def _reads_table() -> list[str]:
