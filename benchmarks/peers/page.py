@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpwitness.benchmarks.peers.campaign import CONFIDENCE, NOT_INSTALLED, Run
+from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_INSTALLED, Run
 from dpwitness.benchmarks.peers.cases import NAMES, Case
 from dpwitness.benchmarks.peers.figures import (
     NEAR,
@@ -35,7 +35,7 @@ _TIME = (
     "Only the processor time of the attack counts. The start of a tool, compilation, and smaller attacks that determine how many runs fit "
     "are free. A default setting that needs more CPU seconds has no answer."
 )
-_MORE = "A tool that has no answer in this time has more, as its column says."
+_MORE = "A tool that has no answer in this time has more, as its column says. Settings without a row have not been run."
 _LIMITS = (
     "Outputs that a tool cannot express are counted as such, and not as misses. The mechanisms are those of the experiments of StatDP, "
     "DP-Sniper and Delta-Siege that the zoo has; a campaign may have run some of them only. The comparison covers the zoo: the bugs of the "
@@ -60,13 +60,16 @@ def page(runs: Runs, budget: float) -> str:
     seeds = len({run.seed for run in runs.values() if run.budget == budget})
     cases = [name for name in NAMES if any(run.case == name for run in runs.values())]
     lines = ["# Peers: the same mechanisms audited by other tools", "", _INTRODUCTION, "", _TIME, ""]
-    lines += [f"Here each attack has {budget:g} CPU seconds, and each case {seeds} seed{'s' if seeds > 1 else ''}. {_MORE}", ""]
+    lines += [
+        f"Here each attack has {budget:g} CPU seconds, and each of {len(cases)} mechanisms (of {len(NAMES)}) {seeds} seed{'s' if seeds > 1 else ''}. {_MORE}",
+        "",
+    ]
     lines += ["![Certified bound over truth](peers.svg)", "", "## Tools", "", *_tools_table(runs), ""]
     missed = only_a_peer(runs)
     lines += [
         f"Only a peer finds: {'; '.join(missed)}."
         if missed
-        else "No peer finds a violation that this tool misses with as many CPU seconds.",
+        else "On these mechanisms no peer finds a violation that this tool misses with as many CPU seconds.",
         "",
     ]
     lines += ["## Every case", "", "Certified bound over truth with the best settings; **bold** if the tool states a violation.", ""]
@@ -124,7 +127,7 @@ def _entry(runs: list[Run]) -> str:
     if not runs:
         return ""
     share = ratio(runs, runs[0].case)
-    text = figure(share, 3) if share is not None else sorted({run.state for run in runs})[0]
+    text = figure(share, 3) if share is not None else sorted({"no bound" if run.state == ANSWER else run.state for run in runs})[0]
     return f"**{text}**" if any(run.violated for run in runs) else text
 
 
