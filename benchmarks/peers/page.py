@@ -60,10 +60,8 @@ def page(runs: Runs, budget: float) -> str:
     seeds = len({run.seed for run in runs.values() if run.budget == budget})
     cases = [name for name in NAMES if any(run.case == name for run in runs.values())]
     lines = ["# Peers: the same mechanisms audited by other tools", "", _INTRODUCTION, "", _TIME, ""]
-    lines += [
-        f"Here each attack has {budget:g} CPU seconds, and each of {len(cases)} mechanisms (of {len(NAMES)}) {seeds} seed{'s' if seeds > 1 else ''}. {_MORE}",
-        "",
-    ]
+    extent = f"{len(cases)} of {len(NAMES)} mechanisms, {seeds} seed{'s' if seeds > 1 else ''} each"
+    lines += [f"Here each attack has {budget:g} CPU seconds ({extent}). {_MORE}", ""]
     lines += ["![Certified bound over truth](peers.svg)", "", "## Tools", "", *_tools_table(runs), ""]
     missed = only_a_peer(runs)
     lines += [
