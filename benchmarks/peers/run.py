@@ -19,7 +19,7 @@ from dpwitness.benchmarks.peers.page import write_page
 from dpwitness.benchmarks.peers.tools import SETTINGS, tools
 from dpwitness.benchmarks.table import Table, format_table
 
-BUDGET = 5.0  # CPU seconds of one attack
+BUDGET = 4.0  # CPU seconds of one attack
 SEEDS = (1, 2, 3)
 
 
