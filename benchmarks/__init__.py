@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, str] = {
     "kernel": "dpwitness.benchmarks.kernel.run",
     "mechanisms": "dpwitness.benchmarks.mechanisms",
     "mutation": "dpwitness.benchmarks.mutation.run",
+    "peers": "dpwitness.benchmarks.peers.run",
     "power": "dpwitness.benchmarks.power",
     "programs": "dpwitness.benchmarks.programs",
     "recall": "dpwitness.benchmarks.recall.run",

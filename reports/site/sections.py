@@ -183,6 +183,26 @@ def power(texts: Mapping[str, str]) -> SectionCharts | None:
     return SectionCharts([plot], [("small", f"{budgets[0]} runs"), ("large", f"{budgets[1]} runs")], caption, tile, broad=False)
 
 
+def peers(texts: Mapping[str, str]) -> SectionCharts | None:
+    """Return the chart of certified bounds over the truth for each mechanism, one mark per tool."""
+    rows = [row for table in tables(texts["peers"]) if table.has("mechanism", "claim", "truth", "dpwitness") for row in table.rows]
+    axis, strips = LogAxis(0.2, 1.3), list[Strip]()
+    for row in rows:
+        found = {tool: value(cell.strip("*")) for tool, cell in row.items() if tool not in ("mechanism", "claim", "truth")}
+        shown = [(tool, share) for tool, share in found.items() if share > 0]
+        marks = [
+            Mark(axis.place(share), MIDDLE, "large" if tool == "dpwitness" else "small", f"{tool}: {share:g}") for tool, share in shown
+        ]
+        strips.append(Strip(text(row["mechanism"]), tuple(marks), figure(found["dpwitness"], 3)))
+    if not strips:
+        return None
+    chart = Strips("Certified bound over the truth", tuple(strips), axis.ticks((1, 2, 5)), axis.place(1.0))
+    caption = "Best settings of each tool, logarithmic. The dashed line is the truth; each row names the bound of dpwitness."
+    return SectionCharts(
+        [chart], [("large", "dpwitness"), ("small", "another tool")], caption, (str(len(rows[0]) - 4), "other tools on the same mechanisms")
+    )
+
+
 def canaries(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of certified and true epsilon of ideal canaries, one chart per number of canaries, by kind of claim."""
     rows = [row for table in tables(texts["canaries"]) if table.has("case", "measured", "ceiling") for row in table.rows]
@@ -316,6 +336,7 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, str]], SectionCharts | None]] = {
     "scan": scan,
     "library-scans": library_scans,
     "reproductions": figures,
+    "peers": peers,
     "power": power,
     "canaries": canaries,
     "trust": trust,

@@ -1,0 +1,119 @@
+"""Campaign: runs each tool on each case, in the tool's interpreter, and stores each outcome as soon as it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dpwitness.benchmarks.peers.tools import Tool
+from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.mechanisms.core.validation import InvalidArgument
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ROOT / "reports" / "published" / "peers.json"
+CONFIDENCE = 0.95  # of the best settings of every tool
+NOT_INSTALLED, ANSWER = "not installed", "answer"
+Key = tuple[str, str, str, float, int]  # tool, settings, case, CPU seconds and seed
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Outcome of one attack of a tool on a case."""
+
+    tool: str
+    settings: str  # best or default
+    case: str
+    budget: float  # CPU seconds
+    seed: int
+    state: str  # answer, not expressible, no answer, error or not installed
+    bound: float | None = None  # lower bound on epsilon at the claimed delta
+    violated: bool = False
+    cpu_seconds: float = 0.0
+    size: int = 0
+    note: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.tool, self.settings, self.case, self.budget, self.seed
+
+
+def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
+    """Return the runs of a campaign by tool, settings, case, CPU seconds and seed; empty if there is no file."""
+    if not file.exists():
+        return {}
+    runs = (Run(**values) for values in json.loads(file.read_text(encoding="utf-8"))["runs"])
+    return {run.key: run for run in runs}
+
+
+def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
+    """Write all runs of a campaign, sorted, so that an interrupted campaign resumes."""
+    ordered = [asdict(run) for run in sorted(runs, key=lambda run: run.key)]
+    write_text(file, json.dumps({"schema": 1, "confidence": CONFIDENCE, "runs": ordered}, indent=1) + "\n")
+
+
+def campaign(
+    tools: Iterable[Tool],
+    wanted: Iterable[tuple[str, str, float, int]],
+    checkouts: Mapping[str, Path],
+    say: Callable[[str], None],
+    file: Path = PUBLISHED,
+) -> None:
+    """Run each tool on each combination that has no stored outcome.
+
+    Parameters
+    ----------
+    tools : iterable of Tool
+        Tools, each in its own environment, which is made if it is missing.
+    wanted : iterable of tuple
+        Settings, name of the case, CPU seconds and seed of each run.
+    checkouts : mapping
+        Folder with a clone of the repository, by name of the tool, for the tools that the registry does not have.
+    say : callable
+        Receives one line per run.
+    file : Path
+        File of the outcomes, written after each run. What was not installed is tried again by the next campaign.
+    """
+    combinations = list(wanted)
+    for tool in tools:
+        done = stored(file)
+        keys = [(tool.name, *combination) for combination in combinations]
+        missing = [key for key in keys if key not in done or done[key].state == NOT_INSTALLED]
+        for run in attacks(tool, missing, checkouts):
+            store((stored(file) | {run.key: run}).values(), file)
+            bound = "" if run.bound is None else f", epsilon > {run.bound:.4g}"
+            violated = ", violated" if run.violated else ""
+            say(f"{tool.title} ({run.settings}), {run.case}, {run.budget:g} s: {run.state}{bound}{violated} {run.note}")
+
+
+def attacks(tool: Tool, keys: Sequence[Key], checkouts: Mapping[str, Path]) -> Iterator[Run]:
+    """Run one tool on several cases in one process. A case that ends the process is an error, and another process does the rest."""
+    rest = list(keys)
+    try:
+        python = tool.interpreter(checkouts) if rest else ""
+    except InvalidArgument as error:
+        yield from (Run(*key, NOT_INSTALLED, note=str(error)[:300]) for key in rest)
+        return
+    while rest:
+        with subprocess.Popen(
+            [python, "-m", "dpwitness.benchmarks.peers.drivers", json.dumps([_asked(key) for key in rest])],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *tool.path(checkouts)])} | dict.fromkeys(_THREADS, "1"),
+        ) as process:
+            assert process.stdout is not None
+            for line in filter(lambda text: text.startswith("{"), process.stdout):
+                yield Run(*rest.pop(0), **json.loads(line))
+        if rest:
+            yield Run(*rest.pop(0), "error", note=f"the process of the tool ended with code {process.returncode}")
+
+
+def _asked(key: Key) -> dict[str, object]:
+    """Return what a driver is asked for."""
+    return dict(zip(("tool", "settings", "case", "cpu_seconds", "seed"), key, strict=True)) | {"confidence": CONFIDENCE}

@@ -1,0 +1,18 @@
+"""Driver of ``dpwitness.audit``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.benchmarks.peers.drivers.task import Answer, Task
+from dpwitness.mechanisms.data.pairs import Pair
+
+
+def attack(task: Task) -> Answer:
+    """Return the bound and the verdict of an audit; the best settings state the number of runs and the confidence."""
+    pair: Pair = task.mechanism.worst_pair()
+    chosen: dict[str, Any] = {"trials": 2 * task.size, "confidence": task.confidence, "stop": "never"} if task.best else {}
+    result = audit(task.mechanism, pair=pair, seed=task.seed, bits=False, **chosen)
+    return Answer(result.verdict is Verdict.VIOLATED, result.epsilon_lower, f"{result.trials} runs")
