@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-from dpwitness.reports.third_party.exact_rows import _words, accountant_rows, finding_rows, section, uncovered, upstream
+from dpwitness.reports.third_party import exact_audits
+from dpwitness.reports.third_party.exact_audits import _words, accountant_rows, compare_releases, exact_parts, finding_rows, uncovered
+from dpwitness.reports.third_party.exact_rows import section, upstream
 
 FILE = """
 LIBRARY = "numpy"
