@@ -109,7 +109,9 @@ def accountant_rows(adapter: str, python: str, known: Sequence[Json] = ()) -> It
             try:
                 same = [row for row in known if row.get("witness") and (row["adapter"], row["target"]) == (adapter, name)]
                 holding = (found for found in (compared_again(row, python) for row in same) if found.verdict is Verdict.VIOLATED)
-                found = next(holding, None) or audit_declared(DeclaredAccountant(target, declaration), seconds=_SECONDS)
+                found = next(holding, None)
+                if found is None:
+                    found = audit_declared(DeclaredAccountant(target, declaration), seconds=_SECONDS)
                 yield about | {"target": name} | _finding(found)
             except _FAILURES as error:
                 yield about | {"target": name, "verdict": "ERROR", "finding": _line(error), "cause": ""}
