@@ -33,6 +33,8 @@ from dpwitness.mechanisms.privacy import ApproxDP
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0  # of one audit, whose learning takes a second or two however fast the mechanism is
+_BRIEF_SHARE = 0.3  # share of the remaining time for brief audits of all targets, which come before longer ones
+_CONFIDENCE, _BRIEF_ERROR = 0.99, 0.002  # of both audits of a target together, and error probability of the brief one
 _TRACE_SHARE = 0.2  # share of the remaining time for traces
 _TRACE_SECONDS = 10.0
 _FLAGGED = 3  # weight of an entry whose trace has findings
@@ -233,9 +235,23 @@ def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
 def _audit_statistically(
     plan: AuditPlan, names: Sequence[str], traced: Mapping[str, tuple[str, ...]], deadline: float, say: Callable[[str], None]
 ) -> Iterator[Audited]:
-    """Yield the black-box audits, those first whose trace has findings; then those of other values with the time that is left."""
+    """Yield the black-box audits, those first whose trace has findings; then those of other values with the time that is left.
+
+    If the time allows, all targets have a brief audit first, so that a target without a finding does not delay the finding of another one.
+    """
     weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
-    order = sorted(names, key=lambda name: -weights[name])
+    order, confidence = sorted(names, key=lambda name: -weights[name]), _CONFIDENCE
+    brief = [name for name in order if name not in plan.budgets]
+    if len(brief) > 1 and len(brief) * _LEAST_SECONDS <= _BRIEF_SHARE * (deadline - time.monotonic()):
+        confidence += _BRIEF_ERROR
+        for name in brief:
+            say(f"{name}: black box, brief")
+            found = _audit_one(replace(plan, store=None), name, {"seconds": _LEAST_SECONDS}, confidence=1 - _BRIEF_ERROR)
+            if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
+                yield replace(found, how=("trace", "black box") if name in traced else ("black box",), findings=traced.get(name, ()))
+                order.remove(name)
+            if _is_interrupted(found):
+                return
     kept: list[str] = []
     for position, name in enumerate(order):
         left, share = deadline - time.monotonic(), sum(weights[other] for other in order[position:])
@@ -245,13 +261,17 @@ def _audit_statistically(
         if left < _LEAST_SECONDS and position and name not in plan.budgets:
             yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
             continue
-        found = _audit_one(plan, name, plan.budgets.get(name) or budget_of(seconds))
+        found = _audit_one(plan, name, plan.budgets.get(name) or budget_of(seconds), confidence=confidence)
         yield replace(found, how=how if found.results else how[:-1], findings=traced.get(name, ()))
         if found.verdict is Verdict.NOT_REFUTED:
             kept.append(name)
-        if found.verdict is Verdict.INCONCLUSIVE and any("interrupted" in note for note in getattr(found.results[0], "notes", ())):
+        if _is_interrupted(found):
             return
     yield from _audit_other_values(plan, kept, deadline, say)
+
+
+def _is_interrupted(found: Audited) -> bool:
+    return found.verdict is Verdict.INCONCLUSIVE and any("interrupted" in note for note in getattr(found.results[0], "notes", ()))
 
 
 def budget_of(seconds: float) -> Json:
@@ -259,10 +279,12 @@ def budget_of(seconds: float) -> Json:
     return {"seconds": float(f"{min(2 ** (math.floor(2 * math.log2(seconds)) / 2), _MOST_SECONDS):.3g}")}
 
 
-def _audit_one(plan: AuditPlan, name: str, budget: Json, domain: Domain | None = None, what: str = "") -> Audited:
+def _audit_one(
+    plan: AuditPlan, name: str, budget: Json, domain: Domain | None = None, what: str = "", confidence: float = _CONFIDENCE
+) -> Audited:
     """Return the outcome of a black-box audit of one target on the pairs of its domain, or of `domain`, which `what` describes."""
     target = plan.target(name)
-    options: Json = {"domain": domain, "seed": plan.seed, "stop": "violation", "time_limit": 60.0, **budget}
+    options: Json = {"domain": domain, "seed": plan.seed, "stop": "violation", "time_limit": 60.0, "confidence": confidence, **budget}
     options["bits"] = False  # low bits leak in nearly all floating-point noise, and do not count for the exit code
     options["name"] = f"{name} ({what})" if what else name
     try:

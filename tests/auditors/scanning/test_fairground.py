@@ -1,11 +1,14 @@
 """The scan of a package with mechanisms, decoys and traps gives the expected table."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.scanning import audits
 from dpwitness.auditors.scanning.audits import AuditPlan, _audit_errors, _audit_relations, audit_entries
 from dpwitness.auditors.scanning.scan import confirm, row_of, written
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -149,6 +152,20 @@ def test_an_exception_that_depends_on_one_record_is_found_before_the_statistics(
     (found,) = _audit_errors(plan, "mean_of_some", 100.0)
     assert found.verdict is Verdict.SUSPECT and found.how == ("relations",) and "raises" in found.results[0].headline()
     assert not list(_audit_errors(plan, "noisy_sum", 100.0))
+
+
+def test_every_target_has_a_brief_audit_before_the_long_ones_and_both_share_one_error(monkeypatch, tmp_path):
+    calls = []
+
+    def audited(plan, name, budget, confidence=0.0):
+        calls.append((name, budget["seconds"], round(1 - confidence, 9)))
+        return audits.Audited(name, ("black box",), (SimpleNamespace(verdict=Verdict.SUSPECT),) if name == "b" else ())
+
+    monkeypatch.setattr(audits, "_audit_one", audited)
+    plan, deadline = AuditPlan(tmp_path, None, tmp_path, 1e4), time.monotonic() + 1e4
+    found = list(audits._audit_statistically(plan, ["a", "b", "c"], {}, deadline, lambda line: None))
+    assert calls == [("a", 5.0, 0.002), ("b", 5.0, 0.002), ("c", 5.0, 0.002), ("a", 64.0, 0.008), ("c", 64.0, 0.008)]
+    assert [each.name for each in found] == ["b", "a", "c"]
 
 
 def test_trust_deletes_the_guess_and_an_unknown_name_is_an_error(scan, tmp_path):
