@@ -33,7 +33,7 @@ from dpwitness.mechanisms.privacy import ApproxDP
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0  # of one audit, whose learning takes a second or two however fast the mechanism is
-_BRIEF_SHARE = 0.3  # share of the remaining time for brief audits of all targets, which come before longer ones
+_BRIEF_SHARE, _BRIEF_SECONDS = 0.3, 10.0  # of the remaining time, and most of one, for brief audits of all targets before longer ones
 _CONFIDENCE, _BRIEF_ERROR = 0.99, 0.002  # of both audits of a target together, and error probability of the brief one
 _TRACE_SHARE = 0.2  # share of the remaining time for traces
 _TRACE_SECONDS = 10.0
@@ -242,11 +242,12 @@ def _audit_statistically(
     weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
     order, confidence = sorted(names, key=lambda name: -weights[name]), _CONFIDENCE
     brief = [name for name in order if name not in plan.budgets]
-    if len(brief) > 1 and len(brief) * _LEAST_SECONDS <= _BRIEF_SHARE * (deadline - time.monotonic()):
+    seconds = min(_BRIEF_SHARE * (deadline - time.monotonic()) / max(len(brief), 1), _BRIEF_SECONDS)
+    if len(brief) > 1 and seconds >= _LEAST_SECONDS:
         confidence += _BRIEF_ERROR
         for name in brief:
             say(f"{name}: black box, brief")
-            found = _audit_one(replace(plan, store=None), name, {"seconds": _LEAST_SECONDS}, confidence=1 - _BRIEF_ERROR)
+            found = _audit_one(replace(plan, store=None), name, {"seconds": seconds}, confidence=1 - _BRIEF_ERROR)
             if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
                 yield replace(found, how=("trace", "black box") if name in traced else ("black box",), findings=traced.get(name, ()))
                 order.remove(name)

@@ -164,7 +164,7 @@ def test_every_target_has_a_brief_audit_before_the_long_ones_and_both_share_one_
     monkeypatch.setattr(audits, "_audit_one", audited)
     plan, deadline = AuditPlan(tmp_path, None, tmp_path, 1e4), time.monotonic() + 1e4
     found = list(audits._audit_statistically(plan, ["a", "b", "c"], {}, deadline, lambda line: None))
-    assert calls == [("a", 5.0, 0.002), ("b", 5.0, 0.002), ("c", 5.0, 0.002), ("a", 64.0, 0.008), ("c", 64.0, 0.008)]
+    assert calls == [("a", 10.0, 0.002), ("b", 10.0, 0.002), ("c", 10.0, 0.002), ("a", 64.0, 0.008), ("c", 64.0, 0.008)]
     assert [each.name for each in found] == ["b", "a", "c"]
 
 
