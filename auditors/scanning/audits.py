@@ -204,7 +204,8 @@ def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], say: Callabl
             mechanism = found.mechanism
             if mechanism is not None:
                 guess = guess or mechanism.guessed
-                found = replace(found, declaration={"runs": _runs_within(mechanism, share), **declaration})
+                runs = {} if mechanism.domain is None else {"runs": _runs_within(mechanism, share)}
+                found = replace(found, declaration=runs | declaration)
             results = [with_guess(result, guess) for result in relations.audit_declared(found, seed=plan.seed)]
         except (InvalidArgument, MechanismFailed) as error:
             yield Audited(audited, why=_line(error))
