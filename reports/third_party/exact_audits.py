@@ -191,10 +191,12 @@ def uncovered(adapter: str, python: str, library: str) -> Json:
 
 
 def _words(file: Path) -> Iterator[str]:
-    """Yield the names and attributes in the code of a file."""
+    """Yield the names and attributes in the code of a file, and its texts, which may be names of attributes."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute | ast.Name):
             yield node.attr if isinstance(node, ast.Attribute) else node.id
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
         if isinstance(node, ast.ImportFrom):
             yield from (alias.name for alias in node.names)
 
