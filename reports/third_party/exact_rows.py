@@ -43,7 +43,7 @@ def section(exact: Json, rows: Sequence[Json]) -> list[str]:
     """Return the sections of the page: rows without statistics, refuted rows and newest releases, and names without an audit."""
     every = [*rows, *exact["rows"]]
     violated = [row for row in every if row["verdict"] == "VIOLATED"]
-    releases = {(row["library"], row["version"]) for row in every}
+    releases = {(row["library"], row["version"]) for row in every if "dev" not in row["version"]}
     lines = [
         [f"{row['library']} {row['version']}", code(row["target"]), row["kind"], verdict(row["verdict"]).lower(), _seen(row)]
         for row in exact["rows"]
@@ -63,7 +63,8 @@ def section(exact: Json, rows: Sequence[Json]) -> list[str]:
         *_failed(exact.get("failed", {})),
         "## Refuted rows and newest releases",
         f"Newest releases of the package index on {exact['checked']}. *Repaired since* a release: the figure at the row's parameters is "
-        "not too low there, nor in a later release. *Not found in* a release: the same target was audited there and nothing was found.",
+        "not too low there, nor in a later release; a version with *dev* is a state of the library's repository. "
+        "*Not found in* a release: the same target was audited there and nothing was found.",
         "\n".join(table(["release", "target", "state"], status)),
         "## Not audited",
         "Public functions and classes of a library, by discovery in its interpreter, whose names no target file of the adapter mentions. "
