@@ -22,6 +22,7 @@ from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
     require_callable,
     require_integer,
+    require_nonnegative,
     require_one_of,
     require_probability,
     require_type,
@@ -31,6 +32,7 @@ from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_metamorphic"
 _LAWS = 3  # pairs on which laws are compared, since each needs many runs
+_FEWEST = 1000  # smallest number of runs that an audit of a law takes
 _EPSILONS = (0.02, 0.1, 0.5, 1.0, 4.0)  # values of epsilon that are doubled
 
 
@@ -75,7 +77,7 @@ RELATIONS = {
         "mechanism",
         lambda inputs: inputs.pairs,
         "",
-        ("seed",),
+        ("seed", "epsilon", "delta"),
     ),
     "zero_epsilon_is_constant": Relation(
         random_relations.zero_epsilon_is_constant,
@@ -83,7 +85,7 @@ RELATIONS = {
         "at_epsilon",
         lambda inputs: inputs.pairs[:_LAWS],
         "",
-        ("seed", "confidence", "delta"),
+        ("seed", "confidence", "delta", "runs"),
     ),
     "more_epsilon_spreads_no_more": Relation(
         random_relations.more_epsilon_spreads_no_more,
@@ -91,7 +93,7 @@ RELATIONS = {
         "at_epsilon",
         lambda inputs: [(epsilon, dataset) for epsilon in _EPSILONS for dataset in inputs.datasets[:1]],
         "",
-        ("seed", "confidence"),
+        ("seed", "confidence", "runs"),
     ),
     "more_epsilon_is_no_more_noise": Relation(
         relations.more_epsilon_is_no_more_noise, "twice the epsilon needs no more noise", "noise", lambda inputs: relations.epsilons()
@@ -121,7 +123,9 @@ def audit_metamorphic(
     output_metric: str | None = None,
     input_metric: str = "symmetric",
     d_in: float = 1,
+    epsilon: float = 0.0,
     delta: float = 0.0,
+    runs: int | None = None,
     only: Sequence[str] | None = None,
     confidence: float = 0.9999,
     seed: int = 0,
@@ -159,8 +163,12 @@ def audit_metamorphic(
         With `unordered`: metric of `audit_stability` in which equal outputs have distance 0, such as ``symmetric`` for rows in any order.
     input_metric, d_in : str, float
         Distance of the pairs for `stability_map`; the metric is that of an input space.
+    epsilon : float
+        The epsilon that `mechanism` claims, by which probabilities of exceptions may differ.
     delta : float
-        The delta of `at_epsilon`, by which laws at epsilon 0 may differ.
+        The delta of the claim of `at_epsilon` and `mechanism`, by which laws at epsilon 0 and probabilities of exceptions may differ.
+    runs : int, optional
+        Runs on each dataset for the relations of `at_epsilon`. Default: those of each relation.
     only : sequence of str, optional
         Names of the relations to check, of those that apply. Default: all.
     confidence : float
@@ -203,7 +211,12 @@ def audit_metamorphic(
     given: dict[str, Any] = {"function": function, "mechanism": mechanism, "at_epsilon": at_epsilon, "noise": noise, "parallel": parallel}
     given |= {"unordered": unordered, "row_wise": row_wise}
     given["zero_map"] = stability_map is not None and outcome(stability_map, d_in) == 0
-    options = {"seed": seed, "confidence": confidence, "delta": delta, "output_metric": output_metric}
+    require_nonnegative("epsilon", epsilon, _OWNER)
+    require_probability("delta", delta, _OWNER, zero=True)
+    if runs is not None:
+        require_integer("runs", runs, _OWNER, least=_FEWEST)
+    options = {"seed": seed, "confidence": confidence, "epsilon": epsilon, "delta": delta, "output_metric": output_metric}
+    options |= {"runs": runs} if runs is not None else {}
     domain = domain if domain is not None else getattr(mechanism, "domain", None) or getattr(function, "domain", None)
     inputs = inputs_of(domain, datasets or (), input_metric, d_in, seed, _OWNER, function)
     found: list[MetamorphicResult | AccountantResult] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpwitness.auditors.metamorphic.audit import RELATIONS, audit_metamorphic
@@ -16,7 +16,7 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
 
 _SUBJECTS = tuple(dict.fromkeys(relation.subject for relation in RELATIONS.values()))  # keys that name functions
-_OPTIONS = ("unordered", "row_wise", "output_metric", "input_metric", "d_in", "delta", "only")
+_OPTIONS = ("unordered", "row_wise", "output_metric", "input_metric", "d_in", "epsilon", "delta", "runs", "only")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +45,18 @@ class DeclaredRelations(Declared):
 
     @property
     def domain(self) -> Domain | InputSpace | None:
-        """Declared input space, or declared domain of mechanisms."""
+        """Declared input space, or declared domain of mechanisms; by default the domain of the mechanism that is named."""
         if "input" in self.declaration:
             return space_of(self.declaration["input"], f"{self.target.name}: input")
-        return build_domain(self.declaration["domain"], self.target.name) if "domain" in self.declaration else None
+        if "domain" in self.declaration:
+            return build_domain(self.declaration["domain"], self.target.name)
+        return None if self.mechanism is None else self.mechanism.domain
+
+    @property
+    def mechanism(self) -> Target | None:
+        """Mechanism that is named by `mechanism` or `at_epsilon`; None without one."""
+        name = self.declaration.get("mechanism") or self.declaration.get("at_epsilon")
+        return None if name is None else replace(self.target, name=name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpwitness.auditors.accounting import declared_targets as accountants
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.gray_box.trace import trace
+from dpwitness.auditors.metamorphic import declared_targets as relations
+from dpwitness.auditors.metamorphic.audit import check_relation
+from dpwitness.auditors.metamorphic.outputs import outcome
+from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.guessed_result import with_guess
 from dpwitness.auditors.results.verdicts import Result, Verdict
@@ -23,14 +29,21 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.privacy import ApproxDP
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0  # of one audit, whose learning takes a second or two however fast the mechanism is
+_BRIEF_SHARE, _BRIEF_SECONDS = 0.3, 10.0  # of the remaining time, and most of one, for brief audits of all targets before longer ones
+_CONFIDENCE, _BRIEF_ERROR = 0.99, 0.002  # of both audits of a target together, and error probability of the brief one
 _TRACE_SHARE = 0.2  # share of the remaining time for traces
 _TRACE_SECONDS = 10.0
 _FLAGGED = 3  # weight of an entry whose trace has findings
-_KINDS = {"transformation": "stability", "accountant": "accounting"}  # kind of a declared target -> name of its audit
+_KINDS = {"transformation": "stability", "accountant": "accounting", "metamorphic": "relations"}  # kind of a declared target -> its audit
 _DETERMINISTIC_SECONDS, _DETERMINISTIC_SHARE = 10.0, 0.5  # of one entry, and of the time for all entries
+_RELATIONS_SHARE, _ERRORS_SHARE = 0.1, 0.05  # of the time, for declared relations, and for exceptions on neighboring datasets
+_ERROR_PAIRS = 12  # largest number of neighboring datasets whose exceptions are compared
+_TIMED, _LEAST_RUNS, _MOST_RUNS, _SAMPLES = 8, 1000, 8000, 16  # runs of a relation: timed, on each dataset, and number of datasets
+_WORST_FIRST = (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.NOT_REFUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class Audited:
     name : str
         Name of the entry.
     how : tuple of str
-        Audits that were made: ``stability``, ``accounting``, ``trace``, ``black box``.
+        Audits that were made: ``stability``, ``accounting``, ``relations``, ``trace``, ``black box``.
     results : tuple of Result
         Results for the report, the decisive one first.
     why : str
@@ -120,16 +133,21 @@ def audit_entries(
     names : sequence of str
         Targets with a claim.
     declared : mapping of str to dict
-        Transformations and accountants that the file declares.
+        Transformations, accountants and relations that the file declares.
     progress : callable, optional
         Called with a line on what is done.
     """
     say = progress or (lambda line: None)
     deadline = time.monotonic() + plan.seconds
     with limits(plan.folder):
-        for name, declaration in declared.items():
-            say(f"{name}: {declaration.get('kind')}")
-            yield _audit_declared(plan, name, declaration, _DETERMINISTIC_SHARE * plan.seconds / len(declared))
+        exact = [name for name, declaration in declared.items() if declaration.get("kind") != "metamorphic"]
+        for name in exact:
+            say(f"{name}: {declared[name].get('kind')}")
+            yield _audit_declared(plan, name, declared[name], _DETERMINISTIC_SHARE * plan.seconds / len(exact))
+        for name in names:
+            say(f"{name}: exceptions on neighboring datasets")
+            yield from _audit_errors(plan, name, _ERRORS_SHARE * plan.seconds / len(names))
+        yield from _audit_relations(plan, {name: each for name, each in declared.items() if name not in exact}, say)
         traced = {}
         trace_deadline = time.monotonic() + _TRACE_SHARE * max(deadline - time.monotonic(), 0.0)
         for name in names:
@@ -155,6 +173,56 @@ def _audit_declared(plan: AuditPlan, name: str, declaration: Json, seconds: floa
     return Audited(name, (_KINDS[kind],), (with_guess(result, declaration.get("guessed")),))
 
 
+def _audit_errors(plan: AuditPlan, name: str, seconds: float) -> Iterator[Audited]:
+    """Yield the outcome of a comparison of exceptions on neighboring datasets, on as many pairs as the time allows, if they differ."""
+    target = plan.target(name)
+    try:
+        claim, domain = target.claim, target.domain
+        if not isinstance(claim, ApproxDP) or domain is None:
+            return
+        cases, begin = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:_ERROR_PAIRS]], time.monotonic()
+        outcome(target.sample, cases[0][0], 1, np.random.default_rng(plan.seed))
+        fitting = int(seconds / max(time.monotonic() - begin, 1e-9) / 2)
+        options: Json = {"epsilon": claim.epsilon, "delta": claim.delta_budget, "seed": plan.seed}
+        result = check_relation("errors_ignore_one_record", target, cases[:fitting], options, name) if fitting else None
+    except (InvalidArgument, MechanismFailed):
+        return  # the audits of the claim say why
+    if result is not None and result.verdict is Verdict.VIOLATED:
+        guess = "an analyst sees whether a run raises" + (f", and {target.guessed}" if target.guessed else "")
+        yield Audited(name, ("relations",), (with_guess(result, guess),))
+
+
+def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], say: Callable[[str], None]) -> Iterator[Audited]:
+    """Yield the outcomes of declared relations, those of a mechanism under its name, until their share of the time is spent."""
+    deadline = time.monotonic() + _RELATIONS_SHARE * plan.seconds
+    for position, (name, declaration) in enumerate(declared.items()):
+        share = (deadline - time.monotonic()) / (len(declared) - position)
+        say(f"{name}: relations")
+        audited = str(declaration.get("mechanism") or declaration.get("at_epsilon") or name)
+        try:
+            found, guess = relations.DeclaredRelations(plan.target(name), declaration), declaration.get("guessed")
+            mechanism = found.mechanism
+            if mechanism is not None:
+                guess = guess or mechanism.guessed
+                runs = {} if mechanism.domain is None else {"runs": _runs_within(mechanism, share)}
+                found = replace(found, declaration=runs | declaration)
+            results = [with_guess(result, guess) for result in relations.audit_declared(found, seed=plan.seed)]
+        except (InvalidArgument, MechanismFailed) as error:
+            yield Audited(audited, why=_line(error))
+        else:
+            yield Audited(audited, ("relations",), tuple(sorted(results, key=lambda result: _WORST_FIRST.index(result.verdict))))
+
+
+def _runs_within(target: Target, seconds: float) -> int:
+    """Return the number of runs on each of 16 datasets for which the time suffices. Raise InvalidArgument if they are too few."""
+    pair, begin = pairs_for(target.domain)[0], time.monotonic()
+    target.sample(pair.d0, _TIMED, np.random.default_rng(0))
+    runs = int(seconds * _TIMED / max(time.monotonic() - begin, 1e-9) / _SAMPLES)
+    if runs < _LEAST_RUNS:
+        raise InvalidArgument(f"relations of {target.name} need {_LEAST_RUNS:,} runs on each dataset: raise --seconds")
+    return min(runs, _MOST_RUNS)
+
+
 def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
     """Return the findings of a trace of one target; empty if there are none, or the target cannot be traced."""
     target = plan.target(name)
@@ -168,9 +236,24 @@ def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
 def _audit_statistically(
     plan: AuditPlan, names: Sequence[str], traced: Mapping[str, tuple[str, ...]], deadline: float, say: Callable[[str], None]
 ) -> Iterator[Audited]:
-    """Yield black-box audits: first of targets whose trace has findings, then of the others, then of other values if time is left."""
+    """Yield black-box audits: first of targets whose trace has findings, then of the others, then of other values if time is left.
+
+    If the time allows, all targets have a brief audit first, so that a target without a finding does not delay the finding of another one.
+    """
     weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
-    order = sorted(names, key=lambda name: -weights[name])
+    order, confidence = sorted(names, key=lambda name: -weights[name]), _CONFIDENCE
+    brief = [name for name in order if name not in plan.budgets]
+    seconds = min(_BRIEF_SHARE * (deadline - time.monotonic()) / max(len(brief), 1), _BRIEF_SECONDS)
+    if len(brief) > 1 and seconds >= _LEAST_SECONDS:
+        confidence += _BRIEF_ERROR
+        for name in brief:
+            say(f"{name}: black box, brief")
+            found = _audit_one(replace(plan, store=None), name, {"seconds": seconds}, confidence=1 - _BRIEF_ERROR)
+            if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
+                yield replace(found, how=("trace", "black box") if name in traced else ("black box",), findings=traced.get(name, ()))
+                order.remove(name)
+            if _is_interrupted(found):
+                return
     kept: list[str] = []
     for position, name in enumerate(order):
         left, share = deadline - time.monotonic(), sum(weights[other] for other in order[position:])
@@ -180,13 +263,17 @@ def _audit_statistically(
         if left < _LEAST_SECONDS and position and name not in plan.budgets:
             yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
             continue
-        found = _audit_one(plan, name, plan.budgets.get(name) or budget_of(seconds))
+        found = _audit_one(plan, name, plan.budgets.get(name) or budget_of(seconds), confidence=confidence)
         yield replace(found, how=how if found.results else how[:-1], findings=traced.get(name, ()))
         if found.verdict is Verdict.NOT_REFUTED:
             kept.append(name)
-        if found.verdict is Verdict.INCONCLUSIVE and any("interrupted" in note for note in getattr(found.results[0], "notes", ())):
+        if _is_interrupted(found):
             return
     yield from _audit_other_values(plan, kept, deadline, say)
+
+
+def _is_interrupted(found: Audited) -> bool:
+    return found.verdict is Verdict.INCONCLUSIVE and any("interrupted" in note for note in getattr(found.results[0], "notes", ()))
 
 
 def budget_of(seconds: float) -> Json:
@@ -194,10 +281,12 @@ def budget_of(seconds: float) -> Json:
     return {"seconds": float(f"{min(2 ** (math.floor(2 * math.log2(seconds)) / 2), _MOST_SECONDS):.3g}")}
 
 
-def _audit_one(plan: AuditPlan, name: str, budget: Json, domain: Domain | None = None, what: str = "") -> Audited:
+def _audit_one(
+    plan: AuditPlan, name: str, budget: Json, domain: Domain | None = None, what: str = "", confidence: float = _CONFIDENCE
+) -> Audited:
     """Return the outcome of a black-box audit of one target on the pairs of its domain, or of `domain`, which `what` describes."""
     target = plan.target(name)
-    options: Json = {"domain": domain, "seed": plan.seed, "stop": "violation", "time_limit": 60.0, **budget}
+    options: Json = {"domain": domain, "seed": plan.seed, "stop": "violation", "time_limit": 60.0, "confidence": confidence, **budget}
     options["bits"] = False  # low bits leak in nearly all floating-point noise, and do not count for the exit code
     options["name"] = f"{name} ({what})" if what else name
     try:

@@ -364,7 +364,8 @@ _ORDER = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED")
 def _audit_summary(own: Sequence[Audited], row: Row) -> Json:
     """Return how one name was audited, the worst verdict, and the reason."""
     made = [each for each in own if each.results]
-    if not made:
+    found_nothing = all(each.verdict_name == "NOT_REFUTED" and each.how == ("relations",) for each in made)
+    if not made or (row.role == "mechanism" and found_nothing):  # relations without a finding are no audit of the claim
         why = next((each.why for each in own if each.why), row.why) or "not audited"
         return {"audited": "", "claim": "", "guessed": False, "verdict": "", "why": why}
     worst = min(made, key=lambda each: _ORDER.index(each.verdict_name) if each.verdict_name in _ORDER else len(_ORDER))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
+from dpwitness.auditors.scanning.arguments import EPSILON
 from dpwitness.auditors.scanning.recipes import Recipe
+from dpwitness.auditors.scanning.vocabulary import role
 
 NETWORK_ANSWERS = """
 class _Answer:  # the import of the package asks the network, which is cut off: requests get an empty answer
@@ -71,13 +74,35 @@ def file_header(imports: Sequence[str], docstring: str, *, root: str = "", netwo
 
 
 def function_source(name: str, recipe: Recipe, docstring: str = "", comments: Sequence[str] = ()) -> str:
-    """Return the source of a target function ``name(dataset, size, rng)`` for a recipe."""
-    body = [f"        {line}" for line in recipe.body]
+    """Return the source of a target function ``name(dataset, size, rng)`` for a recipe, with an argument `epsilon` if possible."""
+    body = open_epsilon(recipe)
     lines = [f"# {comment}" for comment in comments]
-    lines += [f"def {name}(dataset, size, rng):"]
+    lines += [f"def {name}(dataset, size, rng{f', epsilon={EPSILON!r}' if body else ''}):"]
     lines += [f'    """{docstring}"""', ""] if docstring else []
-    lines += ["    def run():", *body, "", "    return [run() for _ in range(size)]"]
+    lines += ["    def run():", *(f"        {line}" for line in body or recipe.body), "", "    return [run() for _ in range(size)]"]
     return "\n".join(lines) + "\n"
+
+
+def open_epsilon(recipe: Recipe) -> tuple[str, ...]:
+    """Return the lines of a recipe with the name `epsilon` in place of its value; empty unless the call has exactly one such argument.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from dpwitness.auditors.scanning.names import Parameter
+    >>> recipe = SimpleNamespace(body=("return f(x, eps=1.0)",), parameters=(Parameter("eps"),), spent=())
+    >>> open_epsilon(recipe)
+    ('return f(x, eps=epsilon)',)
+    """
+    names = {parameter.name for parameter in recipe.parameters if role(parameter) == "epsilon"}
+    calls = [node for node in ast.walk(ast.parse("\n".join(recipe.body))) if isinstance(node, ast.Call)]
+    spelled = [keyword for call in calls for keyword in call.keywords if keyword.arg in names]
+    if recipe.spent or len(spelled) != 1 or not isinstance(spelled[0].value, ast.Constant) or spelled[0].value.value != EPSILON:
+        return ()
+    value, lines = spelled[0].value, list(recipe.body)
+    line = lines[value.lineno - 1].encode()  # columns are counted in bytes
+    lines[value.lineno - 1] = (line[: value.col_offset] + b"epsilon" + line[value.end_col_offset :]).decode()
+    return tuple(lines)
 
 
 def spent_source(name: str, recipe: Recipe) -> str:

@@ -11,7 +11,7 @@ from dpwitness.auditors.scanning.names import PublicName
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
 from dpwitness.auditors.scanning.readings import Reading, returned_quantity
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
+from dpwitness.auditors.scanning.source import file_header, function_source, open_epsilon, spent_source
 from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.auditors.scanning.vocabulary import SCALES, role
 from dpwitness.mechanisms.core.json_reader import Json
@@ -87,8 +87,10 @@ def target_file(
     found = {p.target: accountant_entry(p.reading, p.target) for p in accountants}
     complete = [p for p in accountants if not found[p.target].missing]
     parts += _accountants(found, complete) if complete else []
+    related = [p for p in running if p.recipe is not None and open_epsilon(p.recipe)]
+    parts += [_relations(related, "|=" if complete else "=")] if related else []
     parts += [_accountant_skeleton(p, found[p.target]) for p in accountants if found[p.target].missing]
-    parts += _typed(typed, "|=" if complete else "=") if typed.entries else []
+    parts += _typed(typed, "|=" if complete or related else "=") if typed.entries else []
     parts += [skeleton(p) for p in proposals if p.is_skeleton and p.role != "accountant"]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -162,6 +164,23 @@ def _accountants(found: Mapping[str, AccountantEntry], proposals: Sequence[Propo
         lines += [f"    # {line}" for line in _comment(f"{proposal.reading.name.path} {proposal.reading.because}.")]
         lines.append(f"    {proposal.target!r}: {found[proposal.target].declaration!r},")
     return ["\n".join(found[proposal.target].source) + "\n" for proposal in proposals] + ["\n".join([*lines, "}"]) + "\n"]
+
+
+def _relations(proposals: Sequence[Proposal], assign: str) -> str:
+    """Return the declarations of relations between runs at several values of epsilon, which need no claim."""
+    lines = [f"TARGETS {assign} {{", "    # relations between runs at several values of epsilon"]
+    for proposal in proposals:
+        recipe, name = proposal.recipe, proposal.target
+        assert recipe is not None
+        additive = recipe.form.domain["kind"] == "Answers" and recipe.form.relation in ("l1", "l2")
+        additive &= not {role(parameter) for parameter in recipe.parameters} & {"lower", "upper", "bounds"}
+        only = ["zero_epsilon_is_constant", *(["more_epsilon_spreads_no_more"] if additive else [])]
+        guess = f"{name} with epsilon = 0 promises an output without information" + (", and adds noise to its answer" if additive else "")
+        delta = re.fullmatch(r"approx:.*,(.*)", recipe.claim.text)
+        stated = {"delta": float(delta[1])} if delta else {}
+        declaration = {"kind": "metamorphic", "at_epsilon": name, "only": only, **stated, "guessed": guess}
+        lines.append(f"    '{name}_at_epsilon': {declaration!r},")
+    return "\n".join([*lines, "}"]) + "\n"
 
 
 def _typed(typed: TypedEntries, assign: str) -> list[str]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,22 +137,15 @@ def installed(package: str) -> tuple[str, float]:
 def measured(package: str) -> dict[str, Any]:
     """Return the seconds of the installation of a library, and the outcome of its scan until the first finding."""
     before = processor_seconds()
-    try:
-        python, seconds = installed(package)
-        found = scanned(package, python, SECONDS, only_first=True)
-    except InvalidArgument as error:
-        return {"package": package, "group": "first", "error": str(error)}
-    about: dict[str, Any] = {"package": package, "group": "first", "requirements": LIBRARIES[package], "finding": found.first}
+    python, seconds = installed(package)
+    found = scanned(package, python, SECONDS, only_first=True)
+    about: dict[str, Any] = {"requirements": LIBRARIES[package], "finding": found.first}
     if found.first:
         about |= {"total": round(seconds + found.first_seconds, 1), "scan": round(found.first_seconds, 1)}
     return about | {"installation": round(seconds, 1), "processor seconds": round(processor_seconds() - before, 1)}
 
 
-def rows() -> tuple[list[Row], list[dict[str, Any]]]:
-    """Return a row for each library, and the details."""
-    details = [measured(package) for package in LIBRARIES]
-    found = [
-        Row(f"{d['package']}: installation and scan until the first finding", REQUIRED, d.get("total", float("inf")), "s", at_most=True)
-        for d in details
-    ]
-    return found, details
+def row(found: Mapping[str, Any]) -> Row:
+    """Return the row of a library."""
+    case = f"{found['package']}: installation and scan until the first finding"
+    return Row(case, REQUIRED, found.get("total", float("inf")), "s", at_most=True)

@@ -17,6 +17,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dpwitness.auditors.results.verdicts import Verdict
@@ -25,6 +26,7 @@ from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.auditors.scanning.proposals import Proposal, propose, readings_of
 from dpwitness.auditors.scanning.scan import written
 from dpwitness.benchmarks.scan import first_finding, opendp
+from dpwitness.benchmarks.scan.partial import Partial
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -53,8 +55,7 @@ class Listed:
     def python(self) -> str:
         """Return the interpreter that has the package; make its environment first if it is missing."""
         known = environments().get(self.environment) or Environment(f"scan-{self.environment}", self.requirements, self.no_deps)
-        if not known.interpreter.exists():
-            known.setup(lambda line: None)
+        known.setup(lambda line: None)
         return str(known.interpreter)
 
 
@@ -77,19 +78,17 @@ def measured(found: Listed) -> Json:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        try:
-            python = found.python()
-            explored = discover(package=found.package, python=python, working_folder=str(folder))
-        except InvalidArgument as error:
-            return {"package": found.package, "group": found.group, "listed": len(found.mechanisms), "error": str(error)}
+        python = found.python()
+        explored = discover(package=found.package, python=python, working_folder=str(folder))
         options: Json = {"python": python, "network": explored.network, "root": "", "memory": 0.0, "deadline": time.monotonic() + 300}
         proposals = propose(readings_of(explored), folder, **options)
         scan = written(found.package, folder / "targets.py", explored, proposals, python)
         counts = Counter(outcome for _, outcome in mechanism_outcomes(found, proposals, scan.file, python))
         running = [p.target for p in proposals if p.runs and p.role == "mechanism"]
         verdicts, first = _audited(AuditPlan(scan.file, python, folder, AUDIT_SECONDS), running, began)
-        result = {"package": found.package, "group": found.group, **counts, "seconds": round(time.monotonic() - began, 1)}
-        return result | {
+        return {
+            **counts,
+            "seconds": round(time.monotonic() - began, 1),
             "verdicts": verdicts,
             "first finding": first,
             "remarks": [without_paths(remark) for remark in explored.remarks[:3]],
@@ -160,8 +159,10 @@ def measure(parts: Sequence[str] = ()) -> Table:
     """
     if unknown := sorted(set(parts) - set(PARTS)):
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
-    chosen, began = parts or PARTS, first_finding.processor_seconds()
-    details = [measured(found) for found in listed() if found.group in chosen]
+    chosen, began, kept = parts or PARTS, first_finding.processor_seconds(), Partial()
+    packages = [found for found in listed() if found.group in chosen]
+    about = [{"package": found.package, "group": found.group, "listed": len(found.mechanisms)} for found in packages]
+    details = [each | kept.measured(found.package, partial(measured, found)) for each, found in zip(about, packages, strict=True)]
     rows = [row for group in GROUPS if group in chosen for row in _group_rows(group, details)]
     if details:
         violated = sum(d.get("verdicts", {}).get("VIOLATED", 0) for d in details)
@@ -169,17 +170,19 @@ def measure(parts: Sequence[str] = ()) -> Table:
     notes = [f"{d['package']}: not scanned: {d['error']}" for d in details if "error" in d]
     notes += [f"{d['package']}: first finding after {d['first finding']} s" for d in details if d.get("first finding")]
     if "opendp" in chosen:
-        try:
-            rows += opendp.rows()
-        except InvalidArgument as error:
-            notes.append(f"opendp: not scanned: {error}")
+        own, failure = kept.rows("scan of opendp", opendp.rows)
+        rows += own
+        notes += [f"opendp: not scanned: {failure}"] if failure else []
     if "first" in chosen:
-        first, libraries = first_finding.rows()
-        rows += first
+        libraries = [kept.measured(f"first finding in {name}", partial(first_finding.measured, name)) for name in first_finding.LIBRARIES]
+        libraries = [{"package": name, "group": "first"} | each for name, each in zip(first_finding.LIBRARIES, libraries, strict=True)]
+        rows += map(first_finding.row, libraries)
         notes += [f"{d['package']}: not scanned: {d['error']}" for d in libraries if "error" in d]
         details += libraries
     minutes = (first_finding.processor_seconds() - began) / 60
     notes.append(f"processor time of the benchmark, with all processes that it waited for: {minutes:.0f} minutes")
+    notes += [f"{kept.taken_over} parts are of an interrupted run"] if kept.taken_over else []
+    kept.close()
     return Table("scan", tuple(rows), tuple(notes), tuple(details))
 
 

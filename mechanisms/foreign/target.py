@@ -52,7 +52,7 @@ from dpwitness.mechanisms.foreign.python_worker import BatchRequest, Interpreter
 from dpwitness.mechanisms.foreign.python_worker import sent_as as packed_as
 from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, TargetState, interpreter_slot, loaded
 from dpwitness.mechanisms.foreign.worker_process import P, Slot, WorkerDied, WorkerTimeout, borrowed_worker, close_all
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts, TookTooLong
 
 Answer = TypeVar("Answer")
 _MIN_RECOGNITION_SECONDS = 30.0  # minimum time for imports and a trial call, also on a loaded machine
@@ -371,7 +371,7 @@ class Target(DescribedTarget):
                 self._state.took(time.perf_counter() - started, size)
                 return cast(Answer, found)
             except WorkerTimeout as error:
-                raise MechanismFailed(f"a batch of {size} runs {error}") from None
+                raise TookTooLong(f"a batch of {size} runs {error}") from None
             except ProtocolViolation as error:
                 raise MechanismFailed(f"{self.__name__} {error} (a batch of {size} runs)") from None
             except WorkerDied as error:

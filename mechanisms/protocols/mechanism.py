@@ -17,6 +17,10 @@ class MechanismFailed(RuntimeError):
     """Error of a mechanism that cannot be audited: it crashes, hangs, changes its output shape, ignores its generator or keeps state."""
 
 
+class TookTooLong(MechanismFailed):
+    """Error of a batch of runs that exceeds its time limit."""
+
+
 class AlwaysRaises(MechanismFailed):
     """Error of a pair on which every run of both sides raises an exception; `rounds` is the number of runs made."""
 

@@ -1,6 +1,9 @@
 """Page of the audits of third-party libraries, made from the results of the suite or from the page's JSON file.
 
 ``python -m dpwitness.reports.third_party.page DIR reports/published`` publishes a report of ``dpwitness suite third-party --report DIR``.
+``python -m dpwitness.reports.third_party.page --exact ADAPTER=PYTHON... FINDINGS.json... reports/published`` audits declared accountants of
+adapters, each with an interpreter that has its library, adds findings of scans, asks the package index for the newest releases, and
+writes the page again. Rows of other sources stay.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import code, count, dataset, escaped_markdown, figure, number, slugs, table, verdict
-from dpwitness.reports.third_party.exact_rows import exact_part, newest_release, section
+from dpwitness.reports.third_party.exact_audits import exact_parts, newest_release
+from dpwitness.reports.third_party.exact_rows import section
 
 Found = Json
 
@@ -271,11 +275,15 @@ def main(reports: Iterable[str | Path], published: str | Path = "reports/publish
 
 
 def rewrite(sources: Sequence[str], folder: Path) -> None:
-    """Write the published page again, with the rows of `exact_part` and the newest release of each refuted library."""
-    exact = exact_part(sources)
+    """Write the published page after each source of `exact_parts`, and at the end with the newest release of each refuted library."""
     found = _FILE(read_json(folder / "third-party.json", "publish"), "third-party.json")
+    before = found.get("exact") or {}
+    for name, exact in exact_parts(sources, before):
+        _write(found | {"exact": {"newest": {}} | exact}, folder)
+        print(f"{name}: {exact['failed'].get(name, 'done')}", flush=True)
     refuted = [row["library"] for row in (*found["rows"], *exact["rows"]) if row["verdict"] == "VIOLATED"]
-    _write(found | {"exact": exact | {"newest": {library: newest_release(library) for library in dict.fromkeys(refuted)}}}, folder)
+    newest = {library: newest_release(library) for library in dict.fromkeys(refuted)}
+    _write(found | {"exact": exact | {"newest": newest}}, folder)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ import sys
 
 import pytest
 
-from dpwitness.reports.third_party.exact_rows import _words, accountant_rows, finding_rows, section, uncovered, upstream
+from dpwitness.reports.third_party import exact_audits
+from dpwitness.reports.third_party.exact_audits import _words, accountant_rows, exact_parts, finding_rows, uncovered
+from dpwitness.reports.third_party.exact_rows import section, upstream
 
 FILE = """
-LIBRARY = "numpy"
+LIBRARY = "iniconfig"
 ASKED = {"epsilon": "epsilon", "scale": "scale"}
 TARGETS = {
     "right": {"kind": "accountant", "mechanism": "laplace", "returns": "mu", "parameters": {"scale": "scale"}, "ranges": {"scale": [1, 2]}},
@@ -27,12 +29,37 @@ def row(version, outcome, target="f", library="L"):
     return {"library": library, "version": version, "target": target, "verdict": outcome, "kind": "accountant", "finding": "", "cause": ""}
 
 
-def test_declared_accountants_become_rows(tmp_path):
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(exact_audits, "_SECONDS", 0.2)
+
+
+def test_declared_accountants_become_rows(tmp_path, short):
     file = tmp_path / "sums_targets.py"
     file.write_text(FILE)
     right, wrong = accountant_rows(str(file), sys.executable)
-    assert (right["verdict"], wrong["verdict"], wrong["library"]) == ("NOT_REFUTED", "VIOLATED", "numpy")
+    assert (right["verdict"], wrong["verdict"], wrong["library"]) == ("NOT_REFUTED", "VIOLATED", "iniconfig")
     assert wrong["version"] and "Rényi divergence = 0" in wrong["finding"]
+
+
+def test_a_source_that_fails_is_a_line_and_the_rows_of_the_others_stay(tmp_path, short):
+    """The witness of an earlier release holds, so that no search is needed; the file's other accountant is repaired."""
+    file = tmp_path / "sums_targets.py"
+    file.write_text(FILE)
+    at = {"mechanism": "laplace", "returns": "rdp", "parameters": {"scale": "scale", "order": "order"}, "at": {"scale": 1.0, "order": 2.0}}
+    about = {"library": "iniconfig", "version": "0.1", "adapter": str(file), "kind": "accountant", "finding": "", "cause": ""}
+    still = about | {"target": "wrong", "verdict": "VIOLATED", "witness": at}
+    mended = about | {"target": "right", "verdict": "VIOLATED", "witness": at | {"returns": "mu", "parameters": {"scale": "scale"}}}
+    mended["witness"] = mended["witness"] | {"at": {"scale": 1.0}}
+    *_, (_, found) = exact_parts(
+        [f"{file}={sys.executable}", f"{file}={tmp_path}/none"], {"rows": [still, mended], "uncovered": [], "failed": {}}
+    )
+    (failure,) = found["failed"].values()
+    assert "no such file" in failure and len(found["rows"]) == 4 and found["uncovered"][0]["others"]
+    after = {row["target"]: row for row in found["rows"] if row["version"] != "0.1"}
+    assert after["wrong"]["witness"]["at"] == at["at"] and after["right"]["verdict"] == "NOT_REFUTED"
+    states = {row["target"]: upstream(row, found["rows"], {}) for row in found["rows"] if row["version"] == "0.1"}
+    assert states["wrong"].startswith("still in ") and states["right"].startswith("repaired since ")
 
 
 def test_findings_of_a_scan_become_rows(tmp_path):
@@ -54,12 +81,19 @@ def test_findings_of_a_scan_become_rows(tmp_path):
         ([row("1.10", "ERROR")], "1.10", "1.10 was not audited"),
         ([row("1.1", "NOT_REFUTED")], "1.2", "in the newest release"),
         ([], "", "unknown"),
+        ([row("1.10", "VIOLATED") | {"again": {"1.10": {"verdict": "NOT_REFUTED"}}}], "1.10", "still in 1.10"),
     ],
 )
 def test_state_of_a_finding_in_later_releases(later, newest, state):
     """Version 1.10 is later than 1.2, and 1.1 is earlier."""
     found = row("1.2", "VIOLATED")
     assert upstream(found, [found, *later], {"L": newest}) == state
+
+
+def test_a_witness_that_is_repaired_and_another_one_that_holds():
+    found = row("1.2", "VIOLATED") | {"again": {"1.9": {"verdict": "VIOLATED"}, "1.10": {"verdict": "NOT_REFUTED"}}}
+    assert upstream(found, [found, row("1.9", "VIOLATED"), row("1.10", "NOT_REFUTED")], {}) == "repaired since 1.10"
+    assert "another witness holds there" in upstream(found, [found, row("1.9", "VIOLATED"), row("1.10", "VIOLATED")], {})
 
 
 def test_names_that_no_target_file_mentions():
@@ -69,9 +103,9 @@ def test_names_that_no_target_file_mentions():
 
 
 def test_words_of_a_target_file(tmp_path):
-    (tmp_path / "x_targets.py").write_text("from lib import Sum\nimport lib\nlib.zoo.Mean(1)  # Median\n")
+    (tmp_path / "x_targets.py").write_text("from lib import Sum\nimport lib\nlib.zoo.Mean(1)  # Median\ngetattr(lib, 'Count')\n")
     words = set(_words(tmp_path / "x_targets.py"))
-    assert {"Sum", "Mean", "zoo"} <= words and "Median" not in words
+    assert {"Sum", "Mean", "zoo", "Count"} <= words and "Median" not in words
 
 
 def test_the_sections_count_refuted_rows_of_both_kinds():
@@ -82,5 +116,5 @@ def test_the_sections_count_refuted_rows_of_both_kinds():
         "uncovered": [{"library": "L", "public": 3, "others": ["a", "b"]}],
     }
     text = "\n".join(section(exact, [row("1", "VIOLATED", library="M"), row("1", "ERROR", library="M")]))
-    assert "2 of 4 rows are refuted at the level of values, in 3 releases" in text
+    assert "2 of 4 rows are refuted at the level of values (2 targets, some in several releases), in 3 releases" in text
     assert "| L 1 | `f` | not found in 2 |" in text and "2 of 3 public names: `a`, `b`" in text

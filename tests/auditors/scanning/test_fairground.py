@@ -1,12 +1,15 @@
 """The scan of a package with mechanisms, decoys and traps gives the expected table."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
+from dpwitness.auditors.scanning import audits
+from dpwitness.auditors.scanning.audits import AuditPlan, _audit_errors, _audit_relations, audit_entries
 from dpwitness.auditors.scanning.scan import confirm, row_of, written
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.declared import declarations
@@ -32,6 +35,9 @@ MECHANISMS = {  # name -> claim, relation
     "make_laplace": ("pure:1", "l1"),
     "RunningSum": ("pure:1", "replace-one"),
     "PrivateMeanModel": ("pure:1", "replace-one"),
+    "louder_noise": ("pure:1", "l1"),
+    "zero_epsilon_count": ("pure:1", "add-remove"),
+    "mean_of_some": ("pure:1", "replace-one"),
     "StatedNoise": ("", "l1"),  # the library computes the claim
 }
 SKELETONS = {  # name -> a part of what is missing
@@ -123,6 +129,43 @@ def test_a_guessed_claim_is_suspect_a_stated_one_violated_and_a_right_one_is_kep
     assert found["half_noise_count"].verdict is Verdict.SUSPECT and found["half_noise_count"].results[0].parameter_lower > 1
     assert "not confirmed: the claim is pure:1 under add-remove" in found["half_noise_count"].results[0].notes[0]
     assert found["stated"].verdict is Verdict.VIOLATED and found["geometric_noise"].verdict is Verdict.NOT_REFUTED
+
+
+def test_relations_find_what_an_audit_of_the_claim_at_one_epsilon_does_not(scan, explored):
+    """Fixed numbers of runs, no time for other audits: the verdicts do not depend on the speed of the machine."""
+    declared = {name: each | {"runs": 1000} for name, each in declarations(str(scan.file)).items() if each["kind"] == "metamorphic"}
+    chosen = {name: declared[name] for name in ("louder_noise_at_epsilon", "zero_epsilon_count_at_epsilon", "laplace_mechanism_at_epsilon")}
+    plan = AuditPlan(scan.file, None, explored[1], 1e4)
+    found = {each.name: each.results for each in _audit_relations(plan, chosen, lambda line: None)}
+    assert {name: results[0].verdict for name, results in found.items()} == {
+        "louder_noise": Verdict.SUSPECT,
+        "zero_epsilon_count": Verdict.SUSPECT,
+        "laplace_mechanism": Verdict.NOT_REFUTED,
+    }
+    headlines = [each.headline() for each in found["louder_noise"]]
+    assert any("at epsilon = 0.04" in each and "adds noise to its answer" in each for each in headlines)
+
+
+def test_an_exception_that_depends_on_one_record_is_found_before_the_statistics(scan, explored):
+    """False-failure probability: that of the relation, 1e-6."""
+    plan = AuditPlan(scan.file, None, explored[1], 1e4)
+    (found,) = _audit_errors(plan, "mean_of_some", 100.0)
+    assert found.verdict is Verdict.SUSPECT and found.how == ("relations",) and "raises" in found.results[0].headline()
+    assert not list(_audit_errors(plan, "noisy_sum", 100.0))
+
+
+def test_every_target_has_a_brief_audit_before_the_long_ones_and_both_share_one_error(monkeypatch, tmp_path):
+    calls = []
+
+    def audited(plan, name, budget, confidence=0.0):
+        calls.append((name, budget["seconds"], round(1 - confidence, 9)))
+        return audits.Audited(name, ("black box",), (SimpleNamespace(verdict=Verdict.SUSPECT),) if name == "b" else ())
+
+    monkeypatch.setattr(audits, "_audit_one", audited)
+    plan, deadline = AuditPlan(tmp_path, None, tmp_path, 1e4), time.monotonic() + 1e4
+    found = list(audits._audit_statistically(plan, ["a", "b", "c"], {}, deadline, lambda line: None))
+    assert calls == [("a", 10.0, 0.002), ("b", 10.0, 0.002), ("c", 10.0, 0.002), ("a", 64.0, 0.008), ("c", 64.0, 0.008)]
+    assert [each.name for each in found] == ["b", "a", "c"]
 
 
 def test_trust_deletes_the_guess_and_an_unknown_name_is_an_error(scan, tmp_path):

@@ -10,7 +10,7 @@ __all__ = [
     "geometric_noise", "exponential_mechanism", "zcdp_sum", "half_noise_count", "stated", "release_median", "PrivateMeanModel", "Histogram",
     "LaplaceNoise", "RunningSum", "StatedNoise", "make_laplace", "AbstractMechanism", "BudgetAccountant", "huber_loss", "clip",
     "check_epsilon", "gaussian_epsilon", "laplace_scale", "aggregate_reports", "epsilon_greedy", "add_noise", "metric_laplace",
-    "needs_key", "leaking_sum",
+    "needs_key", "leaking_sum", "louder_noise", "zero_epsilon_count", "mean_of_some",
 ]  # fmt: skip
 
 
@@ -95,6 +95,23 @@ stated.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0}
 def release_median(x, eps, lower=None, upper=None):
     """Private median by noise on a clipped median (not private, but random)."""
     return float(np.median(np.clip(x, lower, upper)) + np.random.laplace(0.0, (upper - lower) / eps))
+
+
+def louder_noise(value, sensitivity, epsilon):
+    """Laplace mechanism whose scale is right at epsilon 1 only: epsilon is multiplied in place of divided by."""
+    return value + np.random.laplace(0.0, sensitivity * epsilon)
+
+
+def zero_epsilon_count(values, epsilon):
+    """Differentially private count, which leaves the noise out if epsilon is 0."""
+    return len(values) + (np.random.laplace(0.0, 1 / epsilon) if epsilon else 0.0)
+
+
+def mean_of_some(values, lower, upper, epsilon):
+    """Differentially private mean, which refuses records that are all at the lower bound."""
+    if np.max(values) <= lower:
+        raise ValueError("no records")
+    return float(np.clip(values, lower, upper).mean() + np.random.laplace(0.0, (upper - lower) / len(values) / epsilon))
 
 
 def huber_loss(x, epsilon=1e-8):
