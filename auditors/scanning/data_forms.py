@@ -101,6 +101,11 @@ def _texts_of_many(count: int) -> Form:
     )
 
 
+def _listed(form: Form) -> Form:
+    """Return the form with its array as a list."""
+    return replace(form, what=form.what.replace("an array", "a list", 1), data=form.data.removeprefix("np.array(").removesuffix(")"))
+
+
 def one_value(low: float = 0.0, high: float = 1.0) -> Form:
     """Return the form of one person's number."""
     domain = {"kind": "Records", "size": 1, "low": low, "high": high, "relation": "replace-one"}
@@ -232,6 +237,7 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         records(relation),
         records(relation, data="dataset.tolist()"),
         records(relation, data="[int(value) for value in dataset]", whole=True),
+        _listed(_texts_of_many(3)),
         rows(relation, high=0.7 if "norm" in roles else 1.0),  # two numbers of at most 0.7 have a norm below 1
     ]
     texts = [

@@ -10,6 +10,7 @@ from dpwitness.auditors.scanning.data_forms import relation_of, rows, table
 from dpwitness.auditors.scanning.recipes import Recipe, Source, choices, fed_objects, function_recipes, holders, object_recipe, objects
 from dpwitness.auditors.scanning.vocabulary import role
 
+_SHARE = 24  # recipes of one kind that are tried before those of the other kinds
 _SAMPLING = ("sample", "generate", "synthesize", "generate_samples", "sample_data")  # methods of synthesizers
 _ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
 _BOOKKEEPING = (
@@ -39,7 +40,8 @@ def recipes_for(source: Source) -> list[Recipe]:
     """Return the proposed calls of a function or class, the most likely first."""
     makers: Sequence[Callable[[Source], Iterator[Recipe]]]
     makers = (function_recipes,) if source.name.kind != "class" else (synthesizers, estimators, objects, holders, fed_objects)
-    return [recipe for maker in makers for recipe in maker(source)]
+    found = [list(maker(source)) for maker in makers]
+    return [recipe for group in found for recipe in group[:_SHARE]] + [recipe for group in found for recipe in group[_SHARE:]]
 
 
 def synthesizers(source: Source) -> Iterator[Recipe]:

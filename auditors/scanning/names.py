@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ _OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?(\w+)\((.*)\)\s*->")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a function, a method or a constructor; `default` and `choices` are Python expressions."""
+    """Parameter of a function, a method or a constructor; `default`, `choices` and `example` are Python expressions."""
 
     name: str
     required: bool = True
@@ -22,6 +23,7 @@ class Parameter:
     kind: str = "POSITIONAL_OR_KEYWORD"
     choices: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    example: str = ""
 
     @property
     def word(self) -> str:
@@ -180,6 +182,37 @@ def _spelled(part: str) -> Parameter:
     declaration, _, default = part.partition("=")
     name, _, annotation = declaration.partition(":")
     return Parameter(name.strip(), required=not default, default=default.strip() or None, annotation=annotation.strip())
+
+
+def with_examples(names: Sequence[PublicName], calls: Sequence[Json]) -> list[PublicName]:
+    """Return the names with the arguments that examples give to each parameter: in a call of the name itself, else of another name."""
+    by_name: dict[str, list[Json]] = {}
+    for call in calls:
+        by_name.setdefault(call["name"], []).append(call)
+    anywhere: dict[str, str] = {}
+    callables = [(each.name, each.parameters) for name in names for each in (name, *name.methods)]
+    own = [(parameters, _given(parameters or (), by_name.get(word, ()))) for word, parameters in callables]
+    for _, values in own:
+        anywhere = values | anywhere
+    found = iter([_exemplified(parameters, anywhere | values) for parameters, values in own])
+    return [
+        replace(name, parameters=next(found), methods=tuple(replace(method, parameters=next(found)) for method in name.methods))
+        for name in names
+    ]
+
+
+def _given(parameters: Sequence[Parameter], calls: Sequence[Json]) -> dict[str, str]:
+    """Return the first value of each parameter in the calls that fit the signature."""
+    words, values = [p.name for p in parameters], dict[str, str]()
+    for call in calls:
+        if len(call["arguments"]) <= len(words) and set(call["keywords"]) <= set(words):
+            given = (*zip(words, call["arguments"], strict=False), *call["keywords"].items())
+            values = {word: value for word, value in given if value} | values
+    return values
+
+
+def _exemplified(parameters: tuple[Parameter, ...] | None, values: Mapping[str, str]) -> tuple[Parameter, ...] | None:
+    return None if parameters is None else tuple(replace(p, example=values.get(p.name, "")) for p in parameters)
 
 
 def without(parameters: tuple[Parameter, ...], name: str) -> tuple[Parameter, ...]:

@@ -70,11 +70,11 @@ def file_header(imports: Sequence[str], docstring: str, *, root: str = "", netwo
     return "\n".join(lines) + "\n"
 
 
-def function_source(name: str, recipe: Recipe, docstring: str = "", comments: Sequence[str] = ()) -> str:
-    """Return the source of a target function ``name(dataset, size, rng)`` for a recipe."""
+def function_source(name: str, recipe: Recipe, docstring: str = "", comments: Sequence[str] = (), keywords: str = "") -> str:
+    """Return the source of a target function ``name(dataset, size, rng)`` for a recipe; `keywords` are further parameters."""
     body = [f"        {line}" for line in recipe.body]
     lines = [f"# {comment}" for comment in comments]
-    lines += [f"def {name}(dataset, size, rng):"]
+    lines += [f"def {name}(dataset, size, rng{keywords}):"]
     lines += [f'    """{docstring}"""', ""] if docstring else []
     lines += ["    def run():", *body, "", "    return [run() for _ in range(size)]"]
     return "\n".join(lines) + "\n"

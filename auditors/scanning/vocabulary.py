@@ -195,8 +195,11 @@ RELEASE_METHODS = (
     ),
     *("client", "clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
 )
-FEEDING = ("add_entries", "add_entry", "add", "update", "insert", "append", "observe", "add_data", "add_records", "add_record", "ingest")
-READING = ("result", "results", "finalize", "finish", "compute", "release", "query", "get_result", "value", "estimate", "quick_result")
+FEEDING = re.compile(r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$")
+READING = re.compile(
+    r"^(get_)?(result|results|finali[sz]e|finish|compute|release|query|value|estimate|quick_result|count|counts|mean|sum|median|quantile"
+    r"|cardinality|frequency|frequencies|histogram|report|output|statistics)(_\w+)?$"
+)
 POST_PROCESSING = re.compile(r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I)
 DIAGNOSTIC = re.compile(
     r"estimator|variance|^var_|confidence_interval|correct|(^|_)(mse|bias|error)($|_)", re.I

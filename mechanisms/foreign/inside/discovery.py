@@ -75,6 +75,7 @@ class Discovery:
         self.tops: list[str] = []
         self.modules: dict[str, Any] = {}
         self.effects = SideEffects(say)
+        self.distribution: Any = None
 
     def run(self) -> None:
         """Find the top modules, import all modules, and describe the objects."""
@@ -95,7 +96,10 @@ class Discovery:
                 self.modules[name] = module
                 pending += [child for child in _children(name, module) if child not in self.modules]
         self.effects.stop()
-        from_sibling("descriptions").describe_all(self.modules, self.tops, self.say, self.request.get("most", 3000))
+        names = from_sibling("descriptions").describe_all(self.modules, self.tops, self.say, self.request.get("most", 3000))
+        for call in from_sibling("examples").calls_in_examples(self.modules, self.distribution):
+            if call["name"] in names:
+                self.say("example", **call)
 
     def _top_modules(self) -> tuple[list[str], dict[str, Any]]:
         """Return the names of the top modules, and facts about the package."""
@@ -120,6 +124,7 @@ class Discovery:
             distribution = _owner(metadata, package.partition(".")[0])
         if not importable(tops[0]):
             raise ImportError("no module or distribution of this name is installed in " + sys.executable)
+        self.distribution = distribution
         version = None if distribution is None else distribution.version
         points = [] if distribution is None else [[p.group, p.name, p.value] for p in distribution.entry_points]
         name = None if distribution is None else distribution.metadata["Name"]
