@@ -69,6 +69,8 @@ class PublicName:
         Claim and domain that the object declares as attributes.
     shadowed : bool
         Whether the dotted name leads elsewhere, because another name hides the module.
+    broken : str
+        Why the module cannot be imported, so that the name was read from its source; empty for an imported one.
     """
 
     module: str
@@ -85,6 +87,7 @@ class PublicName:
     enum: bool = False
     returns: str = ""
     asynchronous: bool = False
+    broken: str = ""
 
     @property
     def path(self) -> str:
@@ -107,7 +110,7 @@ def read_name(found: Json) -> PublicName:
         module=found["module"],
         name=found["name"],
         kind=found["kind"],
-        parameters=parameters,
+        parameters=_with_types(parameters, doc),
         doc=doc,
         methods=tuple(map(_read_method, found.get("methods", []))),
         names=frozenset(found.get("names", [])),
@@ -118,6 +121,7 @@ def read_name(found: Json) -> PublicName:
         enum=bool(found.get("enum")),
         returns=found.get("returns") or "",
         asynchronous=bool(found.get("async")),
+        broken=found.get("broken", ""),
     )
 
 
@@ -126,7 +130,7 @@ def _read_method(found: Json) -> Method:
     if _is_unknown(parameters):
         parameters = spelled_parameters(found.get("doc", ""), found["name"]) or parameters
     own = ("name", "doc", "kind", "own", "abstract", "returns")
-    return Method(parameters=parameters, **{key: found[key] for key in own if key in found})
+    return Method(parameters=_with_types(parameters, found.get("doc", "")), **{key: found[key] for key in own if key in found})
 
 
 def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
@@ -141,6 +145,50 @@ def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
         )
         for each in found
     )
+
+
+_TYPES = (  # words of a docstring's type, and the type hint that they mean; the first in the text counts
+    (r"callable|function|lambda", "Callable"),
+    (r"data ?frame", "DataFrame"),
+    (r"\bseries\b", "Series"),
+    (r"array|tensor|matrix|vector", "ndarray"),
+    (r"\b(list|sequence|iterable|tuple)", "list"),
+    (r"\b(dict|mapping)", "dict"),
+    (r"\b(float|double|number|numeric|real|scalar)", "float"),
+    (r"\b(int|integer)\b", "int"),
+    (r"\bbool", "bool"),
+    (r"\b(str|string)\b", "str"),
+)
+
+
+def _with_types(parameters: tuple[Parameter, ...] | None, doc: str) -> tuple[Parameter, ...] | None:
+    """Return the parameters with the types that a docstring states, for those without a type hint."""
+    if parameters is None or not doc:
+        return parameters
+    return tuple(p if p.annotation or p.choices else _typed(p, documented_type(doc, p.name)) for p in parameters)
+
+
+def _typed(parameter: Parameter, text: str) -> Parameter:
+    listed = re.match(r"\{(.*?)\}", text)
+    if listed and re.search(r"['\"]", listed[1]):
+        return replace(parameter, choices=tuple(part.strip() for part in listed[1].split(",") if part.strip()[:1] in "'\""))
+    found = [(match.start(), hint) for pattern, hint in _TYPES if (match := re.search(pattern, text, re.I))]
+    return replace(parameter, annotation=min(found, default=(0, ""))[1])
+
+
+def documented_type(doc: str, name: str) -> str:
+    """Return the type of a parameter in a docstring of the styles of NumPy, Google or Sphinx; empty if it states none.
+
+    Examples
+    --------
+    >>> documented_type("Parameters\\n----------\\ndata : list|ndarray\\n    Data.", "data")
+    'list|ndarray'
+    >>> documented_type("Args:\\n    x (float): Number.", "x"), documented_type(":type x: int", "x"), documented_type(":param int x: it", "x")
+    ('float', 'int', 'int')
+    """
+    word = re.escape(name)
+    patterns = (rf":type {word}:[ \t]*(.+)", rf":param (\S+) {word}:", rf"^[ \t]*[-*]?[ \t]*`*{word}`*[ \t]*\(([^)\n]+)\)", rf"^[ \t]*\[?{word}\]?[ \t]+:[ \t]*(.{{1,80}})$")
+    return next((found[1].strip() for pattern in patterns if (found := re.search(pattern, doc, re.M))), "")
 
 
 def _is_unknown(parameters: tuple[Parameter, ...] | None) -> bool:

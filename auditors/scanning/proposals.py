@@ -85,7 +85,8 @@ def readings_of(found: Discovered, only: str = "") -> list[Reading]:
             classes.setdefault(each["defined"].replace(":", "."), name)
     convention = convention_of(names)
     chosen_names = [name for name in names if not only or only in (name.path, name.name)]
-    return [read(name, classes, convention) for name in chosen_names]
+    private = bool(re.search(r"differential(ly)?[ -]priva|local differential|\bl?dp\b", str(found.about.get("summary", "")), re.I))
+    return [read(name, classes, convention, private) for name in chosen_names]
 
 
 def propose(

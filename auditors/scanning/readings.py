@@ -105,7 +105,7 @@ class Reading:
     declared: bool = False
 
 
-def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = "") -> Reading:
+def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = "", private: bool = False) -> Reading:
     """Return what a public name is, with the calls that are to be tried.
 
     Parameters
@@ -116,7 +116,16 @@ def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = 
         All classes of the package by dotted name.
     convention : str
         Relation that the functions of the package name (`convention_of`).
+    private : bool
+        Whether the package as a whole is about differential privacy.
     """
+    found = _read(name, classes, convention, private)
+    if name.broken and found.role == "mechanism":
+        return Reading(name, found.role, found.because, skip=f"its module cannot be imported: {name.broken}")
+    return found
+
+
+def _read(name: PublicName, classes: Mapping[str, PublicName], convention: str, private: bool) -> Reading:
     if name.declared.get("claim") is not None:
         return Reading(name, "mechanism", f"declares the claim {name.declared['claim']}", declared=True)
     if reason := _no_mechanism(name):
@@ -126,7 +135,7 @@ def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = 
     privacy = _privacy_parameters(name)
     if not privacy:
         return _without_privacy(name, classes, convention)
-    if not (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
+    if not (private or PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         reason = f"{privacy[0].name} without a word on privacy"
         return Reading(name, "other", reason, skip=reason)
     recipes = tuple(recipes_for(Source(name, classes, convention)))

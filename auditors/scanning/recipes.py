@@ -284,7 +284,8 @@ def object_recipe(
 ) -> Recipe:
     """Return a call that makes an object: its body, form of data, and the claim that its arguments state."""
     claim = read_claim(arguments.privacy, text, source.name.name)
-    return Recipe(how, body, form, claim, arguments.missing, (*source.imports, *arguments.imports), data, parameters=tuple(parameters))
+    imports = (*source.imports, *form.imports, *arguments.imports)
+    return Recipe(how, body, form, claim, arguments.missing, imports, data, parameters=tuple(parameters))
 
 
 def holders(source: Source) -> Iterator[Recipe]:

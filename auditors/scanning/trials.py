@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,14 +26,15 @@ _RUNS, _LEAST_RUNS = 12, 3  # of one batch: fewer where one run is slow
 _BATCH_SECONDS = 5.0
 _FAR = 1e4  # distance from the bounds of records at which a call is asked whether it clips
 _PAIRS = 5  # pairs of a domain on which a call is tried
-_TRIAL_SECONDS = 15.0  # of one call
-_NAME_SECONDS = 20.0  # of all calls of one name
+_TRIAL_SECONDS = 20.0  # of one call
+_NAME_SECONDS = 40.0  # of all calls of one name
 _LEAKS_RAISE = """import warnings
 
 warnings.filterwarnings("error", message="(?is).*(leak|privacy is lost|loss of privacy|not (differentially )?private|no longer private)")
 """  # a warning that privacy is lost makes the claim void
 _SHOWN = 160
 _MOST_COLUMNS = 12
+_MOST_EQUAL_FAILURES = 8  # of one method on different data, after which the method is given up
 _MOST_CRASHES = 2  # crashes and time-outs after which a name is given up
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -128,21 +130,27 @@ def try_recipes(recipes: Sequence[Recipe], prefix: str, file: TrialFile, deadlin
     found: list[tuple[Recipe, Trial]] = []
     seen: dict[str, tuple[Recipe, Trial]] = {}
     deadline = min(deadline, time.monotonic() + _NAME_SECONDS)
-    follows = False
+    follows, failures = False, defaultdict[str, Counter[str]](Counter)
     for number, recipe in enumerate(recipes):
         if time.monotonic() > deadline or sum("took longer" in t.why or "killed" in t.why for _, t in found) >= _MOST_CRASHES:
             break
-        if follows and not _is_answer(recipe):
+        if (follows and not _is_answer(recipe)) or max(failures[_call(recipe)].values(), default=0) >= _MOST_EQUAL_FAILURES:
             continue
         key = "\n".join(recipe.body) + repr(recipe.form.domain)
         if key not in seen:
             seen[key] = _tried_with_columns(file, f"{prefix}_{number}", recipe, deadline)
+            failures[_call(recipe)].update([seen[key][1].why] if not seen[key][1].works else [])
         found.append(seen[key])
         last = found[-1][1]
         if last.works and not last.partial and not (last.follows and any(map(_is_answer, recipes[number:]))):
             break
         follows |= last.follows
     return found
+
+
+def _call(recipe: Recipe) -> str:
+    """Return the method or function that the last line of a recipe calls."""
+    return recipe.body[-1].partition("(")[0]
 
 
 def _is_answer(recipe: Recipe) -> bool:
@@ -195,7 +203,7 @@ def _tried(target: Target, recipe: Recipe) -> Trial:
 def _follows(target: Target, recipe: Recipe) -> bool:
     """Return whether outputs for records far outside of their bounds lie near them, record by record."""
     domain = recipe.form.domain
-    if domain["kind"] != "Records" or domain.get("categories") or recipe.claim.text.startswith("metric"):
+    if domain["kind"] != "Records" or recipe.claim.text.startswith("metric"):
         return False
     far = np.full(domain["size"], _FAR)
     try:

@@ -167,6 +167,10 @@ RELEASE_METHODS = (
         "sanitise",
     ),
     *(
+        "obfuscate",
+        "client",
+        "anonymize",
+        "anonymise",
         "execute",
         "compute",
         "apply",
@@ -174,26 +178,23 @@ RELEASE_METHODS = (
         "release_value",
         "get_noisy",
         "noisy_value",
+    ),
+    *(
         "generate",
         "sample",
         "encode",
         "transform",
-    ),
-    *(
-        "estimate",
-        "evaluate",
         "select",
         "choose",
-        "predict",
         "should_keep",
         "call",
         "publish",
         "process",
         "dp_release",
         "report",
-        "obfuscate",
     ),
-    *("client", "clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
+    *("clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
+    *("estimate", "evaluate", "predict"),  # last, as these often process what was released
 )
 FEEDING = re.compile(r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$")
 READING = re.compile(

@@ -76,6 +76,7 @@ class Discovery:
         self.modules: dict[str, Any] = {}
         self.effects = SideEffects(say)
         self.distribution: Any = None
+        self.failed: dict[str, str] = {}
 
     def run(self) -> None:
         """Find the top modules, import all modules, and describe the objects."""
@@ -97,6 +98,7 @@ class Discovery:
                 pending += [child for child in _children(name, module) if child not in self.modules]
         self.effects.stop()
         names = from_sibling("descriptions").describe_all(self.modules, self.tops, self.say, self.request.get("most", 3000))
+        from_sibling("unimported").describe_sources(self.failed, _is_skipped, self.say, names)
         for call in from_sibling("examples").calls_in_examples(self.modules, self.distribution):
             if call["name"] in names:
                 self.say("example", **call)
@@ -128,7 +130,8 @@ class Discovery:
         version = None if distribution is None else distribution.version
         points = [] if distribution is None else [[p.group, p.name, p.value] for p in distribution.entry_points]
         name = None if distribution is None else distribution.metadata["Name"]
-        return tops, dict(about, distribution=name, version=version, entry_points=points)
+        summary = "" if distribution is None else _summary(distribution)
+        return tops, dict(about, distribution=name, version=version, entry_points=points, summary=summary)
 
     def _imported(self, name: str) -> Any:
         """Import one module and return it; None if it cannot be imported or is to be skipped."""
@@ -139,6 +142,7 @@ class Discovery:
         try:
             module = importlib.import_module(name)
         except BaseException as error:  # a module may raise anything, also SystemExit
+            self.failed[name] = _told(error)
             self.say("failed", module=name, error=_told(error), network=_asks_network(error), missing=_missing(error))
             return None
         for count, what in (
@@ -225,6 +229,14 @@ def _modules_of(distribution: Any) -> list[str]:
         names = sorted({path[0][:-3] if len(path) == 1 else path[0] for path in parts if not path[0].endswith((".dist-info", ".data"))})
     names = [name.replace("/", ".") for name in names]
     return [name for name in names if name[0] != "_" and name.partition(".")[0] not in _SKIPPED_MODULES and importable(name)]
+
+
+def _summary(distribution: Any) -> str:
+    """Return the summary and the first lines of the description of a distribution."""
+    with contextlib.suppress(Exception):
+        text = distribution.metadata.get_payload() or distribution.metadata["Description"] or ""
+        return (distribution.metadata["Summary"] or "") + "\n" + str(text)[:2000]
+    return ""
 
 
 def _owner(metadata: Any, top: str) -> Any:
