@@ -35,6 +35,8 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"utility_list", '[("a", "b", 1.0), ("a", "c", 2.0), ("a", "d", 2.0), ("b", "c", 2.0), ("b", "d", 2.0), ("c", "d", 1.0)]'),
     (r"hierarchy|tree", '[["a", "b"], ["c", "d"]]'),
     (r"lst_k|list_k|domain_sizes|ks", "[2, 3]"),
+    (r"x_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_x", "np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]])"),
+    (r"y_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_y", "np.array([0, 1, 1])"),
     (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
     (r"(.*_)?(id|name|label|title|description|salt)|city|country|locale", '"a"'),
 )
@@ -207,9 +209,9 @@ def _value(
     built = _built(parameter, form, choice, classes, depth)
     if built is not None:
         return built
-    if parameter.example and not choice.usual:
-        return parameter.example, Arguments()
     usual = _usual_value(parameter, form, choice)
+    if parameter.example and (usual is None or not choice.usual):
+        return parameter.example, Arguments()
     if usual is not None:
         return usual, Arguments()
     if _WEIGHTS.match(parameter.word) and re.search("array|ndarray", parameter.annotation):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.names import Parameter
-from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, REPLACE_ONE, SINGLE, role
+from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, METRIC, REPLACE_ONE, SINGLE, role
 from dpwitness.mechanisms.core.json_reader import Json
 
 CATEGORIES = 4  # categories of a domain without a size
@@ -175,6 +175,9 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
         yield from (count(), answer()) if re.search(r"geometric|discrete|integer", name, re.I) else (answer(), count())
         return
     note = data.annotation.lower()
+    if METRIC.search(f"{name} {text}"):
+        yield from _points(data, others)
+        return
     if "dataframe" in note or data.word in ("df", "data_frame", "dataframe"):
         yield from _frames(relation, roles, name, text)
         return
@@ -200,6 +203,16 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     yield from _ranked(found, note)
 
 
+def _points(data: Parameter, others: Sequence[Parameter]) -> Iterator[Form]:
+    """Yield the forms of a point whose privacy loss grows with the distance: two coordinates, as two arguments or as one, or a number."""
+    second = next((p.name for p in others if p.required and _is_second(data, p)), "")
+    if second:
+        yield replace(answer(2, "l2"), labels="float(dataset[1])", second=second)
+        return
+    yield from (answer(2, "l2", data=text) for text in ("np.array(dataset)", "dataset.tolist()", "tuple(dataset.tolist())"))
+    yield answer(1, "l2")
+
+
 def _keyed(note: str, roles: set[str], relation: str) -> list[Form]:
     """Return the forms of data that are dicts, by the type hint: a list of records, or answers by name."""
     if not re.search(r"dict|mapping", note):
@@ -211,8 +224,8 @@ def _keyed(note: str, roles: set[str], relation: str) -> list[Form]:
 
 def _is_second(data: Parameter, other: Parameter) -> bool:
     """Return whether two parameters are two columns of data, by their names: x and y, or 1 and 2."""
-    pairs = (("_x", "_y"), ("1", "2"), ("_1", "_2"), ("_a", "_b"))
-    return any(data.word.endswith(a) and other.word == data.word[: -len(a)] + b for a, b in pairs)
+    pairs = (("_x", "_y"), ("1", "2"), ("_1", "_2"), ("_a", "_b"), ("lat", "lon"), ("lat", "lng"), ("latitude", "longitude"))
+    return (data.word, other.word) == ("x", "y") or any(data.word.endswith(a) and other.word == data.word[: -len(a)] + b for a, b in pairs)
 
 
 def _categories_of_one() -> Form:
@@ -247,6 +260,8 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
     ]
     categories = [category(), category(2), *texts, category(data="np.array([int(dataset[0])])"), category(data="[int(dataset[0])]")]
     single = data.word in SINGLE or bool(re.search(r"(^|_)(value|item|answer|bit|point|response)$", data.word))
+    if "sensitivity" in roles and "series" in data.annotation.lower():
+        return [*people, *answers]
     if "sensitivity" in roles and not (roles & {"categories"}):
         return [*answers, *people, *categories] if single or not bounded else [*people[:2], *answers, *people[2:], *categories]
     if re.search(r"partition|should_keep", name, re.I) and re.search(r"int|num|count|users", f"{data.annotation} {data.word}"):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from dpwitness.auditors.scanning.arguments import classes_of
 from dpwitness.auditors.scanning.data_forms import relation_of
-from dpwitness.auditors.scanning.fitted_models import recipes_for
+from dpwitness.auditors.scanning.fitted_models import recipes_for, scaled
 from dpwitness.auditors.scanning.names import Parameter, PublicName
-from dpwitness.auditors.scanning.recipes import Recipe, Source
+from dpwitness.auditors.scanning.recipes import Recipe, Source, data_parameter
 from dpwitness.auditors.scanning.vocabulary import BUDGETS, DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
 
 _NOISE = frozenset(
@@ -121,7 +121,7 @@ def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = 
     """
     found = _read(name, classes, convention, private)
     if name.broken and found.role == "mechanism":
-        return Reading(name, found.role, found.because, skip=f"its module cannot be imported: {name.broken}")
+        return Reading(name, found.role, found.because, skip="its module cannot be imported: " + re.sub(r" \(/[^)]*\)", "", name.broken))
     return found
 
 
@@ -213,12 +213,14 @@ def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], conven
             name, "transformation", "it has a stability_function", skip="its domains and metrics are objects that the scan cannot build"
         )
     scales = [p for p in name.parameters or () if role(p) == "scale"]
-    if scales and (name.names & _NOISE) and PRIVACY_WORDS.search(f"{name.name} {name.doc}"):
+    if scales and _draws_noise(name) and PRIVACY_WORDS.search(f"{name.name} {name.doc}"):
+        recipes = tuple(scaled(Source(name, classes, convention)))
         return Reading(
             name,
             "mechanism",
             f"adds noise of scale {scales[0].name!r}",
-            skip=f"the claim is missing: {scales[0].name!r} is a scale of noise",
+            recipes,
+            skip="" if recipes else f"the claim is missing: {scales[0].name!r} is a scale of noise",
         )
     if mechanism := _mechanism_without_claim(name):
         return mechanism
@@ -247,13 +249,20 @@ def _mechanism_without_claim(name: PublicName) -> Reading | None:
     return None
 
 
+def _draws_noise(name: PublicName) -> bool:
+    """Return whether the code of a name uses a source of noise: a function of a generator, or another one that is named after a law."""
+    return bool(name.names & _NOISE) or any(re.search("lapla|gauss|geometric|add_noise", each, re.I) for each in name.names)
+
+
 def _spends(cls: PublicName) -> bool:
     return any(role(p) == "epsilon" for p in cls.parameters or ())
 
 
 def _without_data(name: PublicName, because: str) -> tuple[str, str, tuple[Recipe, ...], str]:
     """Return role, reason, recipes and why nothing is tried, of a name with a privacy parameter for which no call can be proposed."""
-    noisy = name.names & _NOISE or _MECHANISM_NAME.search(name.name)
+    if name.kind == "class" and data_parameter(name.parameters or (), positional=False) is not None:
+        return "mechanism", because, (), "no method is known that returns what was released"
+    noisy = _draws_noise(name) or _MECHANISM_NAME.search(name.name)
     if noisy and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         return "mechanism", because, (), "no argument is known that receives data"
     return "other", because, (), "no argument receives data, and its code draws no noise"

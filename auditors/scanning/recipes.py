@@ -16,6 +16,7 @@ _MOST_FORMS = 14
 _MOST_METHODS = 3
 _STREAM = 100  # records of a long stream
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
+_MAKER = re.compile(r"(make|create|build|new)_")
 _SETTER = re.compile(r"^set_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
 _NOISE_METHOD = re.compile(r"^(compute|generate|sample|get|draw|make)?_?noise(_sample)?$|^sample$|^draw$")
 
@@ -127,11 +128,15 @@ def _variants(source: Source, data: Parameter | None, parameters: Sequence[Param
 def function_recipes(source: Source) -> Iterator[Recipe]:
     """Yield calls of a function with data, of one that returns noise, and of one that makes an object with a release method."""
     parameters, name = source.name.parameters or (), source.name
-    data = data_parameter(parameters)
+    makes = _MAKER.match(name.name)
+    data = data_parameter(parameters, positional=not makes)
     if data is None:
         made = _class_made(source)
         if made is not None:
             yield from _released(source, made, parameters, source.spelled)
+        elif makes:  # perhaps a function of the data
+            called = Method("__call__", (Parameter("data", kind="POSITIONAL_ONLY"),))
+            yield from _released(source, replace(name, kind="class", methods=(called,)), parameters, source.spelled)
         elif re.search(r"noise|laplace|geometric|gauss", name.name, re.I):
             yield from _noise(source, parameters)
         return
@@ -157,7 +162,7 @@ def _class_made(source: Source) -> PublicName | None:
     for cls in source.classes.values():
         if name.returns and cls.name == name.returns.rpartition(".")[2]:
             return cls
-    if not re.match(r"(make|create|build|new)_", name.name):
+    if not _MAKER.match(name.name):
         return None
     return next((cls for cls in source.classes.values() if cls.module == name.module and _release_methods(cls)), None)
 

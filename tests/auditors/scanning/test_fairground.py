@@ -32,11 +32,11 @@ MECHANISMS = {  # name -> claim, relation
     "make_laplace": ("pure:1", "l1"),
     "RunningSum": ("pure:1", "replace-one"),
     "PrivateMeanModel": ("pure:1", "replace-one"),
+    "add_noise": ("pure:1", "l1"),  # of scale 1
+    "metric_laplace": ("metric:1", "l2"),
     "StatedNoise": ("", "l1"),  # the library computes the claim
 }
 SKELETONS = {  # name -> a part of what is missing
-    "add_noise": "'scale' is a scale of noise",
-    "metric_laplace": "per unit of distance",
     "needs_key": "no value is known for key_store",
     "leaking_sum": "privacy leak",
 }

@@ -71,7 +71,7 @@ def test_privacy_parameters_make_a_claim_or_say_what_is_missing(privacy, text):
 
 
 def test_a_metric_claim_is_not_read_as_pure():
-    assert read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text == ""
+    assert read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text == "metric:1"
 
 
 def test_the_words_of_the_docstring_are_quoted():
@@ -159,7 +159,7 @@ def test_seeds_are_given_as_the_parameter_wants_them():
 
 def test_roles_of_names_without_data():
     scale = named("add_noise", Parameter("value"), Parameter("scale"), names=frozenset({"laplace"}))
-    assert read(scale, {}).role == "mechanism" and "scale of noise" in read(scale, {}).skip
+    assert {(r.claim.text, r.form.relation) for r in read(scale, {}).recipes if not r.missing} == {("pure:1", "l1")}
     accountant = named("compute_epsilon", Parameter("sigma"), Parameter("delta"))
     assert read(accountant, {}).role == "accountant" and returned_quantity(read(accountant, {})) == "epsilon"
     spending = PublicName("library", "Engine", "class", (Parameter("accountant"),), "Private.", (Method("run", (Parameter("data"),)),))
