@@ -33,7 +33,7 @@ from dpwitness.mechanisms.foreign.target import Target
 
 LISTS = Path(__file__).with_name("lists.toml")
 FIRST_SCANS = Path(__file__).with_name("first_scans.toml")
-GROUPS = ("named", "drawn", "second draw", "third draw")
+GROUPS = ("named", "drawn", "second draw", "third draw", "fourth draw")
 PARTS = (*GROUPS, "opendp", "first")
 AUDIT_SECONDS = 40.0  # of the audits of one package
 REQUIRED = {"found": 0.70, "right": 0.45, "claims": 0.90}
