@@ -183,11 +183,18 @@ def documented_type(doc: str, name: str) -> str:
     --------
     >>> documented_type("Parameters\\n----------\\ndata : list|ndarray\\n    Data.", "data")
     'list|ndarray'
-    >>> documented_type("Args:\\n    x (float): Number.", "x"), documented_type(":type x: int", "x"), documented_type(":param int x: it", "x")
-    ('float', 'int', 'int')
+    >>> documented_type("Args:\\n    x (float): Number.", "x"), documented_type(":type x: int", "x")
+    ('float', 'int')
+    >>> documented_type(":param int x: it", "x"), documented_type("Nothing.", "x")
+    ('int', '')
     """
     word = re.escape(name)
-    patterns = (rf":type {word}:[ \t]*(.+)", rf":param (\S+) {word}:", rf"^[ \t]*[-*]?[ \t]*`*{word}`*[ \t]*\(([^)\n]+)\)", rf"^[ \t]*\[?{word}\]?[ \t]+:[ \t]*(.{{1,80}})$")
+    patterns = (
+        rf":type {word}:[ \t]*(.+)",
+        rf":param (\S+) {word}:",
+        rf"^[ \t]*[-*]?[ \t]*`*{word}`*[ \t]*\(([^)\n]+)\)",
+        rf"^[ \t]*\[?{word}\]?[ \t]+:[ \t]*(.{{1,80}})$",
+    )
     return next((found[1].strip() for pattern in patterns if (found := re.search(pattern, doc, re.M))), "")
 
 

@@ -14,9 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.scanning.columns import column_values, has_frame, missing_columns, open_frame, with_columns
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
+from dpwitness.auditors.scanning.source import (
+    column_values,
+    file_header,
+    function_source,
+    has_frame,
+    missing_columns,
+    open_frame,
+    spent_source,
+    with_columns,
+)
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import CONFINED, build_domain

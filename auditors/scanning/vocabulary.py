@@ -179,24 +179,13 @@ RELEASE_METHODS = (
         "get_noisy",
         "noisy_value",
     ),
-    *(
-        "generate",
-        "sample",
-        "encode",
-        "transform",
-        "select",
-        "choose",
-        "should_keep",
-        "call",
-        "publish",
-        "process",
-        "dp_release",
-        "report",
-    ),
+    *("generate", "sample", "encode", "transform", "select", "choose", "should_keep", "call", "publish", "process", "dp_release", "report"),
     *("clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
     *("estimate", "evaluate", "predict"),  # last, as these often process what was released
 )
-FEEDING = re.compile(r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$")
+FEEDING = re.compile(
+    r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
+)
 READING = re.compile(
     r"^(get_)?(result|results|finali[sz]e|finish|compute|release|query|value|estimate|quick_result|count|counts|mean|sum|median|quantile"
     r"|cardinality|frequency|frequencies|histogram|report|output|statistics)(_\w+)?$"

@@ -136,6 +136,7 @@ class Discovery:
     def _imported(self, name: str) -> Any:
         """Import one module and return it; None if it cannot be imported or is to be skipped."""
         if name in self.request.get("skip", ()):
+            self.failed[name] = "its import ended the process"
             return None
         self.say("importing", module=name)
         threads, processes, printed = threading.active_count(), _children_of_process(), _log_size()

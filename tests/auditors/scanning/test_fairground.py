@@ -34,6 +34,9 @@ MECHANISMS = {  # name -> claim, relation
     "PrivateMeanModel": ("pure:1", "replace-one"),
     "add_noise": ("pure:1", "l1"),  # of scale 1
     "metric_laplace": ("metric:1", "l2"),
+    "Anonymizer": ("pure:1", "l1"),  # as its output follows its input
+    "SequentialTest": ("pure:1", "replace-one"),  # one record after the other, with values of the example
+    "count_adults": ("pure:1", "add-remove"),  # with the columns that its exceptions name
     "StatedNoise": ("", "l1"),  # the library computes the claim
 }
 SKELETONS = {  # name -> a part of what is missing
