@@ -129,10 +129,11 @@ def table(relation: str) -> Form:
     return replace(form, what=f"{form.what}, in a DataFrame", data=data, imports=("pandas",))
 
 
-def framed(form: Form, kind: str = "DataFrame") -> Form:
-    """Return the form with its data in a data frame or a series of pandas."""
-    data = f'pandas.DataFrame({{"{COLUMN}": {form.data}}})' if kind == "DataFrame" else f"pandas.Series({form.data})"
-    return replace(form, what=f"{form.what}, in a {kind}", data=data, imports=("pandas",))
+def framed(form: Form, note: str, kind: str = "DataFrame") -> Form:
+    """Return the form with its data in a data frame or a series, of the library that the type hint `note` names: polars, else pandas."""
+    library = "polars" if re.search(r"\bpl\.|polars", note) else "pandas"
+    data = f'{library}.DataFrame({{"{COLUMN}": {form.data}}})' if kind == "DataFrame" else f"{library}.Series({form.data})"
+    return replace(form, what=f"{form.what}, in a {kind}", data=data, imports=(library,))
 
 
 def relation_of(text: str, name: str, parameters: Sequence[Parameter], convention: str = "") -> tuple[str, str]:
@@ -171,6 +172,10 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     """
     roles = {role(p) for p in others if "noise" in name.lower() or not p.word.startswith(("l0_", "linf_"))}
     relation, _ = relation_of(text, name, others, convention)
+    if data is None and METRIC.search(f"{name} {text}"):
+        yield answer(2, "l2", data="np.array(dataset)")
+        yield answer(1, "l2")
+        return
     if data is None:
         yield from (count(), answer()) if re.search(r"geometric|discrete|integer", name, re.I) else (answer(), count())
         return
@@ -179,7 +184,7 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
         yield from _points(data, others)
         return
     if "dataframe" in note or data.word in ("df", "data_frame", "dataframe"):
-        yield from _frames(relation, roles, name, text)
+        yield from _frames(note, relation, roles, name, text)
         return
     if role(data) == "utility":
         yield answer(4, "linf", data="dataset.tolist()")
@@ -199,7 +204,7 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     if any(p.word in ("value0", "value_0") for p in others):
         found = sorted(found, key=lambda form: '["no", "yes"]' not in form.data)
     if "series" in note:
-        found = [framed(form, "Series") for form in found]
+        found = [framed(form, note, "Series") for form in found]
     yield from _ranked(found, note)
 
 
@@ -302,7 +307,7 @@ def _ranked(forms: list[Form], note: str) -> list[Form]:
     return forms
 
 
-def _frames(relation: str, roles: set[str], name: str, text: str) -> Iterator[Form]:
+def _frames(note: str, relation: str, roles: set[str], name: str, text: str) -> Iterator[Form]:
     """Yield forms with a data frame of one column."""
     binary = replace(category(2, '["no", "yes"][int(dataset[0])]'), data='[["no", "yes"][int(value)] for value in dataset]')
     categories = [replace(category(4), data='[["a", "b", "c", "d"][int(value)] for value in dataset]'), binary]
@@ -313,4 +318,4 @@ def _frames(relation: str, roles: set[str], name: str, text: str) -> Iterator[Fo
         r"categor|response|exponential", f"{name} {text[:300]}", re.I
     )
     for form in (*numbers, *several) if numeric_first else (*several, *numbers):
-        yield framed(form)
+        yield framed(form, note)

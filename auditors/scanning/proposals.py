@@ -18,6 +18,7 @@ from dpwitness.auditors.scanning.trials import Trial, TrialFile, chosen, limits,
 from dpwitness.auditors.scanning.vocabulary import PRIVACY_WORDS
 
 _MOST_RECIPES = 60  # recipes of one name that are tried
+_PRIVATE = re.compile(r"differential(ly)?[ -]priva|privacy mechanism|geo-?indistinguish|\bl?dp\b", re.I)  # in the summary of a package
 _ABSTRACT = "NotImplementedError"
 
 
@@ -85,7 +86,7 @@ def readings_of(found: Discovered, only: str = "") -> list[Reading]:
             classes.setdefault(each["defined"].replace(":", "."), name)
     convention = convention_of(names)
     chosen_names = [name for name in names if not only or only in (name.path, name.name)]
-    private = bool(re.search(r"differential(ly)?[ -]priva|local differential|\bl?dp\b", str(found.about.get("summary", "")), re.I))
+    private = bool(_PRIVATE.search(str(found.about.get("summary", ""))))
     return [read(name, classes, convention, private) for name in chosen_names]
 
 

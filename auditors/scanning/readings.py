@@ -57,7 +57,7 @@ _NOISE = frozenset(
     )
 )
 _CHECKS = re.compile(
-    r"^(check|validate|assert|is_|has_|verify|require|ensure|warn|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
+    r"^(check|validate|assert|is_|has_|verify|require|ensure|warn(?=_|$|ing)|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
 )
 _ACCOUNTING = re.compile(
     r"(eps|epsilon|delta|rdp|zcdp|privacy_spent|privacy_loss|account|compos|sigma|noise_multiplier|calibrat|noise_scale|budget|gdp|mu)",

@@ -8,7 +8,7 @@ from dpwitness.auditors.scanning.names import Parameter
 from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
 from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
 
-EPSILON = re.compile(r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|ε)(_total|_dp|_budget|_value|_perm|_1)?$")
+EPSILON = re.compile(r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|ε)(_total|_dp|_budget|_value|_perm|_[a-z0-9])?$")
 DELTA = re.compile(r"^(total_|target_|dp_)?delta(_total|_dp)?$")
 RHO = re.compile(r"^(total_|zcdp_)?rho$")
 SENSITIVITY = re.compile(r"^(.*_)?(sensitivity|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$")
