@@ -245,7 +245,11 @@ def with_examples(names: Sequence[PublicName], calls: Sequence[Json]) -> list[Pu
     for call in calls:
         by_name.setdefault(call["name"], []).append(call)
     anywhere: dict[str, str] = {}
-    callables = [(each.name, each.parameters) for name in names for each in (name, *name.methods)]
+    callables = [
+        (name.name, name.parameters) if method is None else (method.name, method.parameters)
+        for name in names
+        for method in (None, *name.methods)
+    ]
     own = [(parameters, _given(parameters or (), by_name.get(word, ()))) for word, parameters in callables]
     for _, values in own:
         anywhere = values | anywhere
