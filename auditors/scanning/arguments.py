@@ -35,9 +35,12 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"utility_list", '[("a", "b", 1.0), ("a", "c", 2.0), ("a", "d", 2.0), ("b", "c", 2.0), ("b", "d", 2.0), ("c", "d", 1.0)]'),
     (r"hierarchy|tree", '[["a", "b"], ["c", "d"]]'),
     (r"lst_k|list_k|domain_sizes|ks", "[2, 3]"),
+    (r"x_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_x", "np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]])"),
+    (r"y_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_y", "np.array([0, 1, 1])"),
     (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
     (r"(.*_)?(id|name|label|title|description|salt)|city|country|locale", '"a"'),
 )
+_COSTS = {"n_jobs": "1", "num_workers": "1", "n_workers": "1", "n_estimators": "3", "num_trees": "3", "n_trees": "3"}  # of time, by default
 _SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "parameters"}
 _WEIGHTS = re.compile(r"^(w|weights?|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
 _UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
@@ -94,6 +97,7 @@ class Choice:
     edges: bool = False  # whether bins are edges
     bounded: bool = True  # whether optional bounds are set where a sensitivity is
     fractions: bool = False  # whether unknown numbers lie between 0 and 1
+    usual: bool = False  # whether usual values replace those of examples
     exact: bool = False  # whether scales are set, because the library computes the claim that follows
 
 
@@ -185,6 +189,8 @@ def _value(
         return (_seed(parameter) if choice.seeded or parameter.required else None), Arguments()
     if parameter.word in ("deterministic", "reproducible") and parameter.default == "True":
         return "False", Arguments()  # the noise would be a function of the data
+    if parameter.word in _COSTS and default_number(parameter) not in (None, 0.0, 1.0):
+        return _COSTS[parameter.word], Arguments()
     if optional_and_set:
         if parameter.default == "'int'" and parameter.word == "dtype":
             return ('"int"' if form.whole else '"float"'), Arguments()
@@ -204,6 +210,8 @@ def _value(
     if built is not None:
         return built
     usual = _usual_value(parameter, form, choice)
+    if parameter.example and (usual is None or not choice.usual):
+        return parameter.example, Arguments()
     if usual is not None:
         return usual, Arguments()
     if _WEIGHTS.match(parameter.word) and re.search("array|ndarray", parameter.annotation):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpwitness.auditors.scanning.arguments import EPSILON
+from dpwitness.auditors.scanning.vocabulary import METRIC
 
 _QUOTE = 110  # characters of a quotation
 
@@ -50,10 +51,8 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
     if roles == {"epsilon", "delta"}:
         return ClaimReading(f"approx:{numbers['epsilon']:g},{numbers['delta']:g}", words)
     if roles == {"epsilon"}:
-        if re.search(r"metric.?priv|geo.?indist|metric.?dp|\bd_x\b|planar", f"{name} {doc}", re.I):
-            return ClaimReading(
-                "", missing="the claim: epsilon is a loss per unit of distance (metric privacy), whose distance is not in the signature"
-            )
+        if METRIC.search(f"{name} {doc}"):
+            return ClaimReading(f"metric:{numbers['epsilon']:g}", words)
         return ClaimReading(f"pure:{numbers['epsilon']:g}", words)
     if roles == {"delta"}:
         return ClaimReading("", missing="the claim: delta without epsilon")

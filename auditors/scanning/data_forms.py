@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.names import Parameter
-from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, REPLACE_ONE, SINGLE, role
+from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, METRIC, REPLACE_ONE, SINGLE, role
 from dpwitness.mechanisms.core.json_reader import Json
 
 CATEGORIES = 4  # categories of a domain without a size
@@ -101,6 +101,11 @@ def _texts_of_many(count: int) -> Form:
     )
 
 
+def _listed(form: Form) -> Form:
+    """Return the form with its array as a list."""
+    return replace(form, what=form.what.replace("an array", "a list", 1), data=form.data.removeprefix("np.array(").removesuffix(")"))
+
+
 def one_value(low: float = 0.0, high: float = 1.0) -> Form:
     """Return the form of one person's number."""
     domain = {"kind": "Records", "size": 1, "low": low, "high": high, "relation": "replace-one"}
@@ -124,10 +129,11 @@ def table(relation: str) -> Form:
     return replace(form, what=f"{form.what}, in a DataFrame", data=data, imports=("pandas",))
 
 
-def framed(form: Form, kind: str = "DataFrame") -> Form:
-    """Return the form with its data in a data frame or a series of pandas."""
-    data = f'pandas.DataFrame({{"{COLUMN}": {form.data}}})' if kind == "DataFrame" else f"pandas.Series({form.data})"
-    return replace(form, what=f"{form.what}, in a {kind}", data=data, imports=("pandas",))
+def framed(form: Form, note: str, kind: str = "DataFrame") -> Form:
+    """Return the form with its data in a data frame or a series, of the library that the type hint `note` names: polars, else pandas."""
+    library = "polars" if re.search(r"\bpl\.|polars", note) else "pandas"
+    data = f'{library}.DataFrame({{"{COLUMN}": {form.data}}})' if kind == "DataFrame" else f"{library}.Series({form.data})"
+    return replace(form, what=f"{form.what}, in a {kind}", data=data, imports=(library,))
 
 
 def relation_of(text: str, name: str, parameters: Sequence[Parameter], convention: str = "") -> tuple[str, str]:
@@ -166,12 +172,19 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     """
     roles = {role(p) for p in others if "noise" in name.lower() or not p.word.startswith(("l0_", "linf_"))}
     relation, _ = relation_of(text, name, others, convention)
+    if data is None and METRIC.search(f"{name} {text}"):
+        yield answer(2, "l2", data="np.array(dataset)")
+        yield answer(1, "l2")
+        return
     if data is None:
         yield from (count(), answer()) if re.search(r"geometric|discrete|integer", name, re.I) else (answer(), count())
         return
     note = data.annotation.lower()
+    if METRIC.search(f"{name} {text}"):
+        yield from _points(data, others)
+        return
     if "dataframe" in note or data.word in ("df", "data_frame", "dataframe"):
-        yield from _frames(relation, roles, name, text)
+        yield from _frames(note, relation, roles, name, text)
         return
     if role(data) == "utility":
         yield answer(4, "linf", data="dataset.tolist()")
@@ -191,8 +204,18 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     if any(p.word in ("value0", "value_0") for p in others):
         found = sorted(found, key=lambda form: '["no", "yes"]' not in form.data)
     if "series" in note:
-        found = [framed(form, "Series") for form in found]
+        found = [framed(form, note, "Series") for form in found]
     yield from _ranked(found, note)
+
+
+def _points(data: Parameter, others: Sequence[Parameter]) -> Iterator[Form]:
+    """Yield the forms of a point whose privacy loss grows with the distance: two coordinates, as two arguments or as one, or a number."""
+    second = next((p.name for p in others if p.required and _is_second(data, p)), "")
+    if second:
+        yield replace(answer(2, "l2"), labels="float(dataset[1])", second=second)
+        return
+    yield from (answer(2, "l2", data=text) for text in ("np.array(dataset)", "dataset.tolist()", "tuple(dataset.tolist())"))
+    yield answer(1, "l2")
 
 
 def _keyed(note: str, roles: set[str], relation: str) -> list[Form]:
@@ -206,8 +229,8 @@ def _keyed(note: str, roles: set[str], relation: str) -> list[Form]:
 
 def _is_second(data: Parameter, other: Parameter) -> bool:
     """Return whether two parameters are two columns of data, by their names: x and y, or 1 and 2."""
-    pairs = (("_x", "_y"), ("1", "2"), ("_1", "_2"), ("_a", "_b"))
-    return any(data.word.endswith(a) and other.word == data.word[: -len(a)] + b for a, b in pairs)
+    pairs = (("_x", "_y"), ("1", "2"), ("_1", "_2"), ("_a", "_b"), ("lat", "lon"), ("lat", "lng"), ("latitude", "longitude"))
+    return (data.word, other.word) == ("x", "y") or any(data.word.endswith(a) and other.word == data.word[: -len(a)] + b for a, b in pairs)
 
 
 def _categories_of_one() -> Form:
@@ -232,6 +255,7 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         records(relation),
         records(relation, data="dataset.tolist()"),
         records(relation, data="[int(value) for value in dataset]", whole=True),
+        _listed(_texts_of_many(3)),
         rows(relation, high=0.7 if "norm" in roles else 1.0),  # two numbers of at most 0.7 have a norm below 1
     ]
     texts = [
@@ -241,6 +265,8 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
     ]
     categories = [category(), category(2), *texts, category(data="np.array([int(dataset[0])])"), category(data="[int(dataset[0])]")]
     single = data.word in SINGLE or bool(re.search(r"(^|_)(value|item|answer|bit|point|response)$", data.word))
+    if "sensitivity" in roles and "series" in data.annotation.lower():
+        return [*people, *answers]
     if "sensitivity" in roles and not (roles & {"categories"}):
         return [*answers, *people, *categories] if single or not bounded else [*people[:2], *answers, *people[2:], *categories]
     if re.search(r"partition|should_keep", name, re.I) and re.search(r"int|num|count|users", f"{data.annotation} {data.word}"):
@@ -281,7 +307,7 @@ def _ranked(forms: list[Form], note: str) -> list[Form]:
     return forms
 
 
-def _frames(relation: str, roles: set[str], name: str, text: str) -> Iterator[Form]:
+def _frames(note: str, relation: str, roles: set[str], name: str, text: str) -> Iterator[Form]:
     """Yield forms with a data frame of one column."""
     binary = replace(category(2, '["no", "yes"][int(dataset[0])]'), data='[["no", "yes"][int(value)] for value in dataset]')
     categories = [replace(category(4), data='[["a", "b", "c", "d"][int(value)] for value in dataset]'), binary]
@@ -292,4 +318,4 @@ def _frames(relation: str, roles: set[str], name: str, text: str) -> Iterator[Fo
         r"categor|response|exponential", f"{name} {text[:300]}", re.I
     )
     for form in (*numbers, *several) if numeric_first else (*several, *numbers):
-        yield framed(form)
+        yield framed(form, note)

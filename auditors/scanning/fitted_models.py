@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from dpwitness.auditors.scanning.arguments import fill
+from dpwitness.auditors.scanning.claims import ClaimReading
 from dpwitness.auditors.scanning.data_forms import relation_of, rows, table
 from dpwitness.auditors.scanning.recipes import Recipe, Source, choices, fed_objects, function_recipes, holders, object_recipe, objects
 from dpwitness.auditors.scanning.vocabulary import role
 
+_SHARE = 24  # recipes of one kind that are tried before those of the other kinds
 _SAMPLING = ("sample", "generate", "synthesize", "generate_samples", "sample_data")  # methods of synthesizers
 _ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
 _BOOKKEEPING = (
@@ -39,7 +42,20 @@ def recipes_for(source: Source) -> list[Recipe]:
     """Return the proposed calls of a function or class, the most likely first."""
     makers: Sequence[Callable[[Source], Iterator[Recipe]]]
     makers = (function_recipes,) if source.name.kind != "class" else (synthesizers, estimators, objects, holders, fed_objects)
-    return [recipe for maker in makers for recipe in maker(source)]
+    found = [list(maker(source)) for maker in makers]
+    return [recipe for group in found for recipe in group[:_SHARE]] + [recipe for group in found for recipe in group[_SHARE:]]
+
+
+def scaled(source: Source) -> list[Recipe]:
+    """Return the calls of a function that adds noise of a given scale, whose claim for answers at distance 1 follows from scale 1."""
+    text = f"{source.name.name} {source.name.doc} {' '.join(source.name.names)}"
+    laplace, gauss = bool(re.search("lapla", text, re.I)), bool(re.search(r"gauss|\bnormal\b", text, re.I))
+    if laplace == gauss:
+        return []
+    parameters = tuple(replace(p, example="1.0") if role(p) == "scale" else p for p in source.name.parameters or ())
+    found = recipes_for(replace(source, name=replace(source.name, parameters=parameters)))
+    claim = ClaimReading("pure:1" if laplace else "zcdp:0.5", f"{'Laplace' if laplace else 'Gaussian'} noise of scale 1")
+    return [replace(each, claim=claim) for each in found if each.form.domain["kind"] in ("Answers", "Counts")]
 
 
 def synthesizers(source: Source) -> Iterator[Recipe]:
@@ -74,6 +90,7 @@ def estimators(source: Source) -> Iterator[Recipe]:
         outputs = [f"[getattr(model, name) for name in {tuple(name for name in learned if name in ('coef_', 'intercept_'))!r}]"]
     outputs += ["model.predict_proba(np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]]))"] if source.name.method("predict_proba") else []
     outputs += ['[value for name, value in sorted(vars(model).items()) if name.endswith("_") and name[0] != "_"]'] if not learned else []
+    outputs += ["model.predict(np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]]))"] if source.name.method("predict") else []
     high = 0.7 if any(role(p) == "norm" for p in parameters) else 1.0  # two numbers of at most 0.7 have a norm below 1
     for output in outputs:
         for choice in choices(source.name.name, parameters):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dpwitness.mechanisms.core.json_reader import Json
 
@@ -12,7 +13,7 @@ _OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?(\w+)\((.*)\)\s*->")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a function, a method or a constructor; `default` and `choices` are Python expressions."""
+    """Parameter of a function, a method or a constructor; `default`, `choices` and `example` are Python expressions."""
 
     name: str
     required: bool = True
@@ -21,6 +22,7 @@ class Parameter:
     kind: str = "POSITIONAL_OR_KEYWORD"
     choices: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    example: str = ""
 
     @property
     def word(self) -> str:
@@ -66,6 +68,8 @@ class PublicName:
         Claim and domain that the object declares as attributes.
     shadowed : bool
         Whether the dotted name leads elsewhere, because another name hides the module.
+    broken : str
+        Why the module cannot be imported, so that the name was read from its source; empty for an imported one.
     """
 
     module: str
@@ -82,6 +86,7 @@ class PublicName:
     enum: bool = False
     returns: str = ""
     asynchronous: bool = False
+    broken: str = ""
 
     @property
     def path(self) -> str:
@@ -104,7 +109,7 @@ def read_name(found: Json) -> PublicName:
         module=found["module"],
         name=found["name"],
         kind=found["kind"],
-        parameters=parameters,
+        parameters=_with_types(parameters, doc),
         doc=doc,
         methods=tuple(map(_read_method, found.get("methods", []))),
         names=frozenset(found.get("names", [])),
@@ -115,6 +120,7 @@ def read_name(found: Json) -> PublicName:
         enum=bool(found.get("enum")),
         returns=found.get("returns") or "",
         asynchronous=bool(found.get("async")),
+        broken=found.get("broken", ""),
     )
 
 
@@ -123,7 +129,7 @@ def _read_method(found: Json) -> Method:
     if _is_unknown(parameters):
         parameters = spelled_parameters(found.get("doc", ""), found["name"]) or parameters
     own = ("name", "doc", "kind", "own", "abstract", "returns")
-    return Method(parameters=parameters, **{key: found[key] for key in own if key in found})
+    return Method(parameters=_with_types(parameters, found.get("doc", "")), **{key: found[key] for key in own if key in found})
 
 
 def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
@@ -138,6 +144,57 @@ def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
         )
         for each in found
     )
+
+
+_TYPES = (  # words of a docstring's type, and the type hint that they mean; the first in the text counts
+    (r"callable|function|lambda", "Callable"),
+    (r"data ?frame", "DataFrame"),
+    (r"\bseries\b", "Series"),
+    (r"array|tensor|matrix|vector", "ndarray"),
+    (r"\b(list|sequence|iterable|tuple)", "list"),
+    (r"\b(dict|mapping)", "dict"),
+    (r"\b(float|double|number|numeric|real|scalar)", "float"),
+    (r"\b(int|integer)\b", "int"),
+    (r"\bbool", "bool"),
+    (r"\b(str|string)\b", "str"),
+)
+
+
+def _with_types(parameters: tuple[Parameter, ...] | None, doc: str) -> tuple[Parameter, ...] | None:
+    """Return the parameters with the types that a docstring states, for those without a type hint."""
+    if parameters is None or not doc:
+        return parameters
+    return tuple(p if p.annotation or p.choices else _typed(p, documented_type(doc, p.name)) for p in parameters)
+
+
+def _typed(parameter: Parameter, text: str) -> Parameter:
+    listed = re.match(r"\{(.*?)\}", text)
+    if listed and re.search(r"['\"]", listed[1]):
+        return replace(parameter, choices=tuple(part.strip() for part in listed[1].split(",") if part.strip()[:1] in "'\""))
+    found = [(match.start(), hint) for pattern, hint in _TYPES if (match := re.search(pattern, text, re.I))]
+    return replace(parameter, annotation=min(found, default=(0, ""))[1])
+
+
+def documented_type(doc: str, name: str) -> str:
+    """Return the type of a parameter in a docstring of the styles of NumPy, Google or Sphinx; empty if it states none.
+
+    Examples
+    --------
+    >>> documented_type("Parameters\\n----------\\ndata : list|ndarray\\n    Data.", "data")
+    'list|ndarray'
+    >>> documented_type("Args:\\n    x (float): Number.", "x"), documented_type(":type x: int", "x")
+    ('float', 'int')
+    >>> documented_type(":param int x: it", "x"), documented_type("Nothing.", "x")
+    ('int', '')
+    """
+    word = re.escape(name)
+    patterns = (
+        rf":type {word}:[ \t]*(.+)",
+        rf":param (\S+) {word}:",
+        rf"^[ \t]*[-*]?[ \t]*`*{word}`*[ \t]*\(([^)\n]+)\)",
+        rf"^[ \t]*\[?{word}\]?[ \t]+:[ \t]*(.{{1,80}})$",
+    )
+    return next((found[1].strip() for pattern in patterns if (found := re.search(pattern, doc, re.M))), "")
 
 
 def _is_unknown(parameters: tuple[Parameter, ...] | None) -> bool:
@@ -179,6 +236,41 @@ def _spelled(part: str) -> Parameter:
     declaration, _, default = part.partition("=")
     name, _, annotation = declaration.partition(":")
     return Parameter(name.strip(), required=not default, default=default.strip() or None, annotation=annotation.strip())
+
+
+def with_examples(names: Sequence[PublicName], calls: Sequence[Json]) -> list[PublicName]:
+    """Return the names with the arguments that examples give to each parameter: in a call of the name itself, else of another name."""
+    by_name: dict[str, list[Json]] = {}
+    for call in calls:
+        by_name.setdefault(call["name"], []).append(call)
+    anywhere: dict[str, str] = {}
+    callables = [
+        (name.name, name.parameters) if method is None else (method.name, method.parameters)
+        for name in names
+        for method in (None, *name.methods)
+    ]
+    own = [(parameters, _given(parameters or (), by_name.get(word, ()))) for word, parameters in callables]
+    for _, values in own:
+        anywhere = values | anywhere
+    found = iter([_exemplified(parameters, anywhere | values) for parameters, values in own])
+    return [
+        replace(name, parameters=next(found), methods=tuple(replace(method, parameters=next(found)) for method in name.methods))
+        for name in names
+    ]
+
+
+def _given(parameters: Sequence[Parameter], calls: Sequence[Json]) -> dict[str, str]:
+    """Return the first value of each parameter in the calls that fit the signature."""
+    words, values = [p.name for p in parameters], dict[str, str]()
+    for call in calls:
+        if len(call["arguments"]) <= len(words) and set(call["keywords"]) <= set(words):
+            given = (*zip(words, call["arguments"], strict=False), *call["keywords"].items())
+            values = {word: value for word, value in given if value} | values
+    return values
+
+
+def _exemplified(parameters: tuple[Parameter, ...] | None, values: Mapping[str, str]) -> tuple[Parameter, ...] | None:
+    return None if parameters is None else tuple(replace(p, example=values.get(p.name, "")) for p in parameters)
 
 
 def without(parameters: tuple[Parameter, ...], name: str) -> tuple[Parameter, ...]:

@@ -66,6 +66,8 @@ class Discovered:
         Whether an import asks the network, so that the package needs an answer to be imported.
     missing : tuple of str
         Modules that are not installed.
+    examples : tuple of dict
+        Calls in the examples of the package (`inside.examples`).
     """
 
     about: Json
@@ -73,6 +75,7 @@ class Discovered:
     remarks: tuple[str, ...]
     network: bool = False
     missing: tuple[str, ...] = ()
+    examples: tuple[Json, ...] = ()
 
 
 @dataclass
@@ -83,6 +86,7 @@ class _Lines:
     objects: list[Json] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     failed: list[Json] = field(default_factory=list)
+    examples: list[Json] = field(default_factory=list)
     importing: str = ""
     done: bool = False
 
@@ -98,6 +102,8 @@ class _Lines:
             self.remarks.append(f"{line['module'] or self.importing or 'the package'} {line['text']}".strip())
         elif event == "object":
             self.objects.append(line)
+        elif event == "example":
+            self.examples.append(line)
         elif event == "done":
             self.done = True
 
@@ -156,7 +162,7 @@ def discover(
         remarks.append(f"discovery ended early: the process {ended}")
     remarks += [f"{each['module']} cannot be imported: {each['error']}" for each in lines.failed] + lines.remarks
     missing = tuple(sorted({str(each["missing"]) for each in lines.failed if each.get("missing")}))
-    return Discovered(lines.about, tuple(lines.objects), tuple(dict.fromkeys(remarks)), answered, missing)
+    return Discovered(lines.about, tuple(lines.objects), tuple(dict.fromkeys(remarks)), answered, missing, tuple(lines.examples))
 
 
 def _run(

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpwitness.auditors.scanning.data_forms import relation_of
-from dpwitness.auditors.scanning.names import PublicName, read_name
+from dpwitness.auditors.scanning.names import PublicName, read_name, with_examples
 from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.readings import Reading, convention_of, read
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.trials import Trial, chosen, limits, try_recipes, write_trials
+from dpwitness.auditors.scanning.trials import Trial, TrialFile, chosen, limits, try_recipes, write_trials
 from dpwitness.auditors.scanning.vocabulary import PRIVACY_WORDS
 
 _MOST_RECIPES = 60  # recipes of one name that are tried
+_PRIVATE = re.compile(r"differential(ly)?[ -]priva|privacy mechanism|geo-?indistinguish|\bl?dp\b", re.I)  # in the summary of a package
 _ABSTRACT = "NotImplementedError"
 
 
@@ -77,7 +78,7 @@ class Proposal:
 
 def readings_of(found: Discovered, only: str = "") -> list[Reading]:
     """Return the readings of all discovered names, or of the one with the dotted name `only`."""
-    names = [read_name(each) for each in found.objects]
+    names = with_examples([read_name(each) for each in found.objects], found.examples)
     classes: dict[str, PublicName] = {}
     for each, name in zip(found.objects, names, strict=True):
         if name.kind == "class":
@@ -85,7 +86,8 @@ def readings_of(found: Discovered, only: str = "") -> list[Reading]:
             classes.setdefault(each["defined"].replace(":", "."), name)
     convention = convention_of(names)
     chosen_names = [name for name in names if not only or only in (name.path, name.name)]
-    return [read(name, classes, convention) for name in chosen_names]
+    private = bool(_PRIVATE.search(str(found.about.get("summary", ""))))
+    return [read(name, classes, convention, private) for name in chosen_names]
 
 
 def propose(
@@ -130,7 +132,7 @@ def propose(
             if progress is not None:
                 progress(n, len(readings), reading.name.path)
             recipes = ready[f"call_{n}"]
-            trials = try_recipes(recipes, f"call_{n}", file, python, memory, deadline) if recipes else []
+            trials = try_recipes(recipes, f"call_{n}", TrialFile(file, python, memory), deadline) if recipes else []
             found.append(conclude(reading, names[n], recipes, trials))
     return found
 
@@ -140,7 +142,7 @@ def callable_recipes(reading: Reading) -> list[Recipe]:
     return [recipe for recipe in reading.recipes if not recipe.missing and (recipe.claim.text or recipe.spent)][:_MOST_RECIPES]
 
 
-def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], trials: Sequence[Trial]) -> Proposal:
+def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], tried: Sequence[tuple[Recipe, Trial]]) -> Proposal:
     """Return the proposal for a name whose recipes had these outcomes."""
     if reading.declared:
         return Proposal(reading, target, why="" if reading.name.declared.get("domain") is not None else "it declares no domain")
@@ -148,10 +150,10 @@ def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], trials: S
         return Proposal(reading, target if reading.role != "other" else "", why=reading.skip or "it is for the audit of accountants")
     if not recipes:
         return Proposal(reading, target, reading.recipes[0], why=_missing(reading))
-    number = chosen(trials)
+    number, trials = chosen(tried), [trial for _, trial in tried]
     if number is not None:
-        recipe = recipes[number]
-        return Proposal(reading, target, recipe, trials[number], _guess(reading, recipe))
+        recipe, trial = tried[number]
+        return Proposal(reading, target, recipe, trial, _guess(reading, recipe))
     if not trials:
         return Proposal(reading, target, recipes[0], why="the time for trial calls was over")
     if all(trial.constant for trial in trials) or (any(trial.constant for trial in trials) and not reading.name.names):

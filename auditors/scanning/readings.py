@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from dpwitness.auditors.scanning.arguments import classes_of
 from dpwitness.auditors.scanning.data_forms import relation_of
-from dpwitness.auditors.scanning.fitted_models import recipes_for
+from dpwitness.auditors.scanning.fitted_models import recipes_for, scaled
 from dpwitness.auditors.scanning.names import Parameter, PublicName
-from dpwitness.auditors.scanning.recipes import Recipe, Source
+from dpwitness.auditors.scanning.recipes import Recipe, Source, data_parameter
 from dpwitness.auditors.scanning.vocabulary import BUDGETS, DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
 
 _NOISE = frozenset(
@@ -57,7 +57,7 @@ _NOISE = frozenset(
     )
 )
 _CHECKS = re.compile(
-    r"^(check|validate|assert|is_|has_|verify|require|ensure|warn|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
+    r"^(check|validate|assert|is_|has_|verify|require|ensure|warn(?=_|$|ing)|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
 )
 _ACCOUNTING = re.compile(
     r"(eps|epsilon|delta|rdp|zcdp|privacy_spent|privacy_loss|account|compos|sigma|noise_multiplier|calibrat|noise_scale|budget|gdp|mu)",
@@ -105,7 +105,7 @@ class Reading:
     declared: bool = False
 
 
-def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = "") -> Reading:
+def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = "", private: bool = False) -> Reading:
     """Classify a public name, and propose the calls to try.
 
     Parameters
@@ -116,7 +116,16 @@ def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = 
         All classes of the package by dotted name.
     convention : str
         Relation that the functions of the package name (`convention_of`).
+    private : bool
+        Whether the package as a whole is about differential privacy.
     """
+    found = _read(name, classes, convention, private)
+    if name.broken and found.role == "mechanism":
+        return Reading(name, found.role, found.because, skip="its module cannot be imported: " + re.sub(r" \(/[^)]*\)", "", name.broken))
+    return found
+
+
+def _read(name: PublicName, classes: Mapping[str, PublicName], convention: str, private: bool) -> Reading:
     if name.declared.get("claim") is not None:
         return Reading(name, "mechanism", f"declares the claim {name.declared['claim']}", declared=True)
     if reason := _no_mechanism(name):
@@ -126,7 +135,7 @@ def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = 
     privacy = _privacy_parameters(name)
     if not privacy:
         return _without_privacy(name, classes, convention)
-    if not (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
+    if not (private or PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         reason = f"{privacy[0].name} without a word on privacy"
         return Reading(name, "other", reason, skip=reason)
     recipes = tuple(recipes_for(Source(name, classes, convention)))
@@ -204,12 +213,14 @@ def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], conven
             name, "transformation", "it has a stability_function", skip="its domains and metrics are objects that the scan cannot build"
         )
     scales = [p for p in name.parameters or () if role(p) == "scale"]
-    if scales and (name.names & _NOISE) and PRIVACY_WORDS.search(f"{name.name} {name.doc}"):
+    if scales and _draws_noise(name) and PRIVACY_WORDS.search(f"{name.name} {name.doc}"):
+        recipes = tuple(scaled(Source(name, classes, convention)))
         return Reading(
             name,
             "mechanism",
             f"adds noise of scale {scales[0].name!r}",
-            skip=f"the claim is missing: {scales[0].name!r} is a scale of noise",
+            recipes,
+            skip="" if recipes else f"the claim is missing: {scales[0].name!r} is a scale of noise",
         )
     if mechanism := _mechanism_without_claim(name):
         return mechanism
@@ -238,13 +249,20 @@ def _mechanism_without_claim(name: PublicName) -> Reading | None:
     return None
 
 
+def _draws_noise(name: PublicName) -> bool:
+    """Return whether the code of a name uses a source of noise: a function of a generator, or another one that is named after a law."""
+    return bool(name.names & _NOISE) or any(re.search("lapla|gauss|geometric|add_noise", each, re.I) for each in name.names)
+
+
 def _spends(cls: PublicName) -> bool:
     return any(role(p) == "epsilon" for p in cls.parameters or ())
 
 
 def _without_data(name: PublicName, because: str) -> tuple[str, str, tuple[Recipe, ...], str]:
     """Return the reading of a name with a privacy parameter but without a proposed call: role, reason, no recipes, obstacle."""
-    noisy = name.names & _NOISE or _MECHANISM_NAME.search(name.name)
+    if name.kind == "class" and data_parameter(name.parameters or (), positional=False) is not None:
+        return "mechanism", because, (), "no method is known that returns what was released"
+    noisy = _draws_noise(name) or _MECHANISM_NAME.search(name.name)
     if noisy and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         return "mechanism", because, (), "no argument is known that receives data"
     return "other", because, (), "no argument receives data, and its code draws no noise"

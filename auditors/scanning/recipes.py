@@ -14,7 +14,9 @@ from dpwitness.auditors.scanning.vocabulary import FEEDING, READING, RELEASE_MET
 
 _MOST_FORMS = 14
 _MOST_METHODS = 3
+_STREAM = 100  # records of a long stream
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
+_MAKER = re.compile(r"(make|create|build|new)_")
 _SETTER = re.compile(r"^set_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
 _NOISE_METHOD = re.compile(r"^(compute|generate|sample|get|draw|make)?_?noise(_sample)?$|^sample$|^draw$")
 
@@ -85,6 +87,7 @@ def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     )
     others += [replace(first, delta=not first.delta)] if optional_delta else []
     others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
+    others += [replace(first, usual=True)] if any(p.required and p.example for p in parameters) else []
     optional = {role(p) for p in parameters if not p.required}
     others += [replace(first, bounded=False)] if "sensitivity" in optional and optional & {"lower", "upper", "bounds"} else []
     others += [replace(first, seeded=False)] if any(role(p) == "seed" and not p.required for p in parameters) else []
@@ -125,11 +128,15 @@ def _variants(source: Source, data: Parameter | None, parameters: Sequence[Param
 def function_recipes(source: Source) -> Iterator[Recipe]:
     """Yield calls of a function that takes data, that returns noise, or that makes an object with a release method."""
     parameters, name = source.name.parameters or (), source.name
-    data = data_parameter(parameters)
+    makes = _MAKER.match(name.name)
+    data = data_parameter(parameters, positional=not makes)
     if data is None:
         made = _class_made(source)
         if made is not None:
             yield from _released(source, made, parameters, source.spelled)
+        elif makes:  # perhaps a function of the data
+            called = Method("__call__", (Parameter("data", kind="POSITIONAL_ONLY"),))
+            yield from _released(source, replace(name, kind="class", methods=(called,)), parameters, source.spelled)
         elif re.search(r"noise|laplace|geometric|gauss", name.name, re.I):
             yield from _noise(source, parameters)
         return
@@ -155,7 +162,7 @@ def _class_made(source: Source) -> PublicName | None:
     for cls in source.classes.values():
         if name.returns and cls.name == name.returns.rpartition(".")[2]:
             return cls
-    if not re.match(r"(make|create|build|new)_", name.name):
+    if not _MAKER.match(name.name):
         return None
     return next((cls for cls in source.classes.values() if cls.module == name.module and _release_methods(cls)), None)
 
@@ -177,6 +184,8 @@ def _release_methods(cls: PublicName) -> list[Method]:
             continue
         released = bool(re.search(r"releas|noisy|privati|random|noise|perturb", method.name, re.I))
         data = data_parameter(method.parameters, positional=method.name in RELEASE_METHODS or method.name == "__call__" or released)
+        if method.name not in RELEASE_METHODS and not released and FEEDING.match(method.name):
+            continue
         if data is None or method.name.startswith(("set_", "check", "valid", "fit", "plot", "save", "load", "get_params")):
             continue
         if method.name in RELEASE_METHODS or released or method.name == "__call__" or role(data) == "data":
@@ -280,7 +289,8 @@ def object_recipe(
 ) -> Recipe:
     """Return the recipe of a call that makes an object, with the form of its data and the claim in its arguments."""
     claim = read_claim(arguments.privacy, text, source.name.name)
-    return Recipe(how, body, form, claim, arguments.missing, (*source.imports, *arguments.imports), data, parameters=tuple(parameters))
+    imports = (*source.imports, *form.imports, *arguments.imports)
+    return Recipe(how, body, form, claim, arguments.missing, imports, data, parameters=tuple(parameters))
 
 
 def holders(source: Source) -> Iterator[Recipe]:
@@ -288,7 +298,7 @@ def holders(source: Source) -> Iterator[Recipe]:
     parameters = source.name.parameters or ()
     data = data_parameter(parameters, positional=False)
     readers = [m for m in source.name.methods if m.kind == "method" and m.parameters is not None and _needs_no_data(m.parameters)]
-    named = [m for m in readers if m.name in (*RELEASE_METHODS, *READING, "reveal") or m.name == "__call__"]
+    named = [m for m in readers if m.name in (*RELEASE_METHODS, "reveal", "__call__") or READING.match(m.name)]
     if data is None:
         return
     for method in named[:2]:
@@ -306,25 +316,41 @@ def _needs_no_data(parameters: Sequence[Parameter]) -> bool:
 
 
 def fed_objects(source: Source) -> Iterator[Recipe]:
-    """Yield calls of objects that receive the data by one method and return the output by another."""
+    """Yield calls of objects that receive the data by one method and return the output by another, or by the same for each record."""
     parameters = source.name.parameters or ()
-    feeding = next((m for word in FEEDING if (m := source.name.method(word)) is not None and m.parameters), None)
-    reading = next(
-        (m for word in READING if (m := source.name.method(word)) is not None and not any(p.required for p in m.parameters or ())), None
-    )
-    if feeding is None or reading is None:
-        return
-    data = next(p for p in feeding.parameters or ())
-    everything = [*parameters, *(feeding.parameters or ())]
+    methods = [m for m in source.name.methods if m.kind == "method"]
+    feeding = [m for m in methods if FEEDING.match(m.name) and len([p for p in m.parameters or () if p.required]) == 1]
+    reading = [m for m in methods if READING.match(m.name) and m not in feeding and not _has_more_than_data(m)]
+    for fed in feeding[:2]:
+        data = next(p for p in fed.parameters or () if p.required)
+        for read in reading[:2]:
+            yield from _fed(source, parameters, fed, data, read)
+        yield from _fed(source, parameters, fed, data, None)
+
+
+def _has_more_than_data(method: Method) -> bool:
+    """Return whether a method needs more arguments than one of no known role, such as the word whose count is estimated."""
+    needed = [p for p in method.parameters or () if p.required]
+    return len(needed) > 1 or any(role(p) not in ("other", "data") for p in needed)
+
+
+def _fed(source: Source, parameters: Sequence[Parameter], fed: Method, data: Parameter, read: Method | None) -> Iterator[Recipe]:
+    """Yield calls that feed all data at once, and each record by itself, and read by a method; without one, the answers to the records."""
+    everything = [*parameters, *(fed.parameters or ())]
     for form, choice in _variants(source, data, everything, source.text):
-        first, second = (
-            fill(parameters, form, None, choice, source.classes),
-            fill(feeding.parameters or (), form, data.name, choice, source.classes),
-        )
-        third = fill(reading.parameters or (), form, None, choice, source.classes)
-        body = (
-            f"mechanism = {source.spelled}({first.spelled()})",
-            f"mechanism.{feeding.name}({second.spelled()})",
-            f"return mechanism.{reading.name}({third.spelled()})",
-        )
-        yield object_recipe(source, body, form, first.joined(second).joined(third), source.name.doc, data.name, everything)
+        if not form.many:
+            continue
+        first = fill(parameters, form, None, choice, source.classes)
+        rest = replace(fill(fed.parameters or (), form, data.name, choice, source.classes), values=())
+        make = f"mechanism = {source.spelled}({first.spelled()})"
+        together = first.joined(rest)
+        if read is None:
+            body: tuple[str, ...] = (make, f"return [mechanism.{fed.name}(each) for each in {form.data}]")
+            for size in (form.domain["size"], _STREAM):  # a sequential test may need more records
+                longer = replace(form, what=f"{form.what}, one after the other", domain=form.domain | {"size": size})
+                yield object_recipe(source, body, longer, together, source.name.doc, data.name, everything)
+            continue
+        arguments = ", ".join(f"{form.data}[0]" for p in read.parameters or () if p.required)
+        for feed in (f"mechanism.{fed.name}({form.data})", f"[mechanism.{fed.name}(each) for each in {form.data}]"):
+            body = (make, feed, f"return mechanism.{read.name}({arguments})")
+            yield object_recipe(source, body, form, together, source.name.doc, data.name, everything)

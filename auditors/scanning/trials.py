@@ -5,30 +5,44 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import file_header, function_source, spent_source
+from dpwitness.auditors.scanning.source import (
+    column_values,
+    file_header,
+    function_source,
+    has_frame,
+    missing_columns,
+    open_frame,
+    spent_source,
+    with_columns,
+)
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import CONFINED, build_domain
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
-_RUNS = 12
+_RUNS, _LEAST_RUNS = 12, 3  # of one batch: fewer where one run is slow
+_BATCH_SECONDS = 5.0
+_FAR = 1e4  # distance from the bounds of records at which a call is asked whether it clips
 _PAIRS = 5  # pairs of a domain on which a call is tried
-_TRIAL_SECONDS = 15.0  # of one call
-_NAME_SECONDS = 20.0  # of all calls of one name
+_TRIAL_SECONDS = 20.0  # of one call
+_NAME_SECONDS = 40.0  # of all calls of one name
 _LEAKS_RAISE = """import warnings
 
 warnings.filterwarnings("error", message="(?is).*(leak|privacy is lost|loss of privacy|not (differentially )?private|no longer private)")
 """  # a warning that privacy is lost makes the claim void
 _SHOWN = 160
+_MOST_COLUMNS = 12
+_MOST_EQUAL_FAILURES = 8  # of one method on different data, after which the method is given up
 _MOST_CRASHES = 2  # crashes and time-outs after which a name is given up
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -51,6 +65,10 @@ class Trial:
         Whether every run returns the same output.
     partial : bool
         Whether the call raises an exception on some datasets.
+    follows : bool
+        Whether the output follows its input number by number, also far outside of the bounds of the records, as noise on answers does.
+    needs : tuple of str
+        Columns that a data frame lacks, by the exception.
     """
 
     works: bool
@@ -59,6 +77,8 @@ class Trial:
     seconds: float = 0.0
     constant: bool = False
     partial: bool = False
+    follows: bool = False
+    needs: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -92,81 +112,153 @@ def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, root: s
 
 
 def trial_source(name: str, recipe: Recipe) -> str:
-    """Return the source of a trial function, with the claim where the library computes it."""
-    text = function_source(name, recipe)
+    """Return the source of a trial function, with the claim where the library computes it; a frame takes more columns by `columns`."""
+    text = function_source(name, open_frame(recipe), keywords=", columns={}" if has_frame(recipe) else "")
     return f"{text}\n\n{spent_source(name, recipe)}\n{name}.claim = _{name}_claim\n" if recipe.spent else text
 
 
-def try_recipes(recipes: Sequence[Recipe], prefix: str, file: Path, python: str | None, memory: float, deadline: float) -> list[Trial]:
-    """Try the recipes of one name in turn until one works, and return the outcomes; equal recipes are tried once."""
-    found: list[Trial] = []
-    seen: dict[str, Trial] = {}
+@dataclass(frozen=True, slots=True)
+class TrialFile:
+    """File of trial functions, with the interpreter and limits of their calls."""
+
+    path: Path
+    python: str | None
+    memory: float
+
+    def target(self, name: str, **kwargs: Any) -> Target:
+        return Target(str(self.path), name, self.python, kwargs, _TRIAL_SECONDS, self.memory)
+
+
+def try_recipes(recipes: Sequence[Recipe], prefix: str, file: TrialFile, deadline: float) -> list[tuple[Recipe, Trial]]:
+    """Try the recipes of one name in turn until one works, and return each with its outcome; equal recipes are tried once.
+
+    Once a call for records has turned out to add noise to whatever number it is given, only calls for answers are tried. A data frame
+    that lacks columns gets them, so that a recipe that works may have more columns than the proposed one.
+    """
+    found: list[tuple[Recipe, Trial]] = []
+    seen: dict[str, tuple[Recipe, Trial]] = {}
     deadline = min(deadline, time.monotonic() + _NAME_SECONDS)
+    follows, failures = False, defaultdict[str, Counter[str]](Counter)
     for number, recipe in enumerate(recipes):
-        if time.monotonic() > deadline or sum("took longer" in each.why or "killed" in each.why for each in found) >= _MOST_CRASHES:
+        if time.monotonic() > deadline or sum("took longer" in t.why or "killed" in t.why for _, t in found) >= _MOST_CRASHES:
             break
+        if (follows and not _is_answer(recipe)) or max(failures[_call(recipe)].values(), default=0) >= _MOST_EQUAL_FAILURES:
+            continue
         key = "\n".join(recipe.body) + repr(recipe.form.domain)
         if key not in seen:
-            seen[key] = _tried(Target(str(file), f"{prefix}_{number}", python, {}, _TRIAL_SECONDS, memory), recipe)
+            seen[key] = _tried_with_columns(file, f"{prefix}_{number}", recipe, deadline)
+            failures[_call(recipe)].update([seen[key][1].why] if not seen[key][1].works else [])
         found.append(seen[key])
-        if found[-1].works and not found[-1].partial:
+        last = found[-1][1]
+        if last.works and not last.partial and not (last.follows and any(map(_is_answer, recipes[number:]))):
             break
+        follows |= last.follows
     return found
 
 
-def chosen(trials: Sequence[Trial]) -> int | None:
-    """Return the number of the recipe to use: one that works on all datasets, else the first that works on some; None if none works."""
-    working = [number for number, trial in enumerate(trials) if trial.works]
-    return next((number for number in working if not trials[number].partial), working[0] if working else None)
+def _call(recipe: Recipe) -> str:
+    """Return the method or function that the last line of a recipe calls."""
+    return recipe.body[-1].partition("(")[0]
+
+
+def _is_answer(recipe: Recipe) -> bool:
+    return recipe.form.domain["kind"] in ("Answers", "Counts")
+
+
+def chosen(trials: Sequence[tuple[Recipe, Trial]]) -> int | None:
+    """Return the number of the recipe to use: the best of those that work; None if none works.
+
+    A call that works on all datasets is better than one that works on some, and one whose output follows any input is one for answers.
+    """
+    working = [number for number, (_, trial) in enumerate(trials) if trial.works]
+    follows = any(trials[number][1].follows for number in working)
+    return min(working, key=lambda n: (trials[n][1].partial, follows and not _is_answer(trials[n][0]), n), default=None)
+
+
+def _tried_with_columns(file: TrialFile, name: str, recipe: Recipe, deadline: float) -> tuple[Recipe, Trial]:
+    """Return a recipe with the columns that its data frame lacked, and the outcome of its trial."""
+    columns: dict[str, str] = {}
+    while True:
+        trial = _tried(file.target(name, **({"columns": columns} if columns else {})), recipe)
+        lacking = [column for column in trial.needs if column not in columns]
+        if not (lacking and has_frame(recipe)) or len(columns) > _MOST_COLUMNS or time.monotonic() > deadline:
+            # rows of other values may be filtered out, so that a constant output says nothing
+            return (with_columns(recipe, columns), replace(trial, constant=False)) if columns else (recipe, trial)
+        columns |= {column: column_values(column, recipe) for column in lacking}
 
 
 def _tried(target: Target, recipe: Recipe) -> Trial:
     """Return the outcome of the trial calls of one recipe, on one pair of its domain."""
     try:
-        started = time.monotonic()
-        outputs, partial = _outputs_on_pair(target, recipe)
+        outputs, partial, seconds = _outputs_on_pair(target, recipe)
         if recipe.spent and target.claim is None:
             return Trial(False, "the library computes no claim")
     except (MechanismFailed, InvalidArgument) as error:
-        return Trial(False, _line(error))
-    seconds = (time.monotonic() - started) / (3 * _RUNS)
+        return Trial(False, _line(error), needs=missing_columns(str(error)))
     errors = [each for each in (*outputs[0], *outputs[2]) if isinstance(each, Exception)]
     if errors:
-        return Trial(False, f"raises {_line(errors[0])}")
+        return Trial(False, f"raises {_line(errors[0])}", needs=missing_columns(f"{type(errors[0]).__name__}: {errors[0]}"))
     if any(each is None for each in outputs[0]):
         return Trial(False, "returns None", constant=True)
     kinds = [[_shown(each) for each in row] for row in outputs]
     if any(_ADDRESS.search(each) for each in kinds[0]):
         return Trial(False, f"returns an object that is no number or text: {_line(kinds[0][0])}")
     if len(set(kinds[0])) == 1 and len(set(kinds[2])) == 1:
-        return Trial(False, "returns the same output in every run", constant=True)
-    return Trial(True, "", kinds[0] == kinds[1], seconds, partial=partial)
+        return Trial(False, "returns the same output in every run", constant=len(kinds[0]) == _RUNS)
+    return Trial(True, "", kinds[0] == kinds[1], seconds, partial=partial, follows=_follows(target, recipe))
 
 
-def _outputs_on_pair(target: Target, recipe: Recipe) -> tuple[list[list[Any]], bool]:
+def _follows(target: Target, recipe: Recipe) -> bool:
+    """Return whether outputs for records far outside of their bounds lie near them, record by record."""
+    domain = recipe.form.domain
+    if domain["kind"] != "Records" or recipe.claim.text.startswith("metric"):
+        return False
+    far = np.full(domain["size"], _FAR)
+    try:
+        outputs = [np.asarray(each, dtype=float) for each in _outputs(target, far, 1, 2)]
+    except (MechanismFailed, InvalidArgument, TypeError, ValueError):
+        return False
+    return all(each.size == far.size and bool(np.all(np.abs(each.ravel() - _FAR) < _FAR / 4)) for each in outputs)
+
+
+def _outputs_on_pair(target: Target, recipe: Recipe) -> tuple[list[list[Any]], bool, float]:
     """Return outputs on D0, on D0 with the same seed, and on D1, of the first pair with random outputs, else of the first pair.
 
-    The second value is whether an earlier pair raised an exception. Other pairs are tried while a pair raises a ValueError, because the
-    data may have the wrong values, and for counts while the output is constant, because a threshold may be far away.
+    The second value is whether an earlier pair raised an exception, the third the time of one run. Other pairs are tried while a pair
+    raises a ValueError, because the data may have the wrong values, and for counts while the output is constant, because a threshold may
+    be far away.
     """
     first: list[list[Any]] = []
-    raised = False
+    raised, seconds = False, 0.0
     pairs = (pair for pair in build_domain(recipe.form.domain, "scan").catalogue() if pair is not None)
     for pair in itertools.islice(pairs, _PAIRS):
-        outputs = [_outputs(target, pair.d0, 1), _outputs(target, pair.d0, 1), _outputs(target, pair.d1, 2)]
+        single, seconds = _timed(target, pair.d0)
+        if seconds > _BATCH_SECONDS / _RUNS and not isinstance(single[0], Exception):
+            single, seconds = _timed(target, pair.d0)  # the first run may load a library
+        if isinstance(single[0], Exception):
+            outputs = [single] * 3
+        else:
+            runs = min(_RUNS, max(_LEAST_RUNS, int(_BATCH_SECONDS / max(seconds, 1e-9))))
+            outputs = [_outputs(target, pair.d0, 1, runs), _outputs(target, pair.d0, 1, runs), _outputs(target, pair.d1, 2, runs)]
         first = first or outputs
         errors = [each for row in outputs for each in row if isinstance(each, Exception)]
         if not errors:
             if len({_shown(each) for row in outputs for each in row}) > 2 or recipe.form.domain["kind"] != "Counts":
-                return outputs, raised
+                return outputs, raised, seconds
         elif not all("alue" in type(each).__name__ for each in errors):  # other values of the data would not help
             break
         raised |= bool(errors)
-    return first, raised
+    return first, raised, seconds
 
 
-def _outputs(target: Target, dataset: Any, seed: int) -> list[Any]:
-    parts = target.sample_each(dataset, _RUNS, np.random.default_rng(seed))
+def _timed(target: Target, dataset: Any) -> tuple[list[Any], float]:
+    """Return the output of one run, and its time."""
+    started = time.monotonic()
+    return _outputs(target, dataset, 0, 1), time.monotonic() - started
+
+
+def _outputs(target: Target, dataset: Any, seed: int, runs: int) -> list[Any]:
+    parts = target.sample_each(dataset, runs, np.random.default_rng(seed))
     return [each for part in parts for each in part]
 
 

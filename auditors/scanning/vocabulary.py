@@ -8,7 +8,7 @@ from dpwitness.auditors.scanning.names import Parameter
 from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
 from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
 
-EPSILON = re.compile(r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|ε)(_total|_dp|_budget|_value|_perm|_1)?$")
+EPSILON = re.compile(r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|ε)(_total|_dp|_budget|_value|_perm|_[a-z0-9])?$")
 DELTA = re.compile(r"^(total_|target_|dp_)?delta(_total|_dp)?$")
 RHO = re.compile(r"^(total_|zcdp_)?rho$")
 SENSITIVITY = re.compile(r"^(.*_)?(sensitivity|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$")
@@ -167,6 +167,10 @@ RELEASE_METHODS = (
         "sanitise",
     ),
     *(
+        "obfuscate",
+        "client",
+        "anonymize",
+        "anonymise",
         "execute",
         "compute",
         "apply",
@@ -174,29 +178,18 @@ RELEASE_METHODS = (
         "release_value",
         "get_noisy",
         "noisy_value",
-        "generate",
-        "sample",
-        "encode",
-        "transform",
     ),
-    *(
-        "estimate",
-        "evaluate",
-        "select",
-        "choose",
-        "predict",
-        "should_keep",
-        "call",
-        "publish",
-        "process",
-        "dp_release",
-        "report",
-        "obfuscate",
-    ),
-    *("client", "clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
+    *("generate", "sample", "encode", "transform", "select", "choose", "should_keep", "call", "publish", "process", "dp_release", "report"),
+    *("clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
+    *("estimate", "evaluate", "predict"),  # last, as these often process what was released
 )
-FEEDING = ("add_entries", "add_entry", "add", "update", "insert", "append", "observe", "add_data", "add_records", "add_record", "ingest")
-READING = ("result", "results", "finalize", "finish", "compute", "release", "query", "get_result", "value", "estimate", "quick_result")
+FEEDING = re.compile(
+    r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
+)
+READING = re.compile(
+    r"^(get_)?(result|results|finali[sz]e|finish|compute|release|query|value|estimate|quick_result|count|counts|mean|sum|median|quantile"
+    r"|cardinality|frequency|frequencies|histogram|report|output|statistics)(_\w+)?$"
+)
 POST_PROCESSING = re.compile(r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I)
 DIAGNOSTIC = re.compile(
     r"estimator|variance|^var_|confidence_interval|correct|(^|_)(mse|bias|error)($|_)", re.I
@@ -206,6 +199,7 @@ PRIVACY_NAMES = re.compile(
     r"(?-i:(?<![A-Z])L?DP(?![a-z]))|(^|[_.])(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",
     re.I,
 )
+METRIC = re.compile(r"metric.?priv|metric[ -](local )?(dp|differential)|geo.?indist|metric.?dp|\bd_x\b|planar", re.I)
 ADD_REMOVE = re.compile(
     r"add(ing|ed)?[ -/]*(or|and|/)?[ -]*remov|unbounded (dp|differential)|presence or absence|adding or removing|add-remove", re.I
 )

@@ -46,6 +46,7 @@ _TITLES = {
     "drawn": "Drawn packages",
     "second draw": "Packages of the second draw",
     "third draw": "Packages of the third draw",
+    "fourth draw": "Packages of the fourth draw",
 }
 
 

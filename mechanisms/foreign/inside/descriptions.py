@@ -20,8 +20,15 @@ _METHOD_DOC = 1500
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, functools.partial)
 
 
-def describe_all(modules: dict[str, Any], tops: list[str], emit: Callable[..., None], most: int) -> None:
-    """Send a description of each public object once, under its shortest name, and notes on names that hide each other."""
+def describe_all(modules: dict[str, Any], tops: list[str], emit: Callable[..., None], most: int) -> set[str]:
+    """Send a description of each public object once, under its shortest name, and notes on names that hide each other.
+
+    Returns
+    -------
+    set of str
+        Last parts of the names of the objects and their methods.
+    """
+    sent: set[str] = set()
     places: dict[int, tuple[Any, list[tuple[str, str]]]] = {}
     for name, module in modules.items():
         for attribute, value in _public(module):
@@ -40,11 +47,13 @@ def describe_all(modules: dict[str, Any], tops: list[str], emit: Callable[..., N
             continue
         if about is not None:
             emit("object", **about)
+            sent |= {about["name"], *(method["name"] for method in about["methods"])}
     for name, module in modules.items():
         parent, _, last = name.rpartition(".")
         hidden = getattr(modules.get(parent), last, None)
         if parent in modules and hidden is not module and hidden is not None:
             emit("note", module=name, text=f"the name {last} in {parent} hides this module")
+    return sent
 
 
 def _public(module: Any) -> Iterator[tuple[str, Any]]:

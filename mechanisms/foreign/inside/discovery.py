@@ -75,6 +75,8 @@ class Discovery:
         self.tops: list[str] = []
         self.modules: dict[str, Any] = {}
         self.effects = SideEffects(emit)
+        self.distribution: Any = None
+        self.failed: dict[str, str] = {}
 
     def run(self) -> None:
         """Find the top modules, import all modules, and describe the objects."""
@@ -95,7 +97,11 @@ class Discovery:
                 self.modules[name] = module
                 pending += [child for child in _children(name, module) if child not in self.modules]
         self.effects.stop()
-        from_sibling("descriptions").describe_all(self.modules, self.tops, self.emit, self.request.get("most", 3000))
+        names = from_sibling("descriptions").describe_all(self.modules, self.tops, self.emit, self.request.get("most", 3000))
+        from_sibling("unimported").describe_sources(self.failed, _is_skipped, self.emit, names)
+        for call in from_sibling("examples").calls_in_examples(self.modules, self.distribution):
+            if call["name"] in names:
+                self.emit("example", **call)
 
     def _top_modules(self) -> tuple[list[str], dict[str, Any]]:
         """Return the names of the top modules, and facts about the package."""
@@ -120,20 +126,24 @@ class Discovery:
             distribution = _owner(metadata, package.partition(".")[0])
         if not importable(tops[0]):
             raise ImportError("no module or distribution of this name is installed in " + sys.executable)
+        self.distribution = distribution
         version = None if distribution is None else distribution.version
         points = [] if distribution is None else [[p.group, p.name, p.value] for p in distribution.entry_points]
         name = None if distribution is None else distribution.metadata["Name"]
-        return tops, dict(about, distribution=name, version=version, entry_points=points)
+        summary = "" if distribution is None else _summary(distribution)
+        return tops, dict(about, distribution=name, version=version, entry_points=points, summary=summary)
 
     def _imported(self, name: str) -> Any:
         """Import one module and return it; None if it cannot be imported or is to be skipped."""
         if name in self.request.get("skip", ()):
+            self.failed[name] = "its import ended the process"
             return None
         self.emit("importing", module=name)
         threads, processes, printed = threading.active_count(), _children_of_process(), _log_size()
         try:
             module = importlib.import_module(name)
         except BaseException as error:  # a module may raise anything, also SystemExit
+            self.failed[name] = _error_text(error)
             self.emit("failed", module=name, error=_error_text(error), network=_asks_network(error), missing=_missing(error))
             return None
         for count, what in (
@@ -220,6 +230,14 @@ def _modules_of(distribution: Any) -> list[str]:
         names = sorted({path[0][:-3] if len(path) == 1 else path[0] for path in parts if not path[0].endswith((".dist-info", ".data"))})
     names = [name.replace("/", ".") for name in names]
     return [name for name in names if name[0] != "_" and name.partition(".")[0] not in _SKIPPED_MODULES and importable(name)]
+
+
+def _summary(distribution: Any) -> str:
+    """Return the summary and the first lines of the description of a distribution."""
+    with contextlib.suppress(Exception):
+        text = distribution.metadata.get_payload() or distribution.metadata["Description"] or ""
+        return (distribution.metadata["Summary"] or "") + "\n" + str(text)[:2000]
+    return ""
 
 
 def _owner(metadata: Any, top: str) -> Any:

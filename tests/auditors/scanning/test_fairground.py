@@ -38,11 +38,14 @@ MECHANISMS = {  # name -> claim, relation
     "louder_noise": ("pure:1", "l1"),
     "zero_epsilon_count": ("pure:1", "add-remove"),
     "mean_of_some": ("pure:1", "replace-one"),
+    "add_noise": ("pure:1", "l1"),  # of scale 1
+    "metric_laplace": ("metric:1", "l2"),
+    "Anonymizer": ("pure:1", "l1"),  # as its output follows its input
+    "SequentialTest": ("pure:1", "replace-one"),  # one record after the other, with values of the example
+    "count_adults": ("pure:1", "add-remove"),  # with the columns that its exceptions name
     "StatedNoise": ("", "l1"),  # the library computes the claim
 }
 SKELETONS = {  # name -> a part of what is missing
-    "add_noise": "'scale' is a scale of noise",
-    "metric_laplace": "per unit of distance",
     "needs_key": "no value is known for key_store",
     "leaking_sum": "privacy leak",
 }

@@ -1,14 +1,17 @@
 """Readings of signatures and docstrings, as pure functions."""
 
+import types
+
 import pytest
 
 from dpwitness.auditors.scanning.arguments import Choice, fill
 from dpwitness.auditors.scanning.claims import quote, read_claim
 from dpwitness.auditors.scanning.data_forms import answer, forms_for, records, relation_of
-from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name, spelled_parameters
+from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name, spelled_parameters, with_examples
 from dpwitness.auditors.scanning.proposals import target_names
 from dpwitness.auditors.scanning.readings import convention_of, read, returned_quantity
 from dpwitness.auditors.scanning.vocabulary import is_tolerance, role
+from dpwitness.mechanisms.foreign.inside.examples import calls_in_examples
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
 
 
@@ -71,7 +74,7 @@ def test_privacy_parameters_make_a_claim_or_say_what_is_missing(privacy, text):
 
 
 def test_a_metric_claim_is_not_read_as_pure():
-    assert read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text == ""
+    assert read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text == "metric:1"
 
 
 def test_the_words_of_the_docstring_are_quoted():
@@ -159,11 +162,24 @@ def test_seeds_are_given_as_the_parameter_wants_them():
 
 def test_roles_of_names_without_data():
     scale = named("add_noise", Parameter("value"), Parameter("scale"), names=frozenset({"laplace"}))
-    assert read(scale, {}).role == "mechanism" and "scale of noise" in read(scale, {}).skip
+    assert {(r.claim.text, r.form.relation) for r in read(scale, {}).recipes if not r.missing} == {("pure:1", "l1")}
     accountant = named("compute_epsilon", Parameter("sigma"), Parameter("delta"))
     assert read(accountant, {}).role == "accountant" and returned_quantity(read(accountant, {})) == "epsilon"
     spending = PublicName("library", "Engine", "class", (Parameter("accountant"),), "Private.", (Method("run", (Parameter("data"),)),))
     assert read(spending, {}).role == "mechanism" and "cannot build" in read(spending, {}).skip
+
+
+def test_arguments_of_examples_are_read_from_prompts_fences_and_variables():
+    module = types.ModuleType("library", "Intro.\n\n```python\nrelease([1], levels=2)\n```")
+    calls = list(calls_in_examples({"library": module}, None))
+    module.__doc__ = f"{'>' * 3} edges = np.array([0, 5])\n{'>' * 3} release(edges, levels=3, seed=now())"
+    calls += list(calls_in_examples({"library": module}, None))
+    found = [call for call in calls if call["name"] == "release"]
+    assert [call["arguments"] for call in found] == [["[1]"], ["[0, 5]"]]
+    assert [call["keywords"] for call in found] == [{"levels": "2"}, {"levels": "3", "seed": ""}]
+    name = named("release", Parameter("edges"), Parameter("levels"), Parameter("seed"))
+    (exemplified,) = with_examples([name], found)
+    assert [p.example for p in exemplified.parameters] == ["[1]", "2", ""]
 
 
 def test_names_of_targets_are_unique_and_no_names_that_the_file_uses():

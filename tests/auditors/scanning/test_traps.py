@@ -34,7 +34,7 @@ def test_discovery_goes_on_and_says_what_happened_in_one_line_each(trapped):
     ):
         assert line in remarks
     assert found.missing == ("a_library_that_is_not_installed",)
-    assert {each["name"] for each in found.objects} == {"aborting", "shadow", "writing"}
+    assert {each["name"] for each in found.objects} == {"aborting", "shadow", "writing", "unreachable_sum"}
 
 
 @pytest.mark.skipif("network" not in offered(), reason="this system cannot cut off the network")
@@ -46,6 +46,9 @@ def test_calls_that_crash_or_write_elsewhere_are_skeletons_with_the_reason(trapp
     found, folder = trapped
     options = {"python": None, "network": True, "root": found.about["root"], "memory": 0.0, "deadline": time.monotonic() + 60}
     proposals = {p.reading.name.name: p for p in propose(readings_of(found), folder, **options)}
+    unreachable = proposals["unreachable_sum"]
+    assert unreachable.is_skeleton and "cannot be imported: ModuleNotFoundError" in unreachable.why
+    assert [(p.name, p.default) for p in unreachable.reading.name.parameters] == [("values", None), ("epsilon", "1.0")]
     assert "killed by signal 6 (SIGABRT)" in proposals["aborting"].why and not proposals["aborting"].runs
     if "files" in offered():
         assert "PermissionError" in proposals["writing"].why

@@ -94,3 +94,35 @@ class BudgetAccountant:
     def spend(self, epsilon):
         """Spend a part of the budget."""
         self.epsilon -= epsilon
+
+
+class Anonymizer:
+    """Adds Laplace noise to whatever values it is given."""
+
+    def __init__(self, epsilon):
+        self.epsilon = epsilon
+
+    def apply(self, values):
+        return np.random.laplace(values, 1 / self.epsilon)
+
+
+class SequentialTest:
+    """Private sequential test of two hypotheses.
+
+    >>> test = SequentialTest(mu0=0.3, mu1=0.7, epsilon=1.0)
+    >>> test.add_sample(1)
+    """
+
+    def __init__(self, mu0, mu1, epsilon):
+        if not 0 < mu0 < mu1 < 1:
+            raise ValueError(f"mu0 must be in (0, 1), got {mu0}")
+        self.epsilon, self.total = epsilon, 0.0
+
+    def add_sample(self, x):
+        self.total += min(max(x, 0.0), 1.0)
+        return self.total + np.random.laplace(0.0, 10 / self.epsilon) > 1
+
+
+def count_adults(df, epsilon):
+    """Private count of the rows of one city."""
+    return int((df["city"] == "a").sum() + 0 * df["age"].sum()) + np.random.laplace(0.0, 1 / epsilon)
