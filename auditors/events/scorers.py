@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.features import Block, Levels, Values, propose_blocks, values_of, without_overflow
+from dpwitness.auditors.events.features import CURVED_GROUP, MAX_CURVED, Block, Levels, Places, Ramps, Values, propose_blocks, values_of, without_overflow
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
+from dpwitness.auditors.events.shared_weights import share
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -26,6 +27,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
 _MAX_FIT_WORK = 2**28  # rows times squared number of features: the cost of one step of the fit
 _MAX_FIT_VALUES = 2**22
+_MIN_INDICATOR_SPREAD = 0.05  # indicators of rarer positions are not used: chance alone would give them large weights
 _FOLDS = 4
 _MAX_ATOMS = 8192
 _MIN_ROWS_PER_ATOM = 4
@@ -147,17 +149,28 @@ def fit_model(
     features, ones, zeros, total = features[::step], ones[::step], zeros[::step], total[::step]
     center = np.average(features, axis=0, weights=total)
     spread = np.sqrt(np.average((features - center) ** 2, axis=0, weights=total))
-    used = spread > 1e-9 * (1 + np.abs(center))
+    least = [_MIN_INDICATOR_SPREAD if isinstance(block, Places) else 0.0 for _, block in blocks]
+    used = spread > np.maximum(1e-9 * (1 + np.abs(center)), np.repeat(least, [part.shape[1] for part in parts]))
     if not used.any():
         return None
-    names = list(groups)
-    group = np.repeat([names.index(name) for name, _ in blocks], [part.shape[1] for part in parts])
+    sizes = [part.shape[1] for part in parts]
+    keys = np.array([f"{name}/{kind}" for (name, block), count in zip(blocks, sizes, strict=True) for kind in block.kinds(count)])
+    if sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED:  # the curves of many columns have shared weights only
+        used &= ~np.char.startswith(keys, CURVED_GROUP)
+    starts = np.cumsum([0, *sizes]).tolist()
+    curves = [(first, block) for first, (name, block) in zip(starts, blocks, strict=False) if isinstance(block, Ramps) and name == CURVED_GROUP]
+    shared = share(keys, curves if tune or like else [], features, ones, zeros)
+    shared_center = np.average(shared.values, axis=0, weights=total)
+    shared_spread = np.maximum(np.sqrt(np.average((shared.values - shared_center) ** 2, axis=0, weights=total)), 1e-9)
+    names, group = np.unique(np.append(keys[used], shared.names), return_inverse=True)
     known_precision = precision or start or {}
-    begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names])
-    design = np.column_stack([np.ones(len(features)), (features[:, used] - center[used]) / spread[used]])
-    fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=tune and precision is None)
-    weights = np.zeros(features.shape[1])
-    weights[used] = fit.weights[1:] / spread[used]
+    begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names.tolist()])
+    scaled = (features[:, used] - center[used]) / spread[used], (shared.values - shared_center) / shared_spread
+    design = np.column_stack([np.ones(len(features)), *scaled])
+    fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
+    own_weights, shared_weights = np.split(fit.weights[1:], [int(used.sum())])
+    weights = shared.matrix @ (shared_weights / shared_spread)
+    weights[used] += own_weights / spread[used]
     offset = float(fit.weights[0] - weights @ center)
     kept_blocks, at = [], 0
     for (_, block), part in zip(blocks, parts, strict=True):
@@ -168,7 +181,7 @@ def fit_model(
             offset += float(own_part @ center[at : at + part.shape[1]])
         at += part.shape[1]
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
-    return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values)
+    return ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values)
 
 
 def repeated(values: Values) -> FloatArray | None:

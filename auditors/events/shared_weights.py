@@ -1,0 +1,105 @@
+"""Weights that several features share: a change that moves many columns together, or the same function of every column.
+
+Each feature of a model has its own weight, whose error adds to the score. If many columns move by similar amounts, one weight for their
+sum, with the sign of each column's own difference, has a far smaller error. If the score is a sum of the same function of every column (a
+change of scale, or a shift of heavy-tailed noise), the steps of this function are shared. The shared weights are added to the features'
+own weights, whose prior then describes the deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.events.features import Ramps
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+_SIGNED_KEYS = ("levels/0", "linear/0", "clipped/0", "products/0")  # groups with one feature for each column or level
+_MIN_FEATURES = 3  # minimum number of features that share a sign
+_LONG_TAIL = 30.0  # size of the outer knots, in medians of all knots, from which a logarithmic scale is used
+_FOLDS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """Shared features of the training rows, and the weights of all features for each shared weight: (features, shared)."""
+
+    values: FloatArray
+    matrix: FloatArray
+    names: tuple[str, ...]
+
+
+def share(keys: NDArray[np.str_], curves: Sequence[tuple[int, Ramps]], features: FloatArray, ones: FloatArray, zeros: FloatArray) -> Shared:
+    """Return the shared features of a model.
+
+    `keys` names the group of each feature. `curves` holds the curve of each column and the index of its first feature. `ones` and `zeros`
+    count how often each row came from D1 and from D0. Signs that apply to a row are estimated on other rows, so that signs that are due
+    to chance get no weight.
+    """
+    found: list[tuple[str, FloatArray, FloatArray]] = []
+    fold = np.arange(len(features)) % _FOLDS
+
+    def add(name: str, columns: FloatArray | None, parts: Callable[[FloatArray], FloatArray]) -> None:
+        """Add the shared features with weights `parts(signs)`, with the signs of the differences in `columns`."""
+        signs = np.ones((_FOLDS + 1, len(curves))) if columns is None else _fold_signs(columns, ones, zeros)
+        if signs[-1].any():
+            matrices = [parts(row) for row in signs]
+            values = np.empty((len(features), matrices[0].shape[1]))
+            for k in range(_FOLDS):
+                values[fold == k] = features[fold == k] @ matrices[k]
+            found.append((name, values, matrices[-1]))
+
+    for key in _SIGNED_KEYS:
+        own = np.flatnonzero(keys == key)
+        if len(own) >= _MIN_FEATURES:
+            unit = np.eye(len(keys))[:, own]
+            add(f"shared {key}", features[:, own], lambda signs, unit=unit: (unit @ signs)[:, None])
+    curves = [(first, block) for first, block in curves if len(block.knots) == max(len(each.knots) for _, each in curves)]
+    if len(curves) >= 2:
+        steps = [np.arange(first, first + len(block.knots) - 1) for first, block in curves]
+        add("shared curve", None, lambda signs: _common_curve(steps, signs, len(keys)))
+        add("shared shift", np.column_stack([features[:, own].sum(axis=1) for own in steps]), lambda s: _common_curve(steps, s, len(keys)))
+        sizes = np.zeros((len(keys), len(curves)))
+        for column, (own, (_, block)) in enumerate(zip(steps, curves, strict=True)):
+            sizes[own, column] = _steps_of_size(block.knots)
+        add("shared size", features @ sizes, lambda signs: (sizes @ signs)[:, None])
+    if not found:
+        return Shared(np.empty((len(features), 0)), np.empty((features.shape[1], 0)), ())
+    names = tuple(name for name, values, _ in found for _ in range(values.shape[1]))
+    return Shared(np.concatenate([f[1] for f in found], axis=1), np.concatenate([f[2] for f in found], axis=1), names)
+
+
+def _steps_of_size(knots: FloatArray) -> FloatArray:
+    """Return the steps between the knots of the distance from the middle knot, on a logarithmic scale if the tails are long."""
+    with np.errstate(over="ignore"):
+        size = np.abs(knots / 2 - knots[len(knots) // 2] / 2)
+    size = size / max(float(np.median(size)), 1e-300)
+    return np.diff(np.log1p(size) if size.max() > _LONG_TAIL else size)
+
+
+def _common_curve(steps: Sequence[NDArray[np.intp]], signs: FloatArray, size: int) -> FloatArray:
+    """Return the weight of each feature for each step of a common curve, which is mirrored for columns that move downward."""
+    matrix = np.zeros((size, len(steps[0])))
+    for own, sign in zip(steps, signs, strict=True):
+        matrix[own if sign >= 0 else own[::-1], np.arange(len(own))] = sign
+    return matrix
+
+
+def _fold_signs(x: FloatArray, ones: FloatArray, zeros: FloatArray) -> FloatArray:
+    """Return the signs of the columns' differences between the sides without each fold, and of all rows: (folds + 1, columns).
+
+    A sign is smaller than 1 if the difference is below two standard errors, and 0 below one.
+    """
+    total = ones + zeros
+    variance = np.maximum(np.average(x**2, axis=0, weights=total) - np.average(x, axis=0, weights=total) ** 2, 1e-300)
+    fold = np.arange(len(x)) % _FOLDS
+    sums = np.array([[x[fold == k].T @ side[fold == k] for k in range(_FOLDS)] for side in (ones, zeros)])
+    counts = np.array([[side[fold == k].sum() for k in range(_FOLDS)] for side in (ones, zeros)])
+    sums = np.concatenate([sums.sum(axis=1, keepdims=True) - sums, sums.sum(axis=1, keepdims=True)], axis=1)
+    counts = np.maximum(np.concatenate([counts.sum(axis=1, keepdims=True) - counts, counts.sum(axis=1, keepdims=True)], axis=1), 1.0)
+    difference = sums[0] / counts[0][:, None] - sums[1] / counts[1][:, None]
+    statistic = difference / np.sqrt(variance * (1 / counts[0] + 1 / counts[1])[:, None])
+    return np.asarray(np.sign(statistic) * np.clip(np.abs(statistic) - 1, 0, 1))
