@@ -37,6 +37,7 @@ _ROUGH_COUNTS = (8, 16)
 _TAIL = 0.12  # share of the outputs in each tail
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
 _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same in the tails, with log prior weights: tails rarely bend
+_DOUBT = 1.0  # standard errors by which the gain of a minimum share must exceed 0
 _MIN_MASSES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # candidate minimum shares of the outputs on which an event guesses
 
 
@@ -210,19 +211,22 @@ def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: C
     the cells and draws of their masses in that order. `expected` is the mean certificate of choices
     on one half of the outputs, over the draws from the other half.
     """
-    halves = [draw(0), draw(1)]
-    best, least_mass = -1.0, 0.0
+    halves, found = [draw(0), draw(1)], list[tuple[float, float, float]]()
+    plain: FloatArray | None = None
     for least in _MIN_MASSES:
-        values = []
+        rates, directions = np.zeros((2, goal.thresholds[0])), 1
         for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
             choice = _best_choice(draws, goal, least)
             place = np.argsort(other_order)
             ones, zeros = (place[cells] for cells in choice.named(own_order))
-            right = 0.5 * (other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1))
-            wrong = 0.5 * (other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1))
-            values.append(float(goal.value(right, wrong, choice.directions).mean()))
-        if np.mean(values) > best + 1e-12:
-            best, least_mass = float(np.mean(values)), least
+            rates[0] += 0.25 * (other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1))
+            rates[1] += 0.25 * (other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1))
+            directions = max(directions, choice.directions)
+        value = goal.value(*rates, directions)
+        plain = value if plain is None else plain
+        gain = value - plain
+        found.append((float(gain.mean() - _DOUBT * gain.std()), float(value.mean()), least))
+    _, best, least_mass = max(found, key=lambda each: each[0])
     order, draws = draw(None)
     return replace(_best_choice(draws, goal, least_mass), expected=best), order
 
