@@ -8,19 +8,22 @@ own weights, whose prior then describes the deviations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.features import Ramps
+from dpwitness.auditors.events.features import Block, Ramps
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _SIGNED_KEYS = ("levels/0", "linear/0", "clipped/0", "products/0")  # groups with one feature for each column or level
 _MIN_FEATURES = 3  # minimum number of features that share a sign
 _LONG_TAIL = 30.0  # size of the outer knots, in medians of all knots, from which a logarithmic scale is used
 _FOLDS = 4
+
+_Group = tuple[str, FloatArray, Callable[[FloatArray], FloatArray]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,44 +35,53 @@ class Shared:
     names: tuple[str, ...]
 
 
-def share(keys: NDArray[np.str_], curves: Sequence[tuple[int, Ramps]], features: FloatArray, ones: FloatArray, zeros: FloatArray) -> Shared:
+def share(keys: NDArray[np.str_], curves: Sequence[tuple[int, Block]], features: FloatArray, ones: FloatArray, zeros: FloatArray) -> Shared:
     """Return the shared features of a model.
 
     `keys` names the group of each feature. `curves` holds the curve of each column and the index of its first feature. `ones` and `zeros`
     count how often each row came from D1 and from D0. Signs that apply to a row are estimated on other rows, so that signs that are due
     to chance get no weight.
     """
-    found: list[tuple[str, FloatArray, FloatArray]] = []
-    fold = np.arange(len(features)) % _FOLDS
-
-    def add(name: str, columns: FloatArray | None, parts: Callable[[FloatArray], FloatArray]) -> None:
-        """Add the shared features with weights `parts(signs)`, with the signs of the differences in `columns`."""
-        signs = np.ones((_FOLDS + 1, len(curves))) if columns is None else _fold_signs(columns, ones, zeros)
+    found, fold = list[tuple[str, FloatArray, FloatArray]](), np.arange(len(features)) % _FOLDS
+    for name, columns, weights_of in _shared_groups(keys, curves, features):
+        signs = np.ones((_FOLDS + 1, len(columns))) if columns.ndim == 1 else _fold_signs(columns, ones, zeros)
         if signs[-1].any():
-            matrices = [parts(row) for row in signs]
+            matrices = [weights_of(row) for row in signs]
             values = np.empty((len(features), matrices[0].shape[1]))
             for k in range(_FOLDS):
                 values[fold == k] = features[fold == k] @ matrices[k]
             found.append((name, values, matrices[-1]))
+    names = tuple(name for name, values, _ in found for _ in range(values.shape[1]))
+    none = np.empty((len(features), 0)), np.empty((features.shape[1], 0))
+    values, matrix = (np.concatenate([first, *(each[k] for each in found)], axis=1) for k, first in enumerate(none, start=1))
+    return Shared(values, matrix, names)
 
+
+def _shared_groups(keys: NDArray[np.str_], curves: Sequence[tuple[int, Block]], features: FloatArray) -> Iterator[_Group]:
+    """Yield each group of shared features: its name, the columns whose differences have the signs, and the weights given the signs.
+
+    A group with the same sign in all columns has a single row of columns.
+    """
+    size = len(keys)
     for key in _SIGNED_KEYS:
         own = np.flatnonzero(keys == key)
         if len(own) >= _MIN_FEATURES:
-            unit = np.eye(len(keys))[:, own]
-            add(f"shared {key}", features[:, own], lambda signs, unit=unit: (unit @ signs)[:, None])
-    curves = [(first, block) for first, block in curves if len(block.knots) == max(len(each.knots) for _, each in curves)]
-    if len(curves) >= 2:
-        steps = [np.arange(first, first + len(block.knots) - 1) for first, block in curves]
-        add("shared curve", None, lambda signs: _common_curve(steps, signs, len(keys)))
-        add("shared shift", np.column_stack([features[:, own].sum(axis=1) for own in steps]), lambda s: _common_curve(steps, s, len(keys)))
-        sizes = np.zeros((len(keys), len(curves)))
-        for column, (own, (_, block)) in enumerate(zip(steps, curves, strict=True)):
-            sizes[own, column] = _steps_of_size(block.knots)
-        add("shared size", features @ sizes, lambda signs: (sizes @ signs)[:, None])
-    if not found:
-        return Shared(np.empty((len(features), 0)), np.empty((features.shape[1], 0)), ())
-    names = tuple(name for name, values, _ in found for _ in range(values.shape[1]))
-    return Shared(np.concatenate([f[1] for f in found], axis=1), np.concatenate([f[2] for f in found], axis=1), names)
+            yield f"shared {key}", features[:, own], partial(_placed, np.eye(size)[:, own])
+    ramps = [(first, block.knots) for first, block in curves if isinstance(block, Ramps)]
+    ramps = [(first, knots) for first, knots in ramps if len(knots) == max(len(other) for _, other in ramps)]
+    if len(ramps) >= 2:
+        steps = [np.arange(first, first + len(knots) - 1) for first, knots in ramps]
+        yield "shared curve", np.ones(len(ramps)), partial(_common_curve, steps, size)
+        yield "shared shift", np.column_stack([features[:, own].sum(axis=1) for own in steps]), partial(_common_curve, steps, size)
+        sizes = np.zeros((size, len(ramps)))
+        for column, (own, (_, knots)) in enumerate(zip(steps, ramps, strict=True)):
+            sizes[own, column] = _steps_of_size(knots)
+        yield "shared size", features @ sizes, partial(_placed, sizes)
+
+
+def _placed(sums: FloatArray, signs: FloatArray) -> FloatArray:
+    """Return the weight of each feature in the signed sum of these sums."""
+    return (sums @ signs)[:, None]
 
 
 def _steps_of_size(knots: FloatArray) -> FloatArray:
@@ -77,10 +89,10 @@ def _steps_of_size(knots: FloatArray) -> FloatArray:
     with np.errstate(over="ignore"):
         size = np.abs(knots / 2 - knots[len(knots) // 2] / 2)
     size = size / max(float(np.median(size)), 1e-300)
-    return np.diff(np.log1p(size) if size.max() > _LONG_TAIL else size)
+    return np.asarray(np.diff(np.log1p(size) if size.max() > _LONG_TAIL else size))
 
 
-def _common_curve(steps: Sequence[NDArray[np.intp]], signs: FloatArray, size: int) -> FloatArray:
+def _common_curve(steps: Sequence[NDArray[np.intp]], size: int, signs: FloatArray) -> FloatArray:
     """Return the weight of each feature for each step of a common curve, which is mirrored for columns that move downward."""
     matrix = np.zeros((size, len(steps[0])))
     for own, sign in zip(steps, signs, strict=True):

@@ -120,7 +120,8 @@ def fit_grouped(
         size, square, variance = (np.bincount(group, v, len(found)) for v in (np.ones(len(group)), start[1:] ** 2, fit.variances()[1:]))
         determined = np.maximum(size - found * variance, 0.0)
         step = np.log(np.clip((determined + 0.02) / (square + 2e-6), _MIN_PRECISION, _MAX_PRECISION) / found)
-        step = np.clip(np.where(step * last_step >= 0, 1.7, 0.7) * step, -_MAX_STEP, _MAX_STEP)  # a change of sign would else repeat forever
+        factor = np.where(step * last_step >= 0, 1.7, 0.7)  # overrelaxed steps of changing signs could repeat forever
+        step = np.clip(factor * step, -_MAX_STEP, _MAX_STEP)
         new = np.clip(found * np.exp(step), _MIN_PRECISION, _MAX_PRECISION)
         converged = np.max(np.abs(np.log(new / found))) < 0.05
         found, last_step = new, step
