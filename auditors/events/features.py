@@ -275,6 +275,10 @@ def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, contin
         x, at, center, scale, one, zero = x[:, keep], at[keep], center[keep], scale[keep], one[keep], zero[keep]
     columns_center_scale = (at, center, scale)
     yield "linear", [SignedLog(*columns_center_scale) if heavy else Affine(*columns_center_scale)]
+    least, most = np.quantile(x[:, :continuous], [0.003, 0.997], axis=0)
+    positive = np.flatnonzero((x[:, :continuous] > 0).all(axis=0) & (most / 4 > least))
+    if len(positive):  # log-odds that are linear in the logarithm, as for a cell of a point on a simplex
+        yield "logs", [SignedLog(at[positive], np.zeros(len(positive)), np.maximum(least[positive], 1e-300))]
     numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
     yield "clipped", [Ramps(j, -1, _two_knots(column, label)) for j, column in numbers]
     if len(numbers) <= _MAX_SHARED_CURVES:

@@ -21,6 +21,7 @@ from dpwitness.auditors.events.features import (
     Block,
     Levels,
     Places,
+    Ramps,
     Values,
     propose_blocks,
     values_of,
@@ -29,9 +30,9 @@ from dpwitness.auditors.events.features import (
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
-from dpwitness.auditors.events.shared_weights import share
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
+from dpwitness.auditors.statistics.shared_weights import share
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
@@ -161,7 +162,11 @@ def fit_model(
     keys, used = _prior_names(blocks, np.diff(starts)), _usable(blocks, np.diff(starts), center, spread)
     if not used.any():
         return None
-    curves = [(start, block) for start, (name, block) in zip(starts.tolist(), blocks, strict=False) if name == CURVED_GROUP]
+    curves = [
+        (start, block.knots)
+        for start, (name, block) in zip(starts.tolist(), blocks, strict=False)
+        if name == CURVED_GROUP and isinstance(block, Ramps)
+    ]
     shared = share(keys, curves, features, ones, zeros)
     shared_center, shared_spread = _moments(shared.values, total)
     names, group = np.unique(np.append(keys[used], shared.names), return_inverse=True)

@@ -15,7 +15,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.features import Block, Ramps
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _SIGNED_KEYS = ("levels/0", "linear/0", "clipped/0", "products/0")  # groups with one feature for each column or level
@@ -35,10 +34,13 @@ class Shared:
     names: tuple[str, ...]
 
 
-def share(keys: NDArray[np.str_], curves: Sequence[tuple[int, Block]], features: FloatArray, ones: FloatArray, zeros: FloatArray) -> Shared:
+def share(
+    keys: NDArray[np.str_], curves: Sequence[tuple[int, FloatArray]], features: FloatArray, ones: FloatArray, zeros: FloatArray
+) -> Shared:
     """Return the shared features of a model.
 
-    `keys` names the group of each feature. `curves` holds the curve of each column and the index of its first feature. `ones` and `zeros`
+    `keys` names the group of each feature. `curves` holds, for each column with ramps from knot to knot, the index of
+    the first ramp and the knots. `ones` and `zeros`
     count how often each row came from D1 and from D0. Signs that apply to a row are estimated on other rows, so that signs that are due
     to chance get no weight.
     """
@@ -57,7 +59,7 @@ def share(keys: NDArray[np.str_], curves: Sequence[tuple[int, Block]], features:
     return Shared(values, matrix, names)
 
 
-def _shared_groups(keys: NDArray[np.str_], curves: Sequence[tuple[int, Block]], features: FloatArray) -> Iterator[_Group]:
+def _shared_groups(keys: NDArray[np.str_], curves: Sequence[tuple[int, FloatArray]], features: FloatArray) -> Iterator[_Group]:
     """Yield each group of shared features: its name, the columns whose differences have the signs, and the weights given the signs.
 
     A group with the same sign in all columns has a single row of columns.
@@ -67,8 +69,7 @@ def _shared_groups(keys: NDArray[np.str_], curves: Sequence[tuple[int, Block]], 
         own = np.flatnonzero(keys == key)
         if len(own) >= _MIN_FEATURES:
             yield f"shared {key}", features[:, own], partial(_placed, np.eye(size)[:, own])
-    ramps = [(first, block.knots) for first, block in curves if isinstance(block, Ramps)]
-    ramps = [(first, knots) for first, knots in ramps if len(knots) == max(len(other) for _, other in ramps)]
+    ramps = [(first, knots) for first, knots in curves if len(knots) == max(len(other) for _, other in curves)]
     if len(ramps) >= 2:
         steps = [np.arange(first, first + len(knots) - 1) for first, knots in ramps]
         yield "shared curve", np.ones(len(ramps)), partial(_common_curve, steps, size)
