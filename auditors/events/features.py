@@ -126,7 +126,7 @@ class Products(NumericBlock):
 
     def kinds(self, count: int) -> Columns:
         first, second = np.triu_indices(len(self.at))
-        return (first != second).astype(np.int64)
+        return np.asarray(first != second, dtype=np.int64)
 
 
 class Sorted(NumericBlock):

@@ -222,7 +222,7 @@ def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: C
             rates[0] += 0.25 * (other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1))
             rates[1] += 0.25 * (other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1))
             directions = max(directions, choice.directions)
-        value = goal.value(*rates, directions)
+        value = goal.value(rates[0], rates[1], directions)
         plain = value if plain is None else plain
         gain = value - plain
         found.append((float(gain.mean() - _DOUBT * gain.std()), float(value.mean()), least))

@@ -144,7 +144,7 @@ def heavy_tails(rng: Generator) -> Member:
 
 def objective(rng: Generator) -> Member:
     """Draw the minimizer of a quadratic loss with a perturbed objective: Gamma noise around two centers, in a skew basis."""
-    size, noise = rng.integers(2, 5), rng.uniform(0.8, 2.0)
+    size, noise = int(rng.integers(2, 5)), rng.uniform(0.8, 2.0)
     basis = np.linalg.inv(np.eye(size) + 0.3 * rng.standard_normal((size, size)))
     step = rng.standard_normal(size)
     step /= np.linalg.norm(step)
