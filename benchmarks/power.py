@@ -21,6 +21,7 @@ from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
+from dpwitness.benchmarks.families.members import FAMILIES, members
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
@@ -28,6 +29,8 @@ from dpwitness.mechanisms.textbook.zoo import zoo
 
 ALPHA = 0.05
 LEAST = 0.01  # specimens with a smaller limit are skipped
+FAMILY_BUDGETS = ((20_000, 0.80), (400_000, 0.90))  # trials, and the required median of each family
+FAMILY_MEMBERS, FAMILY_SEEDS = 3, 3
 
 # trials, seeds, and the required median, 10 % quantile and worst case
 BUDGETS: tuple[tuple[int, int, tuple[float, ...]], ...] = (
@@ -123,6 +126,15 @@ def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measure
     return measured
 
 
+def family_rows(seed: int, budgets: Sequence[tuple[int, float]] = FAMILY_BUDGETS, count: int = FAMILY_MEMBERS) -> Iterator[Row]:
+    """Yield a row for each family of mechanisms and each budget: the median over random members of certified / limit."""
+    for family in FAMILIES:
+        found = [Specimen(name, member, member.pair, law) for name, member, law in members(family, count, seed)]
+        for trials, required in budgets:
+            ratio = median(m.ratio for m in power_at(trials, FAMILY_SEEDS, found))
+            yield Row(f"family: {family.__name__.replace('_', ' ')}, certified / limit at {trials:,} trials", required, ratio, "ratio")
+
+
 def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int = 100) -> tuple[float, ...]:
     """Return the median, 10 % quantile and worst certified / limit of an oracle, which tests the best event of the known law.
 
@@ -148,10 +160,11 @@ def _tested_rounds(result: AuditResult) -> int:
     return sum(part.tally.rounds for part in result.stages) or (result.tally.rounds if result.tally else 0)
 
 
-def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, only: str = "") -> Table:
+def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, only: str = "", seed: int = 37) -> Table:
     """Run the power benchmark and return its table.
 
-    The rows are median, 10 % quantile and worst case at each budget. Notes name the ten worst specimens, and details list all cases.
+    The rows are median, 10 % quantile and worst case at each budget, and if all specimens run, families drawn by `seed`. Notes name the
+    ten worst specimens, and details list all cases.
     """
     found, rows, notes, details = list(specimens(only)), [], list[str](), []
     for trials, seeds, required in budgets:
@@ -170,4 +183,5 @@ def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, onl
         ceiling = "an oracle that knows the law reaches {:.3f}, {:.3f} and {:.3f} in the median".format(*oracle)
         notes.append(f"{trials:,} trials, {len(measured)} specimens, {seeds} seeds: {shares_text}; {ceiling}; worst: {worst}")
         details.append({"trials": trials, "seeds": seeds, "oracle": oracle, "cases": [asdict(m) | {"event": m.event} for m in measured]})
+    rows += [] if only else family_rows(seed)
     return Table("power", tuple(rows), tuple(notes), tuple(details))

@@ -213,18 +213,19 @@ def _alarm_rows(only: str) -> Table:
 
 def _gross_rows(only: str) -> Table:
     """Return the rows of runs to VIOLATED in gross cases, by both readings of "an event of probability above .1"."""
-    gross = [(each.name, *event_shares(each), *runs_to_violated(each)) for each in _of_the_zoo(only) if is_gross(each)]
+    gross = [(each.name, event_shares(each), *runs_to_violated(each)) for each in _of_the_zoo(only) if is_gross(each)]
     rows = []
-    for at, meaning in ((1, "an event that is likely on a dataset"), (2, "frequent guesses")):
-        frequent = [case[3] for case in gross if case[at] > FREQUENT]
+    for at, meaning in ((0, "an event that is likely on a dataset"), (1, "frequent guesses")):
+        frequent = [runs for _, shares, runs, _ in gross if shares[at] > FREQUENT]
         if frequent:
             name = f"median runs to VIOLATED, {len(frequent)} gross cases with {meaning} (above {FREQUENT:g})"
             rows.append(Row(name, 300, median(frequent), "runs", at_most=True))
-    if ratios := [runs / batch for *_, runs, batch in gross if batch < math.inf]:
+    if ratios := [runs / batch for _, _, runs, batch in gross if batch < math.inf]:
         name = f"runs to VIOLATED over batch, median of {len(ratios)} gross cases that the batch audit finds"
         rows.append(Row(name, 0.25, median(ratios), "ratio", at_most=True))
-    missed = [name for name, *_, runs, batch in gross if runs == batch == math.inf]
-    details = [dict(zip(("case", "probability", "frequency", "runs", "batch"), case, strict=True)) for case in gross]
+    missed = [name for name, _, runs, batch in gross if runs == batch == math.inf]
+    columns = ("case", "probability", "frequency", "runs", "batch")
+    details = [dict(zip(columns, (name, *shares, runs, batch), strict=True)) for name, shares, runs, batch in gross]
     return Table("", tuple(rows), (f"gross by a rare event, found by neither: {', '.join(missed) or 'none'}",), tuple(details))
 
 

@@ -26,14 +26,18 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 Columns = NDArray[np.int64]
 
 REPEATED_VALUES_GROUP = "repeated values"  # name of the group of exact values in continuous columns
+CURVED_GROUP = "curved"  # name of the group of ramps between quantiles
 _MAX_CATEGORIES = 32  # a column with at most this many values is a category
 _MAX_REPEATED = 64  # exact values of a continuous column that get their own level, at most
 _SAMPLE_ROWS = 50_000  # rows from which the parameters of blocks are estimated
 _QUANTILE_LEVELS = [0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 0.997]
+_FEW_QUANTILE_LEVELS = [0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99]  # for many columns
 _HEAVY_TAIL = 60.0  # distance from the center, in interquartile ranges, beyond which a logarithmic scale is used
-_MAX_CURVED, _MAX_SQUARED, _MAX_SORTED, _MAX_NEIGHBORS, _MAX_PLACED = 8, 10, 16, 64, 64  # maximum number of columns for each kind of block
+MAX_CURVED, _MAX_SQUARED, _MAX_SORTED, _MAX_NEIGHBORS, _MAX_PLACED = 8, 10, 16, 64, 64  # maximum number of columns for each kind of block
+_MAX_SHARED_CURVES = 24  # maximum number of columns that share a curve
 _HALF = float(np.finfo(float).max) / 2
 _MAX_DETAILED = 40  # number of columns above which only the columns that differ most get their own blocks
+_MAX_LEVELS = 160  # number of levels up to which all columns with few values get their own blocks, however many they are
 
 
 class Block(ABC):
@@ -42,6 +46,10 @@ class Block(ABC):
     @abstractmethod
     def columns(self, matrix: FloatArray) -> FloatArray:
         """Return the features at each row of an output matrix (structure code first): (rows, k)."""
+
+    def kinds(self, count: int) -> Columns:
+        """Return the kind of each of the block's `count` features; the weights of a kind have their own prior."""
+        return np.zeros(count, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +124,10 @@ class Products(NumericBlock):
         first, second = np.triu_indices(len(self.at))
         return np.asarray(z[:, first] * z[:, second])
 
+    def kinds(self, count: int) -> Columns:
+        first, second = np.triu_indices(len(self.at))
+        return np.asarray(first != second, dtype=np.int64)
+
 
 class Sorted(NumericBlock):
     """Columns of a row in ascending order."""
@@ -157,6 +169,10 @@ class Places(Block):
         places = np.arange(length + 1)
         parts = [first[:, None] == places, last[:, None] == places, equal.sum(axis=1)[:, None], equal[:, :-1] & equal[:, 1:]]
         return np.concatenate(parts, axis=1, dtype=float)
+
+    def kinds(self, count: int) -> Columns:
+        length = len(self.at)
+        return np.repeat([0, 1, 2], [2 * length + 2, 1, length - 1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,7 +228,9 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
     categories = [j for j, (_, is_complete) in values.items() if is_complete]
     if len(categories) > _MAX_DETAILED:
         distance_of = {j: _total_variation(matrix[:, j], label) for j in categories}
-        categories = sorted(sorted(categories, key=lambda j: -distance_of[j])[:_MAX_DETAILED])
+        ranked = sorted(categories, key=lambda j: -distance_of[j])
+        levels = np.cumsum([len(values[j][0]) - 1 for j in ranked])
+        categories = sorted(ranked[: max(_MAX_DETAILED, int(np.count_nonzero(levels <= _MAX_LEVELS)))])
     continuous = [j for j, (_, is_complete) in values.items() if not is_complete]
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]  # the first value is the baseline
     yield REPEATED_VALUES_GROUP, [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
@@ -257,11 +275,16 @@ def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, contin
         x, at, center, scale, one, zero = x[:, keep], at[keep], center[keep], scale[keep], one[keep], zero[keep]
     columns_center_scale = (at, center, scale)
     yield "linear", [SignedLog(*columns_center_scale) if heavy else Affine(*columns_center_scale)]
+    least, most = np.quantile(x[:, :continuous], [0.003, 0.997], axis=0)
+    positive = np.flatnonzero((x[:, :continuous] > 0).all(axis=0) & (most / 4 > least))
+    if len(positive):  # log-odds that are linear in the logarithm, as for a cell of a point on a simplex
+        yield "logs", [SignedLog(at[positive], np.zeros(len(positive)), np.maximum(least[positive], 1e-300))]
     numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
     yield "clipped", [Ramps(j, -1, _two_knots(column, label)) for j, column in numbers]
-    if len(numbers) <= _MAX_CURVED:
-        curves = [(j, np.unique(without_overflow(lambda x: np.quantile(x, _QUANTILE_LEVELS), column))) for j, column in numbers]
-        yield "curved", [Ramps(j, -1, knots) for j, knots in curves if len(knots) > 2]
+    if len(numbers) <= _MAX_SHARED_CURVES:
+        levels = _QUANTILE_LEVELS if len(numbers) <= MAX_CURVED else _FEW_QUANTILE_LEVELS
+        curves = [(j, np.unique(without_overflow(lambda x: np.quantile(x, levels), column))) for j, column in numbers]
+        yield CURVED_GROUP, [Ramps(j, -1, knots) for j, knots in curves if len(knots) > 2]
     if heavy:
         yield "gaps", [Ramps(j, -1, knots) for j, column in numbers if len(knots := _gap_endpoints(column)) > 1]
     if len(at) < 2:

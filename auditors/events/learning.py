@@ -53,6 +53,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
 _MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
+_MIN_MODELED_ATOMS = 6  # minimum number of distinct outputs whose odds have a model as prior
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 _SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
 
@@ -206,7 +207,11 @@ def _candidates(
         yield _scored_candidate("line", line, None, data, goal, rng)
     single_column = few_atoms or len(data.varying) <= 1  # a model adds nothing to the counts of the atoms
     if atoms is not None and single_column:
-        yield _atom_candidate(data, goal, *atoms, None, rng)
+        prior = None
+        if few_atoms and len(atoms[0]) >= _MIN_MODELED_ATOMS and (few := fit_model(data, start=start)) is not None:
+            few_scores = held_out_scores(data, few)  # atoms in an order, or with parts in common, borrow strength from each other
+            prior = None if few_scores is None else _scored_candidate("model", few, few_scores, data, goal, rng)
+        yield _atom_candidate(data, goal, *atoms, prior, rng)
     line_is_enough = single_column and line is not None and not _subset_needs_model(data, line, goal, rng, start)
     model = None if few_atoms or line_is_enough else fit_model(data, start=start)
     model_candidate = None

@@ -1,19 +1,17 @@
 """Posterior of an order of outputs given training data, and the event with the largest expected certificate under it.
 
-An order divides the outputs into cells. The mass of a cell under both datasets together is drawn
-from a Gamma distribution given its count (a Bayesian bootstrap). D1's share of that mass is drawn
-from a posterior of the odds.
+An order divides the outputs into cells. The mass of a cell under both datasets together is drawn from a Gamma distribution
+given its count (a Bayesian bootstrap). D1's share of that mass is drawn from a posterior of the odds.
 
-For scores, the log-odds are a curve in the score that bends at the octaves of either tail. Beyond
-the last octave with data the curve is either straight or flat. The bends have a prior on their
-size. The evidence (the Laplace approximation of the marginal likelihood) weighs these priors. For
-atoms, the odds of each atom have a mixture of Beta priors around the odds of a model. The weights
-of the mixture are fitted by maximum likelihood (empirical Bayes).
+For scores, the log-odds are a curve in the score that bends at the octaves of either tail. Beyond the last octave with data the
+curve is either straight or flat. The bends have a prior on their size. The evidence (the Laplace approximation of the marginal
+likelihood) weighs these priors. For atoms, the odds of each atom have a mixture of Beta priors around the odds of a model. The
+weights of the mixture are fitted by maximum likelihood (empirical Bayes).
 
-Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten
-outputs is worth only what ten outputs certify on average over the posterior. A bias remains where
-the priors are wrong, and is measured: `validated_choice` chooses events on one half of the outputs and
-evaluates them on the other half, to find how rare an event may be.
+Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten outputs is worth only what
+ten outputs certify on average over the posterior. A bias remains where the priors are wrong, and is measured:
+`validated_choice` chooses events on one half of the outputs and evaluates them on the other half, to find how rare an event may
+be.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ _ROUGH_COUNTS = (8, 16)
 _TAIL = 0.12  # share of the outputs in each tail
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
 _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same in the tails, with log prior weights: tails rarely bend
+_DOUBT = 1.0  # standard errors by which the gain of a minimum share must exceed 0
 _MIN_MASSES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # candidate minimum shares of the outputs on which an event guesses
 
 
@@ -203,8 +202,7 @@ def _from_right(mass: FloatArray) -> FloatArray:
 class Choice:
     """Chosen event in an ordered list of cells: D1 is guessed from cell `upper` on, D0 before cell `lower`.
 
-    `expected` is the expected certificate. `right` and `wrong` are the expected shares of right and
-    wrong guesses.
+    `expected` is the expected certificate. `right` and `wrong` are the expected shares of right and wrong guesses.
     """
 
     upper: int
@@ -224,23 +222,26 @@ def validated_choice(
 ) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest expected certificate, with a minimum mass of events found by two-fold cross-validation.
 
-    `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of
-    the cells and draws of their masses in that order. `expected` is the mean certificate of choices
-    on one half of the outputs, over the draws from the other half.
+    `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of the cells and draws of their
+    masses in that order. `expected` is the mean certificate of choices on one half of the outputs, over the draws from the
+    other half.
     """
-    halves = [draw(0), draw(1)]
-    best, least_mass = -1.0, 0.0
+    halves, found = [draw(0), draw(1)], list[tuple[float, float, float]]()
+    plain: FloatArray | None = None
     for least in _MIN_MASSES:
-        values = []
+        rates, directions = np.zeros((2, goal.thresholds[0])), 1
         for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
             choice = _best_choice(draws, goal, least)
             place = np.argsort(other_order)
             ones, zeros = (place[cells] for cells in choice.named(own_order))
-            right = 0.5 * (other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1))
-            wrong = 0.5 * (other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1))
-            values.append(float(goal.value(right, wrong, choice.directions).mean()))
-        if np.mean(values) > best + 1e-12:
-            best, least_mass = float(np.mean(values)), least
+            rates[0] += 0.25 * (other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1))
+            rates[1] += 0.25 * (other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1))
+            directions = max(directions, choice.directions)
+        value = goal.value(rates[0], rates[1], directions)
+        plain = value if plain is None else plain
+        gain = value - plain
+        found.append((float(gain.mean() - _DOUBT * gain.std()), float(value.mean()), least))
+    _, best, least_mass = max(found, key=lambda each: each[0])
     order, draws = draw(None)
     return replace(_best_choice(draws, goal, least_mass), expected=best), order
 

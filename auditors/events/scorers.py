@@ -15,17 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.features import Block, Levels, Values, propose_blocks, values_of, without_overflow
+from dpwitness.auditors.events.features import (
+    CURVED_GROUP,
+    MAX_CURVED,
+    Block,
+    Levels,
+    Places,
+    Ramps,
+    Values,
+    propose_blocks,
+    values_of,
+    without_overflow,
+)
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
+from dpwitness.auditors.statistics.shared_weights import share
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
 _MAX_FIT_WORK = 2**28  # rows times squared number of features: the cost of one step of the fit
 _MAX_FIT_VALUES = 2**22
+_MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a position below which they get no weight
 _FOLDS = 4
 _MAX_ATOMS = 8192
 _MIN_ROWS_PER_ATOM = 4
@@ -166,33 +179,57 @@ def fit_model(
     size = sum(block.columns(data.matrix[:1]).shape[1] for _, block in blocks)
     rows, ones, zeros = _rows_to_fit(data, repeated(values), max(_MIN_FIT_ROWS, _MAX_FIT_WORK // size**2))
     parts = [block.columns(data.matrix[rows]) for _, block in blocks]
-    features, total = np.concatenate(parts, axis=1), ones + zeros
+    features, total, starts = np.concatenate(parts, axis=1), ones + zeros, np.cumsum([0, *(part.shape[1] for part in parts)])
     step = -(-features.size // _MAX_FIT_VALUES)
     features, ones, zeros, total = features[::step], ones[::step], zeros[::step], total[::step]
-    center = np.average(features, axis=0, weights=total)
-    spread = np.sqrt(np.average((features - center) ** 2, axis=0, weights=total))
-    used = spread > 1e-9 * (1 + np.abs(center))
+    center, spread = _moments(features, total)
+    keys, used = _prior_names(blocks, np.diff(starts)), _usable(blocks, np.diff(starts), center, spread)
     if not used.any():
         return None
-    names = list(groups)
-    group = np.repeat([names.index(name) for name, _ in blocks], [part.shape[1] for part in parts])
+    curves = [
+        (start, block.knots)
+        for start, (name, block) in zip(starts.tolist(), blocks, strict=False)
+        if name == CURVED_GROUP and isinstance(block, Ramps)
+    ]
+    shared = share(keys, curves, features, ones, zeros)
+    shared_center, shared_spread = _moments(shared.values, total)
+    names, group = np.unique(np.append(keys[used], shared.names), return_inverse=True)
     known_precision = precision or start or {}
-    begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names])
-    design = np.column_stack([np.ones(len(features)), (features[:, used] - center[used]) / spread[used]])
-    fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=tune and precision is None)
-    weights = np.zeros(features.shape[1])
-    weights[used] = fit.weights[1:] / spread[used]
-    offset = float(fit.weights[0] - weights @ center)
-    kept_blocks, at = [], 0
-    for (_, block), part in zip(blocks, parts, strict=True):
-        own_part = weights[at : at + part.shape[1]]
-        if np.abs(own_part * spread[at : at + part.shape[1]]).max(initial=0.0) > 1e-5:
+    begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names.tolist()])
+    scaled = (features[:, used] - center[used]) / spread[used], (shared.values - shared_center) / shared_spread
+    design = np.column_stack([np.ones(len(features)), *scaled])
+    fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
+    own_weights, shared_weights = np.split(fit.weights[1:], [int(used.sum())])
+    weights = shared.matrix @ (shared_weights / shared_spread)
+    weights[used] += own_weights / spread[used]
+    offset, kept_blocks = float(fit.weights[0] - weights @ center), list[tuple[Block, FloatArray]]()
+    for (_, block), first, end in zip(blocks, starts, starts[1:], strict=False):
+        own_part = weights[first:end]
+        if np.abs(own_part * spread[first:end]).max(initial=0.0) > 1e-5:
             kept_blocks.append((block, own_part))
         else:
-            offset += float(own_part @ center[at : at + part.shape[1]])
-        at += part.shape[1]
+            offset += float(own_part @ center[first:end])
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
-    return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values)
+    return ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values)
+
+
+def _moments(features: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the weighted mean of each feature and its standard deviation, which is at least a tiny positive number."""
+    center = np.average(features, axis=0, weights=weights)
+    return center, np.maximum(np.sqrt(np.average((features - center) ** 2, axis=0, weights=weights)), 1e-12)
+
+
+def _prior_names(blocks: list[tuple[str, Block]], sizes: NDArray[np.intp]) -> NDArray[np.str_]:
+    """Return the name of the prior of each feature's weight: the block's group and the kind of the feature."""
+    return np.array([f"{name}/{kind}" for (name, block), size in zip(blocks, sizes, strict=True) for kind in block.kinds(int(size))])
+
+
+def _usable(blocks: list[tuple[str, Block]], sizes: NDArray[np.intp], center: FloatArray, spread: FloatArray) -> NDArray[np.bool_]:
+    """Return whether each feature gets a weight: whether it varies, and is neither a rare position nor a step of one of many curves."""
+    least = np.repeat([_MIN_POSITION_SPREAD if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
+    many_curves = sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED  # these have shared weights only
+    skipped = np.repeat([many_curves and name == CURVED_GROUP for name, _ in blocks], sizes)
+    return np.asarray((spread > np.maximum(1e-9 * (1 + np.abs(center)), least)) & ~skipped)
 
 
 def repeated(values: Values) -> FloatArray | None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.black_box.environment_errors import names_environment_fault
 from dpwitness.auditors.metamorphic.outputs import Raised, outcome
 from dpwitness.auditors.metamorphic.relations import Cases, Outcome
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.environment_errors import names_environment_fault
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, TookTooLong

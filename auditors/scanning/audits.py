@@ -204,7 +204,7 @@ def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], say: Callabl
             mechanism = found.mechanism
             if mechanism is not None:
                 guess = guess or mechanism.guessed
-                runs = {} if mechanism.domain is None else {"runs": _runs_within(mechanism, share)}
+                runs = {} if mechanism.domain is None else {"runs": _runs_within(mechanism, mechanism.domain, share)}
                 found = replace(found, declaration=runs | declaration)
             results = [with_guess(result, guess) for result in relations.audit_declared(found, seed=plan.seed)]
         except (InvalidArgument, MechanismFailed) as error:
@@ -213,9 +213,9 @@ def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], say: Callabl
             yield Audited(audited, ("relations",), tuple(sorted(results, key=lambda result: _WORST_FIRST.index(result.verdict))))
 
 
-def _runs_within(target: Target, seconds: float) -> int:
+def _runs_within(target: Target, domain: Domain, seconds: float) -> int:
     """Return the number of runs on each of 16 datasets for which the time suffices. Raise InvalidArgument if they are too few."""
-    pair, begin = pairs_for(target.domain)[0], time.monotonic()
+    pair, begin = pairs_for(domain)[0], time.monotonic()
     target.sample(pair.d0, _TIMED, np.random.default_rng(0))
     runs = int(seconds * _TIMED / max(time.monotonic() - begin, 1e-9) / _SAMPLES)
     if runs < _LEAST_RUNS:

@@ -14,6 +14,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
 _STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5  # relative gains of a step: below the first, stop; below the second, reuse the curvature
+_MAX_STEP = 4.0  # maximum change of the logarithm of a precision in a round
 _MIN_PRECISION, _MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
 
 
@@ -108,7 +109,7 @@ def fit_grouped(
 
     A precision is learned by MacKay's fixed point, overrelaxed: the number of weights that the data determine, over |w|^2.
     """
-    found = precision.copy()
+    found, last_step = precision.copy(), np.zeros(len(precision))
     start: FloatArray | None = None
     information: FloatArray | None = None
     for turn in range(_EVIDENCE_ROUNDS if learn else 1):
@@ -117,10 +118,13 @@ def fit_grouped(
         if not learn:
             break
         size, square, variance = (np.bincount(group, v, len(found)) for v in (np.ones(len(group)), start[1:] ** 2, fit.variances()[1:]))
-        determined = np.maximum(size - found * variance, 1e-2)
-        new = np.clip(found * ((determined + 0.02) / (square + 2e-4) / found) ** 1.7, _MIN_PRECISION, _MAX_PRECISION)
+        determined = np.maximum(size - found * variance, 0.0)
+        step = np.log(np.clip((determined + 0.02) / (square + 2e-6), _MIN_PRECISION, _MAX_PRECISION) / found)
+        factor = np.where(step * last_step >= 0, 1.7, 0.7)  # overrelaxed steps of changing signs could repeat forever
+        step = np.clip(factor * step, -_MAX_STEP, _MAX_STEP)
+        new = np.clip(found * np.exp(step), _MIN_PRECISION, _MAX_PRECISION)
         converged = np.max(np.abs(np.log(new / found))) < 0.05
-        found = new
+        found, last_step = new, step
         if converged:
             break
     return fit, found

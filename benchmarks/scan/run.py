@@ -161,7 +161,7 @@ def measure(parts: Sequence[str] = ()) -> Table:
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
     chosen, began, kept = parts or PARTS, first_finding.processor_seconds(), Partial()
     packages = [found for found in listed() if found.group in chosen]
-    about = [{"package": found.package, "group": found.group, "listed": len(found.mechanisms)} for found in packages]
+    about: list[Json] = [{"package": found.package, "group": found.group, "listed": len(found.mechanisms)} for found in packages]
     details = [each | kept.measured(found.package, partial(measured, found)) for each, found in zip(about, packages, strict=True)]
     rows = [row for group in GROUPS if group in chosen for row in _group_rows(group, details)]
     if details:

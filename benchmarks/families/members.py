@@ -1,0 +1,187 @@
+"""Families of mechanisms on which small budgets are hard: each function draws a random member with an exact log-likelihood ratio.
+
+The law of the loss is that of a large sample with exact losses, each of which has its share of mass under both datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from scipy.special import expit, gammaln
+
+from dpwitness.auditors.statistics.loss_law import LossLaw
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+PURE, APPROX = PureDP(1.0), ApproxDP(1.0, 1e-3)
+_LAW_ROWS = 60_000
+_QUANTILES = (np.arange(400) + 0.5) / 400
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Mechanism on the datasets [0] and [1]: `draw(side, size, rng)` returns outputs, `loss(outputs)` their exact privacy losses."""
+
+    draw: Callable[[int, int, Generator], Any]
+    loss: Callable[[Any], FloatArray]
+    claim: Claim
+
+    def sample(self, dataset: FloatArray, size: int, rng: Generator) -> Any:
+        return self.draw(int(dataset[0]), size, rng)
+
+    @property
+    def pair(self) -> Pair:
+        """The pair of the two datasets."""
+        return Pair(np.array([0.0]), np.array([1.0]))
+
+    def law(self, rng: Generator) -> LossLaw:
+        """Return the law of the loss of a large sample from both sides."""
+        loss = np.sort(np.concatenate([self.loss(self.draw(side, _LAW_ROWS, rng)) for side in (1, 0)]))
+        return LossLaw(loss, expit(loss) / _LAW_ROWS, expit(-loss) / _LAW_ROWS)
+
+
+def hot_cell(rng: Generator) -> Member:
+    """Draw from a Dirichlet distribution, of which one parameter moves by 1 (simplex sampling)."""
+    first = rng.integers(1, 8, rng.integers(4, 20)).astype(float)
+    second, cell = first.copy(), rng.integers(len(first))
+    second[cell] += 1
+    constant = sum(sign * (gammaln(a.sum()) - gammaln(a).sum()) for sign, a in ((1, second), (-1, first)))
+    return Member(lambda side, n, r: r.dirichlet((first, second)[side], n), lambda x: constant + np.log(x[:, cell]), PURE)
+
+
+def sparse_vector(rng: Generator) -> Member:
+    """Draw the answers of a sparse vector technique that never stops, to many queries that all move by 1."""
+    size, epsilon, up = rng.integers(20, 101), rng.uniform(0.3, 1.0), rng.random() < 0.5
+    rising = rng.integers(0, 2, size).astype(bool) | up
+    threshold, scale, noise = rng.uniform(0, 6) / epsilon, 1 / epsilon, rng.uniform(0.7, 2) / epsilon
+    shift = -scale * np.sign(_QUANTILES - 0.5) * np.log1p(-2 * np.abs(_QUANTILES - 0.5))
+
+    def draw(side: int, n: int, r: Generator) -> Any:
+        answers = (rising == side) + r.laplace(scale=noise, size=(n, size))
+        return (answers >= threshold + r.laplace(scale=scale, size=(n, 1))).astype(np.int64)
+
+    def loss(x: Any) -> FloatArray:
+        groups = [members for members in (rising, ~rising) if members.any()]
+        counts, place = np.unique(np.stack([x[:, g].sum(axis=1) for g in groups], axis=1), axis=0, return_inverse=True)
+        logs = []
+        for side in (1, 0):
+            total = np.zeros((len(counts), len(shift)))
+            for count, group in zip(counts.T, groups, strict=True):
+                z = (threshold + shift - (rising[group][0] == side)) / noise
+                below = np.where(z < 0, 0.5 * np.exp(-np.abs(z)), 1 - 0.5 * np.exp(-np.abs(z)))
+                total += count[:, None] * np.log1p(-below) + (group.sum() - count)[:, None] * np.log(below)
+            top = total.max(axis=1, keepdims=True)
+            logs.append(top[:, 0] + np.log(np.exp(total - top).mean(axis=1)))
+        return np.asarray(logs[0] - logs[1])[place.ravel()]
+
+    return Member(draw, loss, PURE)
+
+
+def radius(rng: Generator) -> Member:
+    """Draw a random direction with a normal radius, whose mean moves by 1 (a ring)."""
+    size, mean, width = rng.integers(2, 8), rng.uniform(2, 8), rng.uniform(0.7, 2)
+
+    def draw(side: int, n: int, r: Generator) -> Any:
+        z = r.standard_normal((n, size))
+        return z / np.linalg.norm(z, axis=1, keepdims=True) * np.abs(mean + side + width * r.standard_normal((n, 1)))
+
+    def log_density(t: FloatArray, center: float) -> FloatArray:
+        return np.logaddexp(-((t - center) ** 2) / 2 / width**2, -((t + center) ** 2) / 2 / width**2)
+
+    return Member(draw, lambda x: log_density(t := np.linalg.norm(x, axis=1), mean + 1) - log_density(t, mean), APPROX)
+
+
+def scale(rng: Generator) -> Member:
+    """Draw Laplace or normal noise in several columns, whose scale moves."""
+    size, factor, normal = rng.integers(2, 8), rng.uniform(1.1, 1.4), rng.random() < 0.5
+    power = 2 if normal else 1
+
+    def draw(side: int, n: int, r: Generator) -> Any:
+        return (r.standard_normal((n, size)) if normal else r.laplace(size=(n, size))) * (factor if side else 1.0)
+
+    return Member(draw, lambda x: (np.abs(x) ** power).sum(axis=1) / power * (1 - factor**-power) - size * np.log(factor), APPROX)
+
+
+def weak_bits(rng: Generator) -> Member:
+    """Draw many randomized bits, each of which moves a little."""
+    size, epsilon = rng.integers(10, 61), rng.uniform(0.08, 0.35)
+    bits = rng.integers(0, 2, size)
+    rates = expit(epsilon)
+    return Member(
+        lambda side, n, r: np.where(r.random((n, size)) < rates, (1 - bits, bits)[side], (bits, 1 - bits)[side]),
+        lambda x: np.asarray(epsilon * (2 * (x == bits) - 1).sum(axis=1)),
+        PURE,
+    )
+
+
+def poisson(rng: Generator) -> Member:
+    """Draw Poisson counts, of which the first has a mean that moves."""
+    mean, size = rng.uniform(2, 40), rng.integers(1, 4)
+    step = rng.uniform(0.5, 1.0) * np.sqrt(mean)
+    means = np.full((2, size), mean)
+    means[1, 0] += step
+    return Member(lambda side, n, r: r.poisson(means[side], (n, size)), lambda x: x[:, 0] * np.log1p(step / mean) - step, APPROX)
+
+
+def heavy_tails(rng: Generator) -> Member:
+    """Draw Student noise of one or two degrees of freedom, on columns of which several move together."""
+    size, freedom = rng.integers(3, 13), rng.integers(1, 3)
+    moving = rng.integers(2, size + 1)
+    steps = np.zeros(size)
+    steps[:moving] = rng.choice([-1.0, 1.0], moving) * rng.uniform(0.5, 1.2) / np.sqrt(moving)
+
+    def loss(x: Any) -> FloatArray:
+        ratio = np.log1p(x**2 / freedom) - np.log1p((x - steps) ** 2 / freedom)
+        return np.asarray((freedom + 1) / 2 * ratio.sum(axis=1))
+
+    return Member(lambda side, n, r: r.standard_t(freedom, (n, size)) + side * steps, loss, APPROX)
+
+
+def objective(rng: Generator) -> Member:
+    """Draw the minimizer of a quadratic loss with a perturbed objective: Gamma noise around two centers, in a skew basis."""
+    size, noise = int(rng.integers(2, 5)), rng.uniform(0.8, 2.0)
+    basis = np.linalg.inv(np.eye(size) + 0.3 * rng.standard_normal((size, size)))
+    step = rng.standard_normal(size)
+    step /= np.linalg.norm(step)
+
+    def draw(side: int, n: int, r: Generator) -> Any:
+        z = r.standard_normal((n, size))
+        return (z / np.linalg.norm(z, axis=1, keepdims=True) * r.gamma(size, noise, (n, 1)) + side * step) @ basis
+
+    def loss(x: Any) -> FloatArray:
+        b = x @ np.linalg.inv(basis)
+        return np.asarray((np.linalg.norm(b, axis=1) - np.linalg.norm(b - step, axis=1)) / noise)
+
+    return Member(draw, loss, PURE)
+
+
+def category_lists(rng: Generator) -> Member:
+    """Draw lists of randomized categories, several of which move."""
+    size, kinds = rng.integers(3, 21), rng.integers(3, 9)
+    first = rng.integers(0, kinds, size)
+    moving = rng.random(size) < rng.uniform(0.2, 1.0)
+    moving[0] = True
+    second = np.where(moving, (first + rng.integers(1, kinds, size)) % kinds, first)
+    epsilon = rng.uniform(0.5, 1.2) / np.sqrt(moving.sum())
+    kept = np.expm1(epsilon) / (np.exp(epsilon) + kinds - 1)
+    return Member(
+        lambda side, n, r: np.where(r.random((n, size)) < kept, (first, second)[side], r.integers(0, kinds, (n, size))),
+        lambda x: np.asarray(epsilon * ((x == second).sum(axis=1) - (x == first).sum(axis=1)), dtype=float),
+        PURE,
+    )
+
+
+FAMILIES = (hot_cell, sparse_vector, radius, scale, weak_bits, poisson, heavy_tails, objective, category_lists)
+
+
+def members(family: Callable[[Generator], Member], count: int, seed: int) -> Iterator[tuple[str, Member, LossLaw]]:
+    """Yield `count` members of a family with their names and laws."""
+    for number in range(count):
+        rng = np.random.default_rng([seed, number, FAMILIES.index(family)])
+        member = family(rng)
+        yield f"{family.__name__}-{number}", member, member.law(rng)
