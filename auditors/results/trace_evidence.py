@@ -169,7 +169,7 @@ class TraceEvidence:
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """Return the evidence that `to_json` wrote."""
-        findings = tuple(Finding(**each) for each in data["findings"])
+        findings = tuple(Finding(each["kind"], each["told"], each["where"]) for each in data["findings"])
         calls = tuple(map(TracedCall.from_json, data["calls"]))
         numbers = {key: float(data[key]) for key in ("claimed", "loss")}
         return cls(data["pair"], exceeds=data["exceeds"], findings=findings, calls=calls, runs=data["runs"], **numbers)
