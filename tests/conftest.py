@@ -1,7 +1,6 @@
 """Fixtures and hooks of all tests."""
 
 import atexit
-import gc
 import io
 import logging
 import os
@@ -20,11 +19,6 @@ import pytest
 # pytest also rewrites the assertions of each package with a plugin: of hypothesis and dpwitness, 600 modules in every worker.
 for finder in sys.meta_path:
     getattr(finder, "_must_rewrite", set()).clear()
-
-
-def pytest_collection_finish():
-    """Exempt all tests and modules from garbage collection: a collection in a fork would copy each page that they are on."""
-    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -121,7 +115,6 @@ def _run_in_fork(arguments, folder, environment, timeout=300):
         child = os.fork()
         if child == 0:
             code = 70
-            gc.freeze()
             try:
                 code = _run_command_line(list(map(str, arguments)), folder, environment, out.fileno(), err.fileno())
             finally:
