@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,7 +31,6 @@ _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their r
 _PSEUDO_COUNT = 1.0  # added to each count before a log-ratio: shrinkage of ratios from few runs
 _SPREAD_RUNS = 4.0  # pseudo-runs that shrink the distance between two medians
 _MAX_DISTANCE = 100.0  # cap of this distance, in units of the spread
-_MAX_FAILURES = 1  # maximum number of pairs that are left out because the mechanism fails on them
 _MAX_COLUMNS = 512  # maximum number of columns that are compared: those that vary most between datasets
 
 
@@ -110,7 +110,7 @@ class _Looks:
         self._runner, self._options, self._pairs = runner, options, pairs
         self._outputs: dict[str, list[Outputs]] = {}
         self._keys: dict[int, tuple[str, str]] = {}
-        self._failures = 0
+        self._lost = 0.0  # seconds of looks that failed
 
     def halve(self, left: list[int], most: int) -> list[int]:
         """Return the best `most` pairs among `left`, best first: each look keeps at least half of its pairs."""
@@ -135,6 +135,7 @@ class _Looks:
         if k not in self._keys:
             as_json = pair.to_json()
             self._keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
+        began = time.monotonic()
         try:
             for found in runner.outputs(stage):
                 for sides in found.sides:
@@ -143,8 +144,8 @@ class _Looks:
                             self._outputs.setdefault(key, []).append(side)
                 runner.advance(found.rounds)
         except MechanismFailed as error:
-            self._failures += 1
-            if self._failures > _MAX_FAILURES:  # each may take as long as the time limit
+            self._lost += time.monotonic() - began
+            if self._lost > self._options.time_limit:
                 raise
             runner.note(f"pair ({pair.why}) was left out: {error}")
             return False

@@ -39,16 +39,15 @@ _TYPE_ERROR_TEXT = re.compile(
     r"\bufunc\b|can't multiply|concatenate|invalid literal|expected \w+, got|argument must be|must be str|no len\(\)",
     re.IGNORECASE,
 )
-_ADVICE = (
-    "this is a fault of the environment, not a violation: install the missing package, or a version of the library that has the missing "
-    "name, and run again"
-)
+_FAULT = "this is a fault of the environment, not a violation"
+_MISSING = "install the missing package, or a version of the library that has the missing name, and run again"
 
 _HINTS = {  # text of a message -> what to try
-    r"No module named '(?P<name>[\w.]+)'": "for example: pip install {name}",
+    r"No module named '(?P<name>[\w.]+)'": "install the missing package and run again, for example: pip install {name}",
     r"NumPy [12]\.|\bnumpy\b|\bnp\.": "the NumPy of this interpreter may be too new for the library: try numpy<2, or numpy<1.24 for names "
     "such as np.float, in an environment of its own (--python)",
     r"No such file or directory": "name the file by its full path, or run in its folder",
+    r"has no attribute|is not defined|cannot import|keyword argument": _MISSING,
 }
 
 
@@ -57,13 +56,13 @@ def what_to_try(message: str) -> str:
 
     Examples
     --------
-    >>> what_to_try("No module named 'torch'").rpartition("; ")[2]
-    'for example: pip install torch'
+    >>> what_to_try("No module named 'torch'").partition(", for ")[2]
+    'example: pip install torch'
     """
     for pattern, hint in _HINTS.items():
         if found := re.search(pattern, message):
-            return f"{_ADVICE}; {hint.format(**found.groupdict())}"
-    return _ADVICE
+            return f"{_FAULT}: {hint.format(**found.groupdict())}"
+    return f"{_FAULT}: repair it and run again"
 
 
 def is_environment_fault(error: BaseException) -> bool:
@@ -106,7 +105,7 @@ def check_imports(sides: Sequence[Outputs]) -> None:
     for side in sides:
         for name in side.structures():
             if name in _NEVER_RANDOM:
-                raise MechanismFailed(f"mechanism {name} in some runs; {_ADVICE}")
+                raise MechanismFailed(f"mechanism {name} in some runs; {_FAULT}: {_MISSING}")
 
 
 def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outputs, Outputs]) -> None:

@@ -57,7 +57,7 @@ def test_the_environment_is_no_event(act):
     result = audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000)
     assert result.verdict is Verdict.ERROR and result.tally is None
     assert result.headline().startswith("ERROR: mechanism always raises on D1 alone: ")
-    assert "a fault of the environment, not a violation: install the missing package" in result.headline()
+    assert "a fault of the environment, not a violation: " in result.headline()
 
 
 def test_the_environment_is_no_event_even_if_the_other_dataset_raises_at_times():
