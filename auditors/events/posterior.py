@@ -1,17 +1,16 @@
 """Posterior of an order of outputs given training data, and the event with the largest expected certificate under it.
 
-An order divides the outputs into cells. The mass of a cell under both datasets together is drawn from a Gamma distribution
-given its count (a Bayesian bootstrap). D1's share of that mass is drawn from a posterior of the odds.
+An order divides the outputs into cells. The mass of a cell under both datasets together is drawn from a Gamma distribution given its
+count (a Bayesian bootstrap). D1's share of that mass is drawn from a posterior of the odds.
 
-For scores, the log-odds are a curve in the score that bends at the octaves of either tail. Beyond the last octave with data the
-curve is either straight or flat. The bends have a prior on their size. The evidence (the Laplace approximation of the marginal
-likelihood) weighs these priors. For atoms, the odds of each atom have a mixture of Beta priors around the odds of a model. The
-weights of the mixture are fitted by maximum likelihood (empirical Bayes).
+For scores, the log-odds are a curve in the score that bends at the octaves of either tail. Beyond the last octave with data the curve is
+either straight or flat. The bends have a prior on their size. The evidence (the Laplace approximation of the marginal likelihood) weighs
+these priors. For atoms, the odds of each atom have a mixture of Beta priors around the odds of a model. The weights of the mixture are
+fitted by maximum likelihood (empirical Bayes).
 
-Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten outputs is worth only what
-ten outputs certify on average over the posterior. A bias remains where the priors are wrong, and is measured:
-`validated_choice` chooses events on one half of the outputs and evaluates them on the other half, to find how rare an event may
-be.
+Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten outputs is worth only what ten
+outputs certify on average over the posterior. A bias remains where the priors are wrong, and is measured: `validated_choice` chooses
+events on one half of the outputs and evaluates them on the other half, to find how rare an event may be.
 """
 
 from __future__ import annotations
@@ -222,9 +221,8 @@ def validated_choice(
 ) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest expected certificate, with a minimum mass of events found by two-fold cross-validation.
 
-    `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of the cells and draws of their
-    masses in that order. `expected` is the mean certificate of choices on one half of the outputs, over the draws from the
-    other half.
+    `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of the cells and draws of their masses in
+    that order. `expected` is the mean certificate of choices on one half of the outputs, over the draws from the other half.
     """
     halves, found = [draw(0), draw(1)], list[tuple[float, float, float]]()
     plain: FloatArray | None = None
@@ -329,9 +327,8 @@ def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:
 def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, int]]:
     """Return the design matrices of the curve, each with its number of bends in the bulk and in the tails.
 
-    One design is straight and one is flat beyond the tails. Each has independent bends on both
-    sides and, if possible, a symmetric variant with equal bends on both sides, as for additive
-    noise.
+    One design is straight and one is flat beyond the tails. Each has independent bends on both sides and, if possible, a symmetric
+    variant with equal bends on both sides, as for additive noise.
     """
     rank, n = np.cumsum(total), float(total.sum())
     octaves = n / 2.0 ** np.arange(1, max(2, int(np.log2(max(n / 12, 4)))))
@@ -374,10 +371,9 @@ def _symmetric_design(design: FloatArray, inner: int, outer: int) -> FloatArray:
 def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator) -> tuple[NDArray[np.intp], Draws]:
     """Return the order of atoms by the posterior mean of D1's share, and draws of their masses in that order.
 
-    `prior` holds draws of each atom's share from a model, (draws, atoms). The log-odds relative to
-    the model have a mixture of priors, whose weights are fitted to the counts of all atoms. So
-    levels that many atoms share, as for mechanisms on integers, are estimated even if each atom has
-    few outputs.
+    `prior` holds draws of each atom's share from a model, (draws, atoms). The log-odds relative to the model have a mixture of priors,
+    whose weights are fitted to the counts of all atoms. So levels that many atoms share, as for mechanisms on integers, are estimated
+    even if each atom has few outputs.
     """
     middle = _shift_log_odds(prior.mean(axis=0), _PRIOR_OFFSETS[:, None])
     a, b = _PRIOR_STRENGTHS[:, None] * middle, _PRIOR_STRENGTHS[:, None] * (1 - middle)
