@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpwitness.benchmarks.peers.tools import Tool
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,16 +44,12 @@ class Run:
 
 def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
     """Return the runs of a campaign by tool, settings, case, CPU seconds and seed; empty if there is no file."""
-    if not file.exists():
-        return {}
-    runs = (Run(**values) for values in json.loads(file.read_text(encoding="utf-8"))["runs"])
-    return {run.key: run for run in runs}
+    return read_runs(Run, file)
 
 
 def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
     """Write all runs of a campaign, sorted, so that an interrupted campaign resumes."""
-    ordered = [asdict(run) for run in sorted(runs, key=lambda run: run.key)]
-    write_text(file, json.dumps({"schema": 1, "confidence": CONFIDENCE, "runs": ordered}, indent=1) + "\n")
+    write_runs(runs, file, confidence=CONFIDENCE)
 
 
 def campaign(

@@ -9,13 +9,13 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PUBLISHED = FOLDER.parent / "published" / "recall.json"
@@ -51,16 +51,12 @@ class Run:
 
 def stored(file: Path = PUBLISHED) -> dict[tuple[str, str, int], Run]:
     """Return the runs of a campaign by entry, side and budget; empty if there is no file."""
-    if not file.exists():
-        return {}
-    runs = (Run(**values) for values in json.loads(file.read_text(encoding="utf-8"))["runs"])
-    return {run.key: run for run in runs}
+    return read_runs(Run, file)
 
 
 def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
     """Write all runs of a campaign, sorted, so that an interrupted campaign resumes."""
-    ordered = [asdict(run) for run in sorted(runs, key=lambda run: run.key)]
-    write_text(file, json.dumps({"schema": 1, "seed": _SEED, "runs": ordered}, indent=1) + "\n")
+    write_runs(runs, file, seed=_SEED)
 
 
 def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED) -> None:
