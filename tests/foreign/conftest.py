@@ -1,11 +1,14 @@
 """Fixtures of the tests of targets in other processes and interpreters."""
 
+import runpy
+import sys
 import venv
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.foreign.worker_process import close_all
 
 TARGETS = '''
@@ -221,6 +224,19 @@ def foreign(tmp_path_factory):
         if found.exists():
             (site / found.name).symlink_to(found)
     return str(folder / "bin" / "python")
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A target of the specimen, with something put in."""
+    good = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))["GOOD"]
+
+    def make(put_in="", **options):
+        file = tmp_path / f"specimen{len(list(tmp_path.iterdir()))}.py"
+        file.write_text(good.replace("#BREAK", put_in))
+        return Target(command=[sys.executable, "-I", "-S", str(file)], **options)
+
+    return make
 
 
 @pytest.fixture(autouse=True)

@@ -35,18 +35,6 @@ def rng(seed=1):
     return np.random.default_rng(seed)
 
 
-@pytest.fixture
-def program(tmp_path):
-    """A target of the specimen, with something put in."""
-
-    def make(put_in="", **options):
-        file = tmp_path / f"specimen{len(list(tmp_path.iterdir()))}.py"
-        file.write_text(GOOD.replace("#BREAK", put_in))
-        return Target(command=[*PYTHON, str(file)], **options)
-
-    return make
-
-
 def first_fault(target, limit):
     return next((found for found in check_protocol(target.slot_of_program, None, limit) if found.status == "wrong"), None)
 
