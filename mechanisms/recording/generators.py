@@ -13,6 +13,7 @@ from .recorder import here
 GENERATOR, STATE = "numpy.random.Generator.", "numpy.random.RandomState."
 _Generator = np.random.Generator
 _RandomState = np.random.RandomState
+KINDS = {id(_Generator), id(_RandomState)}
 _default_rng, _global_state = np.random.default_rng, np.random.mtrand._rand
 _SEEDS = ("seed", "get_state", "set_state")
 

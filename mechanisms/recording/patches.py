@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 import threading
-from typing import Any, Iterator
+from typing import Any, Iterable, Iterator
 
 from .calls import BoundPrimitive
 from .primitives import WrongPrimitive
@@ -104,13 +104,28 @@ def modules() -> Iterator[Any]:
             yield module
 
 
-def places(found: Any) -> list[tuple[Any, str]]:
-    """Return each module and attribute name that refers to this very object."""
-    return [(module, name) for module in modules() for name, value in list(vars(module).items()) if value is found]
+def attributes(wanted: set[int], by_type: bool = False) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (module, name, value) for the attributes of modules whose `id`, or that of their type, is in `wanted`."""
+    for module in modules():
+        members = vars(module).copy()
+        objects = list(map(type, members.values()) if by_type else members.values())
+        if wanted.isdisjoint(map(id, objects)):  # as in most modules: a loop over the attributes would take several times as long
+            continue
+        yield from ((module, name, value) for (name, value), each in zip(members.items(), objects) if id(each) in wanted)
 
 
-def patch(made: BoundPrimitive, holder: Any, name: str) -> list[Patch]:
-    """Replace the primitive by a recording call wherever modules refer to it.
+def locations_of(objects: Iterable[Any]) -> dict[int, list[tuple[Any, str]]]:
+    """Return, by the `id` of each object, the modules and attribute names that refer to it."""
+    found: dict[int, list[tuple[Any, str]]] = {id(each): [] for each in objects}
+    if not found:
+        return found
+    for module, name, value in attributes(set(found)):
+        found[id(value)].append((module, name))
+    return found
+
+
+def patch(made: BoundPrimitive, holder: Any, name: str, known: dict[int, list[tuple[Any, str]]]) -> list[Patch]:
+    """Replace the primitive by a recording call wherever modules refer to it; `known` has locations found before.
 
     Raises
     ------
@@ -128,7 +143,9 @@ def patch(made: BoundPrimitive, holder: Any, name: str) -> list[Patch]:
         new = staticmethod(call) if isinstance(raw, staticmethod) else classmethod(call) if isinstance(raw, classmethod) else call
         locations = [(holder, name)]
     else:
-        locations = places(getattr(holder, name)) if inspect.ismodule(holder) else [(holder, name)]
+        found, locations = getattr(holder, name), [(holder, name)]
+        if inspect.ismodule(holder):
+            locations = known[id(found)] if id(found) in known else locations_of([found])[id(found)]
     done: list[Patch] = []
     try:
         for place, attribute in locations or [(holder, name)]:
@@ -157,8 +174,7 @@ def replace(replacements: dict[str, Any]) -> list[Patch]:
             locations.append((holder, attribute, new))
         else:
             found[id(old)] = old, new
-    for module in modules():
-        locations += [(module, name, found[id(value)][1]) for name, value in list(vars(module).items()) if id(value) in found]
+    locations += [(module, name, found[id(value)][1]) for module, name, value in attributes(set(found))]
     return [Patch(*location) for location in locations]
 
 

@@ -12,6 +12,7 @@ interpreter evaluates them; they are never run as Python code.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import math
 import operator
@@ -103,8 +104,7 @@ class Primitive:
         self.plain = [(place, text) for place, text, _ in codes if text.isidentifier()]  # the argument itself
         self.fixed = [(place, code({})) for place, text, code in codes if _is_number(text)]
         self.codes = [(place, code) for place, text, code in codes if not text.isidentifier() and not _is_number(text)]
-        expressions = "[" + ", ".join(str(entry[key]) for key in READ if key in entry) + "]"
-        self.used = frozenset(node.id for node in ast.walk(ast.parse(expressions)) if isinstance(node, ast.Name))
+        self.used = frozenset().union(*(_names(text) for _, text, _ in codes))
 
     def check(self, parameters: tuple[str, ...]) -> None:
         """Raise WrongPrimitive if an expression uses a name that is not a parameter of the callable."""
@@ -139,6 +139,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=None)
+def _names(expression: str) -> frozenset[str]:
+    """Return the names that an expression uses."""
+    return frozenset(node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name))
+
+
+@functools.lru_cache(maxsize=None)  # every session compiles the expressions of the known primitives
 def _compile_expression(name: str, key: str, text: str) -> Callable[[dict[str, Any]], Any]:
     """Return an expression as a function of the arguments; raise WrongPrimitive for any syntax that is not allowed."""
     try:

@@ -19,7 +19,7 @@ import numpy as np
 from . import generators
 from .calls import BoundPrimitive
 from .comparison import Raised, differences, outcome, output_difference, place_of, table
-from .patches import Patch, lock, modules, patch, replace, resolve, unbound
+from .patches import Patch, attributes, locations_of, lock, modules, patch, replace, resolve, unbound
 from .primitives import Primitive, WrongPrimitive, parameters_of
 from .recorder import Recorder, Stopped, as_stream, here, running, varies
 from .values import copied, difference, leaves
@@ -102,24 +102,20 @@ class Session:
             self.patched.add(name)
         generators.add_recording_methods(self.sources)
         self.patches += replace(generators.numpy_replacements())
-        for module in modules():
+        for module, name, value in attributes(generators.KINDS, by_type=True):
             if module.__name__.partition(".")[0] != "numpy":
-                self._patch_attributes(module)
+                self.patches.append(Patch(module, name, generators.traced(value)))
         owner = getattr(self.run, "__self__", None)
         if owner is not None and hasattr(owner, "__dict__"):
-            self._patch_attributes(owner)
+            for name, value in list(vars(owner).items()):
+                new = generators.traced(value)
+                if new is not None:
+                    with contextlib.suppress(AttributeError, TypeError):  # attributes of a frozen dataclass cannot be replaced
+                        self.patches.append(Patch(owner, name, new))
         for cell in getattr(unbound(self.run), "__closure__", None) or ():
             new = generators.traced(_cell_content(cell))
             if new is not None:
                 self.patches.append(Patch(cell, "cell_contents", new))
-
-    def _patch_attributes(self, holder: Any) -> None:
-        """Replace the generators among the attributes of a module or object."""
-        for name, value in list(vars(holder).items()):
-            new = generators.traced(value)
-            if new is not None:
-                with contextlib.suppress(AttributeError, TypeError):  # attributes of a frozen dataclass cannot be replaced
-                    self.patches.append(Patch(holder, name, new))
 
     def _patch_threads(self) -> None:
         """Patch threads and thread pools so that their work is part of the run."""
@@ -148,12 +144,12 @@ class Session:
     def _patch_all(self) -> None:
         """Patch every primitive that exists and is not patched yet; the caller holds the lock."""
         bound: dict[str, Any] = {}
-        for primitive, required in self.primitives:
+        missing = [each for each in self.primitives if each[0].name not in self.patched]
+        missing = [each for each in missing if each[1] or each[0].name.partition(".")[0] in sys.modules]
+        functions = [function for primitive, _ in missing for function in self._loaded(primitive.name)]
+        known = locations_of(functions)  # one pass over all modules instead of one for each primitive
+        for primitive, required in missing:
             name = primitive.name
-            if name in self.patched:
-                continue
-            if not required and name.partition(".")[0] not in sys.modules:
-                continue
             if name.startswith((generators.GENERATOR, generators.STATE)):
                 if required:
                     raise WrongPrimitive(f"primitives: {name!r} is compiled and always recorded; name the function that calls it instead")
@@ -170,7 +166,7 @@ class Session:
             primitive.check(names)
             made = BoundPrimitive(self, primitive, original, names, defaults, _in_place_writer(name))
             try:
-                done = patch(made, holder, attribute)
+                done = patch(made, holder, attribute, known)
             except WrongPrimitive:
                 if required:
                     raise
@@ -181,6 +177,12 @@ class Session:
             self.patched.add(name)
         if bound:
             self.patches += replace(bound)
+
+    def _loaded(self, name: str) -> list[Any]:
+        """Return the function of this name if its module is loaded, else nothing."""
+        with contextlib.suppress(WrongPrimitive):
+            return [resolve(name, self.home, imports=False)[2]]
+        return []
 
     def _closure_patches(self, old: Any, new: Any) -> list[Patch]:
         """Return patches of the variables of the run's closure that hold `old`."""

@@ -95,5 +95,5 @@ def test_an_exception_in_one_half_of_the_training_leaves_an_event():
             raise OverflowError("too large")
         return values
 
-    verdicts = {audit(rarely, claim="pure:1", pair=PAIR, trials=3000, confidence=0.99, seed=s, bits=False).verdict for s in range(12)}
+    verdicts = {audit(rarely, claim="pure:1", pair=PAIR, trials=3000, confidence=0.99, seed=s, bits=False).verdict for s in range(5)}
     assert verdicts <= {Verdict.NOT_REFUTED, Verdict.VIOLATED}

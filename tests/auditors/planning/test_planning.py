@@ -28,7 +28,7 @@ def laplace(law):
 
 @pytest.mark.parametrize(
     ("text", "shape", "find", "make", "seeds"),
-    [("pure:1", "coin", 1.2, coin, 60), ("gdp:1", "coin", 1.2, coin, 24), ("pure:1", "laplace", 1.3, laplace, 12)],
+    [("pure:1", "coin", 1.2, coin, 60), ("gdp:1", "coin", 1.25, coin, 18), ("pure:1", "laplace", 1.3, laplace, 12)],
 )
 def test_planned_runs_find_the_violation_and_a_quarter_mostly_does_not(text, shape, find, make, seeds):
     """If planned audits find with 0.85 and those of a quarter with 0.4, each bound fails with probability at most 5e-7."""

@@ -18,7 +18,7 @@ def parity(outputs):
     return outputs.sum(axis=1) % 2
 
 def slow(dataset, size, rng):
-    time.sleep(5e-4 * size)
+    time.sleep(2e-4 * size)
     return np.round((np.sum(np.clip(np.nan_to_num(dataset), 0, 1)) + rng.laplace(0.0, 2.0, size)) * 1024) / 1024
 
 slow.claim = "pure:1"
@@ -35,18 +35,18 @@ class Suggests:
 
 def test_a_time_instead_of_runs(shell):
     (shell.folder / "timed.py").write_text(FILE)
-    found = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "5", "--json")
+    found = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "2", "--json")
     assert found.stdout, found.stderr
     result = json.loads(found.stdout)
-    assert 1000 <= result["requested"] <= 10_000 and result["notes"][0].startswith("time budget 5 s: ")
+    assert 1000 <= result["requested"] <= 10_000 and result["notes"][0].startswith("time budget 2 s: ")
     assert found.stderr.startswith(f"slow: {result['requested']:,} runs at ") and found.stderr.count("\n") == 1
     again = json.loads(shell.dpwitness("audit", "timed.py:slow", *PAIR, "--trials", str(result["requested"]), "--json").stdout)
     assert again["tally"] == result["tally"]
     both = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "2", "--trials", "2000")
     assert both.returncode == 2 and "--trials: not allowed with argument --seconds" in both.stderr
-    few = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "0.2")
+    few = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "0.1")
     assert few.returncode == 2 and "is too short: 1,000 runs" in few.stderr and few.stdout == ""
-    checked = shell.dpwitness("check", "timed.py:slow", "--seconds", "4", "-k", "claim or one_output")
+    checked = shell.dpwitness("check", "timed.py:slow", "--seconds", "2", "-k", "claim or one_output")
     assert checked.returncode == 0 and checked.stderr.count("\n") == 1 and " expected\n" in checked.stderr
 
 
