@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
-from scipy.special import expit
+from scipy.linalg import solve_triangular
 
+from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
@@ -51,50 +52,113 @@ def fit_logistic(
 
     The curvature, which costs most, is reused once steps gain little. `information` is the curvature at `start`, if known.
     """
-    total = ones + zeros
-    weights = np.zeros(features.shape[1]) if start is None else start
+    arrays = (features, ones + zeros, ones, precision, np.zeros(features.shape[1]) if start is None else start)
+    known = np.zeros((0, 0)) if information is None else information
+    weights, factor, loss, known = _newton(*(np.ascontiguousarray(each, dtype=float) for each in arrays), steps, known)
+    return Fit(weights, factor, loss, known)
 
-    def loss_at(w: FloatArray, line: FloatArray) -> float:
-        return float(np.sum(total * np.logaddexp(0.0, line) - ones * line) + 0.5 * np.sum(precision * w**2))
 
-    def curvature(line: FloatArray) -> FloatArray:
-        p = expit(line)
-        scaled = features * np.sqrt(total * p * (1 - p))[:, None]
-        return np.asarray(scaled.T @ scaled)  # BLAS halves the work for a matrix times its own transpose
-
-    def with_priors(known: FloatArray) -> FloatArray:
-        hessian = known.copy()
-        hessian[np.diag_indices(len(hessian))] += precision * (1 + 1e-9)
-        return hessian
-
-    line = features @ weights
-    loss, known = loss_at(weights, line), curvature(line) if information is None else information
+@jit
+def _newton(
+    features: FloatArray, total: FloatArray, ones: FloatArray, precision: FloatArray, start: FloatArray, steps: int, known: FloatArray
+) -> tuple[FloatArray, FloatArray, float, FloatArray]:
+    """Return the weights, the Cholesky factor of the Hessian, the loss, and the Hessian without priors; an empty `known` is computed."""
+    size = len(precision)
+    weights, found, step, scaled = start.copy(), start.copy(), np.empty(size), np.empty(features.shape)
+    rates = np.empty(len(total))  # probabilities at `found`
+    loss = _loss(features, total, ones, precision, found, rates)
+    if known.size == 0:
+        known = _curvature(features, total, rates, scaled)
+    factor = np.zeros((size, size))
     for _ in range(steps):
-        gradient = features.T @ (total * expit(line) - ones) + precision * weights
-        step, size = np.asarray(cho_solve((_cholesky(with_priors(known)), True), gradient)), 1.0
+        _factorize(known, precision, factor)
+        for j in range(size):
+            step[j] = precision[j] * weights[j]
+        for i in range(len(total)):
+            rest = total[i] * rates[i] - ones[i]
+            for j in range(size):
+                step[j] += features[i, j] * rest
+        _solve(factor, step)
+        length = 1.0
         while True:
-            found = weights - size * step
-            next_line = features @ found
-            if (new := loss_at(found, next_line)) <= loss + 1e-9 * abs(loss) or size <= 1e-4:
+            for j in range(size):
+                found[j] = weights[j] - length * step[j]
+            new = _loss(features, total, ones, precision, found, rates)
+            if new <= loss + 1e-9 * abs(loss) or length <= 1e-4:
                 break
-            size *= 0.5
-        weights, line = found, next_line
+            length *= 0.5
+        for j in range(size):
+            weights[j] = found[j]
         gain, loss = loss - new, new
         if gain > _REUSE_GAIN * (1 + abs(loss)):
-            known = curvature(line)
+            known = _curvature(features, total, rates, scaled)
         elif gain < _STOP_GAIN * (1 + abs(loss)):
             break
-    return Fit(weights, np.tril(_cholesky(with_priors(known))), loss, known)
+    _factorize(known, precision, factor)
+    return weights, factor, loss, known
 
 
-def _cholesky(hessian: FloatArray) -> FloatArray:
-    """Return the Cholesky factor of a Hessian, with jitter added to the diagonal if needed."""
-    jitter = 0.0
-    while True:
-        try:
-            return np.asarray(cho_factor(hessian + jitter * np.diag(np.diag(hessian)), lower=True)[0])
-        except LinAlgError:
-            jitter = max(1e-12, 10 * jitter)
+@jit
+def _loss(
+    features: FloatArray, total: FloatArray, ones: FloatArray, precision: FloatArray, weights: FloatArray, rates: FloatArray
+) -> float:
+    """Return the penalized negative log-likelihood, and write the probabilities to `rates`."""
+    loss = 0.0
+    for i in range(len(total)):
+        line = 0.0
+        for j in range(len(weights)):
+            line += features[i, j] * weights[j]
+        small = math.exp(-abs(line))
+        rates[i] = (1.0 if line >= 0.0 else small) / (1.0 + small)
+        loss += total[i] * (max(line, 0.0) + math.log1p(small)) - ones[i] * line
+    for j in range(len(weights)):
+        loss += 0.5 * precision[j] * weights[j] * weights[j]
+    return loss
+
+
+@jit
+def _curvature(features: FloatArray, total: FloatArray, rates: FloatArray, scaled: FloatArray) -> FloatArray:
+    """Return the Hessian of the negative log-likelihood; `scaled` is overwritten."""
+    for i in range(len(total)):
+        root = math.sqrt(total[i] * rates[i] * (1.0 - rates[i]))
+        for j in range(features.shape[1]):
+            scaled[i, j] = features[i, j] * root
+    return np.dot(scaled.T, scaled)
+
+
+@jit
+def _factorize(known: FloatArray, precision: FloatArray, factor: FloatArray) -> None:
+    """Write the lower Cholesky factor of a Hessian with priors to `factor`, with jitter added to the diagonal if needed."""
+    jitter, j = 0.0, 0
+    while j < len(precision):
+        diagonal = (known[j, j] + precision[j] * (1.0 + 1e-9)) * (1.0 + jitter)
+        for k in range(j):
+            diagonal -= factor[j, k] * factor[j, k]
+        if not diagonal > 0.0:
+            jitter, j = max(1e-12, 10.0 * jitter), 0
+            if jitter > 1.0:
+                raise ValueError("the curvature of the likelihood is not finite")
+            continue
+        factor[j, j] = math.sqrt(diagonal)
+        for i in range(j + 1, len(precision)):
+            rest = known[i, j]
+            for k in range(j):
+                rest -= factor[i, k] * factor[j, k]
+            factor[i, j] = rest / factor[j, j]
+        j += 1
+
+
+@jit
+def _solve(factor: FloatArray, x: FloatArray) -> None:
+    """Replace x by the solution of L L^T y = x."""
+    for i in range(len(x)):
+        for k in range(i):
+            x[i] -= factor[i, k] * x[k]
+        x[i] /= factor[i, i]
+    for i in range(len(x) - 1, -1, -1):
+        for k in range(i + 1, len(x)):
+            x[i] -= factor[k, i] * x[k]
+        x[i] /= factor[i, i]
 
 
 def evidence(fit: Fit, precision: FloatArray) -> float:
