@@ -18,6 +18,7 @@ F = Fraction
 STAGE: Json = {"correct": 120, "wrong": 30, "rounds": 400, "directions": 2, "lost": 3, "weight": 0.4}
 LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2, "lost": 0, "weight": 0}
 CURVE = [F(0), F(1), F(1, 10), F(6, 10), F(4, 10), F(2, 10), F(1), F(0)]
+FLAT_END = [F(0), F(1), F(1, 2), F(3, 10), F(9, 10), F(1, 20), F(1), F(1, 20)]
 RULE: Json = {"loss": {"value": [-0.4, 0.0, 0.7]}, "order": 2, "forward": True, "bets": {"value": [0.3, 0.2]}}
 
 
@@ -47,6 +48,9 @@ def pairs() -> Iterator[Json]:
         yield pair(relation, array(0.0, 5.0), array(0.0, 6.1))
         yield pair(relation, array(0, 5, dtype="<i8"), array(0, 6, dtype="<i8"))
         yield pair(relation, array(0, 5, dtype="<i8"), array(0.0, 6.0))
+    yield pair("replace-one", array(1.0, 2.0, 3.0), array(2.0, 1.0, 3.0))
+    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(9.0, 2.0, 3.0, 4.0, shape=(2, 2)))
+    yield pair("replace-one", labelled([1.0, 2.0], [1, 1]), labelled([2.0, 3.0], [1, 1]))
     yield pair("replace-one", [1, 2], [1, 2])
     yield pair("replace-one", [{"a": 1}, 2], [{"a": 1}, 3])
     yield pair("replace-one", {"a": 1}, {"a": 2})
@@ -88,11 +92,11 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield right
     yield {**right, "sha256": "0" * 64}
     yield {key: value for key, value in right.items() if key != "sha256"}
-    for factor in (1 - 1e-6, 1 - 3e-9, 1 - 0.3e-9, 1 + 0.3e-9, 1 + 3e-9, 1 + 1e-6, 0.1):
+    for factor in (1 - 1e-6, 1 - 1.6e-9, 1 - 0.3e-9, 1 + 0.3e-9, 1 + 1.6e-9, 1 + 1e-6, 0.1):
         yield audit(bound=bounds["pure"] * factor)
     counts = right["counts"]
     for name, value in (
-        *(("correct", c) for c in (-1, 449, 451, 450.0)),
+        *(("correct", c) for c in (-1, 0, 449, 451, 450.0)),
         *(("wrong", c) for c in (-1, 59, 61, 600)),
         *(("rounds", c) for c in (509, 510, 10**12, 10**12 + 1)),
         *(("directions", c) for c in (0, 1, 3)),
@@ -108,6 +112,7 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield audit(bound=2000.5)
     yield audit(bound=bounds["pure"], claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
     yield audit(bound=bounds["pure"], claim="gdp:3", claim_numbers=[3.0], level="bit")
+    yield audit(bound=0.5, claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
     yield audit(bound=bounds["pure"], claim="other:3", claim_numbers=[3.0])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit")
@@ -116,7 +121,7 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield audit(bound=bounds["stages"], counts=LAST | {"stages": heavy, "lost": 0, "combination": "conditional error", "alpha": 0.04})
     stages = {"stages": [STAGE], "lost": 0, "combination": "conditional error", "alpha": 0.04}
     for more in ({}, {"combination": "other"}, {"stages": [{**STAGE, "weight": 1.01}]}, {"stages": [{**STAGE, "lost": 31}]}):
-        for factor in (1, 1 - 3e-6, 1 + 3e-6):
+        for factor in (1, 1 - 1.6e-6, 1 + 1.6e-6):
             yield audit(bound=bounds["stages"] * factor, counts=LAST | stages | more)
     binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
     event = {"kind": "binned", "rule": {"fields": RULE}}
@@ -158,6 +163,7 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     yield from _questions_on_claims(k)
     yield from _questions_on_stages(k)
     yield from _questions_on_cells(k)
+    yield from _questions_on_rounding(k)
     for each in pairs():
         yield lambda each=each: k.check_pair(each)
     for text, values in (
@@ -192,7 +198,8 @@ def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:
         yield lambda n=n, j=j, a=a, c=c: (k.side(n, 2, 3, 6, a, c, 2**20, 4), k.tail(n, j, a, c))
     for x in (F(0), F(1, 3), F(-1, 3), F(7)):
         yield lambda x=x: (k.floor(x), k.ceil(x), k.exp(k.floor(x)), k.normal(k.floor(x)), k.density(k.floor(x)))
-    for n, d in ((1, 1), (10, 1), (1, 10), (2**70 - 1, 2**35), (3, 4), (5 * one, one + 1)):
+    yield lambda: k.exp(-400 * one)
+    for n, d in ((1, 1), (10, 1), (1, 10), (2**70 - 1, 2**35), (3, 4), (5, 7), (7, 5), (5 * one, one + 1)):
         yield lambda n=n, d=d: k.log(n, d)
     for t in (-17, -3, 9, 16, 17, 40):
         yield lambda t=t: (k.normal(t * one), k.exp(t * one // 3), k.exp(t * one), k.density(t * one))
@@ -210,7 +217,11 @@ def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)], F(1), False)
-    yield lambda: [k.lines("fdp", CURVE, x, several) for x in (F(0), F(5, 7)) for several in (False, True)]
+    yield lambda: [k.lines("fdp", curve, x, several) for curve in (CURVE, FLAT_END) for x in (F(0), F(5, 7)) for several in (False, True)]
+    yield lambda: k.allowed(("approx", [F(1), F(1, 2)], F(1)), F(1), one // 10, False)
+    yield lambda: k.budgets(("rdp", [F(7, 3), F(1)], F(1)), F(1, 3))
+    rough = [(one + (one * i >> 6), (one >> 8) * (1 + i * i * 37 % 101)) for i in range(1, 97)]  # many local optima
+    yield lambda: [k.renyi_allowed(rough[start:], one // 2) for start in range(0, 60, 7)]
     yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
     for total in (one // 3, one * 3 // 2, one):
         yield lambda t=total: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, False)
@@ -234,6 +245,9 @@ def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
             (one // 9, 0, one // 10**40),
         ):
             yield lambda s=share, e=level, m=more, b=many: k.conditional_error(e, m, b, s)
+        yield lambda s=share: [k.conditional_error(one // 50, one // 2, one, s), k.conditional_error(k.LEAST, 0, k.LEAST, s)]
+    yield lambda: k.frequency(100, 50, one - 1)
+    yield lambda: k.refutes(("pure", [F(1), F(0)], F(1)), F(0), [{**LAST, "correct": 900, "wrong": 0}], F(k.LEAST, one))
     yield lambda: [k.normal_integral(-one, b * one, one // 3, one // 2, terms) for b in (-1, 2) for terms in (1, 2, 40)]
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
         claim = (kind, numbers, F(1))
@@ -263,6 +277,54 @@ def _questions_on_cells(k: ModuleType) -> Iterator[Callable[..., Any]]:
         yield lambda bets=bets: k.cells_excess(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": bets}}, [[1, 1, 1]] * 2, F(1, 20))
     yield lambda: k.cells_excess(("zcdp", [], F(1)), F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20))
     yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
+
+
+def replaced(k: ModuleType, call: Callable[[], Any], **functions: Callable[..., Any]) -> Any:
+    """Return the value of a call while functions of the checker are replaced."""
+    before = {name: getattr(k, name) for name in functions}
+    vars(k).update(functions)
+    try:
+        return call()
+    finally:
+        vars(k).update(before)
+
+
+def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
+    """Yield calls whose parts are replaced: enclosures that are far apart, and values at which a comparison decides.
+
+    A limit taken from the wrong side of an enclosure, or a search that stops elsewhere, would otherwise change digits that no answer shows.
+    """
+    one, log, exp, normal = k.ONE, k.log, k.exp, k.normal
+    wide = {
+        "log": lambda n, d: (log(n, d)[0] - (one >> 20), log(n, d)[1] + (one >> 21)),
+        "exp": lambda x: (exp(x)[0] - (exp(x)[0] >> 20), exp(x)[1] + (exp(x)[1] >> 21)),
+        "normal": lambda t: (normal(t)[0] - (normal(t)[0] >> 20), normal(t)[1] + (normal(t)[1] >> 21)),
+    }
+    for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("gdp", [F(1)]), ("rdp", [F(2), F(1, 3), F(8), F(1)])):
+        claim = kind, numbers, F(1)
+        for total in (one // 3, one):
+            yield lambda c=claim, t=total: replaced(k, lambda: k.allowed(c, F(5, 4), t, False), **wide)
+    cells: Any = (("zcdp", [F(1)], F(1)), F(1, 9), RULE, [[90, 70, 140], [150, 70, 80]], F(1, 20))
+    yield lambda: replaced(k, lambda: k.cells_excess(*cells), **wide)
+    yield lambda: replaced(k, lambda: k.cells_excess(*cells), mean_limit=lambda values, *rest: sum(values) % one)
+    for excess in (0, 1):
+        yield lambda e=excess: replaced(k, lambda: k.refutes(*cells[:2], [{"cells": []}], F(1), RULE), cells_excess=lambda *_: e)
+    yield lambda: [k.mean_limit([value], [50], F(3, 10), F(1, 20)) for value in (0, 2 * one)]
+    yield lambda: replaced(k, lambda: k.mean_limit([one], [1], F(3, 10), F(1, 20)), log=lambda n, d: (5, 5))
+    for digits in (0, 370, 376):  # tails that fall in steps of 2^digits, and tails that never fall below the error
+        for least in (1, one // 50):
+            yield lambda d=digits, e=least: searched(k, lambda s: max(s >> d << d, e), one // 64)
+
+
+def searched(k: ModuleType, tail_at: Callable[[int], int], error: int) -> tuple[int, list[int]]:
+    """Return the limit of a frequency, and the points that its search visits, with another binomial tail."""
+    visited = list[int]()
+
+    def tail(n: int, j: int, a: int, c: int) -> int:
+        visited.append(a)
+        return tail_at(a)
+
+    return replaced(k, lambda: k.frequency.__wrapped__(1000, 300, error), tail=tail), visited
 
 
 def printed(k: ModuleType, bounds: dict[str, float]) -> tuple[Any, ...]:
