@@ -28,7 +28,8 @@ def test_the_mode_is_that_of_a_general_minimizer(rows, columns):
     rates = 1 / (1 + np.exp(-(features @ fit.weights)))
     hessian = features.T @ (features * (total * rates * (1 - rates))[:, None]) + np.diag(precision)
     assert fit.factor @ fit.factor.T == pytest.approx(hessian, abs=0.02 * hessian.max()) and (np.triu(fit.factor, 1) == 0).all()
-    assert evidence(fit, precision) == pytest.approx(
+    expected = -fit.loss + 0.5 * (np.log(precision).sum() - np.linalg.slogdet(hessian)[1])
+    assert evidence(fit, precision) == pytest.approx(expected, abs=0.05)
         -fit.loss + 0.5 * np.log(precision).sum() - 0.5 * np.linalg.slogdet(hessian)[1], abs=0.05
     )
 
