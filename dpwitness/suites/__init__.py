@@ -37,10 +37,10 @@ def _third_party() -> list[Case]:
     return list(cases())
 
 
-def _third_party_page(results: list[Json], missing: dict[str, str], folder: Path) -> None:
-    from dpwitness.reports.third_party.page import publish
+def _third_party_rows(results: list[Json], missing: dict[str, str], folder: Path) -> None:
+    from dpwitness.suites.third_party import write_rows
 
-    publish(results, missing, folder)
+    write_rows(results, missing, folder)
 
 
 def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
@@ -64,7 +64,7 @@ SUITES: dict[str, Suite] = {
         "third-party libraries, each in its own interpreter; pairs from the declared domains",
         _third_party,
         200_000,
-        page=_third_party_page,
+        page=_third_party_rows,
     ),
 }
 

@@ -27,7 +27,7 @@ INSIDE = {  # the layers of each package, lowest first
         "checks bounds accounting canaries stability.inputs stability metamorphic replaying planning watching scanning"
     ),
     "dpwitness.proofs_checks": "engine claims proof_objects",
-    "dpwitness.reports": "phrasing plots cards formats audit comparison papers third_party reproductions site",
+    "dpwitness.reports": "phrasing plots cards formats audit comparison papers reproductions site",
 }
 KERNEL = ["dpwitness.proofs_checks.kernel"]  # imports nothing of the project
 ROOMS = KERNEL + [room for package, names in INSIDE.items() for room in [*(f"{package}.{name}" for name in names.split()), package]]

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpwitness.auditors.privacy_loss import closed_form
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.reports.third_party import laws as law
+from dpwitness.suites import third_party_laws as law
 
 INF = math.inf
 KEPT = 0.0  # truth of a target that satisfies its claim; the exact parameter is not stated
