@@ -129,11 +129,12 @@ def _show(args: argparse.Namespace) -> int:
 def _accept(args: argparse.Namespace) -> int:
     import dpwitness.reports
     from dpwitness.proofs_checks.engine.ledger import declaration
-    from dpwitness.proofs_checks.engine.reviewed_texts import accept, differences, read_reviewed
 
     file = Path(dpwitness.reports.__file__).parent / "published" / "claim-texts.json"
     if not file.exists():
         raise InvalidArgument(f"claims accept: {str(file)!r} does not exist: run it in a checkout of the project, after pip install -e .")
+    from dpwitness.proofs_checks.review.reviewed_texts import accept, differences, read_reviewed
+
     reviewed, claims = read_reviewed(file), [declaration(id) for id in args.ids]
     for claim in claims:
         print("\n".join(differences(claim, reviewed)) or f"{claim.id}: nothing changed")
