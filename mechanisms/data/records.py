@@ -35,33 +35,16 @@ ABSENT = ("absent",)  # placeholder for the value of a key that a record does no
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DatasetRecords:
-    """Dataset read record by record.
+    """Dataset read record by record."""
 
-    Attributes
-    ----------
-    kind : str
-        Description of the dataset's type.
-    keys : list
-        One exact key per record.
-    kinds : list of str, optional
-        Kind of each record of a list.
-    fields : mapping, optional
-        Columns by name: arrays, lists, or columns of a frame.
-    ordered : bool
-        Whether record i of one dataset is compared with record i of the other.
-    about : mapping
-        Exact keys of everything else that a mechanism can see and that belongs to no record.
-    labels : list of int, optional
-        Integer index labels of a frame's rows; None for row numbers.
-    """
-
-    kind: str
-    keys: list[Hashable]
-    kinds: list[str] | None = None
-    fields: Mapping[str, Any] | None = None
-    ordered: bool = True
+    kind: str  # description of the dataset's type
+    keys: list[Hashable]  # one exact key per record
+    kinds: list[str] | None = None  # kind of each record of a list
+    fields: Mapping[str, Any] | None = None  # columns by name: arrays, lists, or columns of a frame
+    ordered: bool = True  # whether record i of one dataset is compared with record i of the other
+    # exact keys of everything else that a mechanism can see and that belongs to no record
     about: Mapping[str, Hashable] = dataclasses.field(default_factory=dict)
-    labels: list[int] | None = None
+    labels: list[int] | None = None  # integer index labels of a frame's rows; None for row numbers
 
     def labelled(self) -> DatasetRecords:
         """Return the same records, with the index label of each row as a part of its record."""

@@ -46,21 +46,11 @@ FIGURE_2 = {
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """Row of figure 2: one problem.
+    """Row of figure 2: one problem."""
 
-    Parameters
-    ----------
-    paper : str
-        Key of `FIGURE_2`.
-    regularization : float
-        lambda, from section 6.
-    records : int
-        Number of training records in the paper, n in the caption of its table.
-    """
-
-    paper: str
-    regularization: float
-    records: int
+    paper: str  # key of `FIGURE_2`
+    regularization: float  # lambda, from section 6
+    records: int  # number of training records in the paper, n in the caption of its table
 
 
 PROBLEMS = {

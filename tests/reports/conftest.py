@@ -2,10 +2,13 @@
 
 import re
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 from dpwitness.reports.site.site import build
 

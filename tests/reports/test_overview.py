@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import dpwitness as dpw
-from dpwitness.reports.papers.claims_page import scope_summary, tally
+from dpwitness.proofs_checks.engine.finding import scope_summary
+from dpwitness.reports.papers.claims_page import tally
 from dpwitness.reports.site.charts import LogAxis
 from dpwitness.reports.site.markdown_tables import tables, value
 from dpwitness.reports.site.overview import first_paragraph
