@@ -184,7 +184,7 @@ def prepare(
     progress : callable, optional
         Called with a line on what is done.
     """
-    say = progress or (lambda line: None)
+    announce = progress or (lambda line: None)
     file = report / f"{stem_of(package)}_targets.py"
     earlier = _earlier(file)
     if earlier is None:
@@ -194,12 +194,12 @@ def prepare(
             folder=folder,
             memory=memory,
             seconds=_DISCOVERY_SHARE * seconds,
-            progress=lambda name: say(f"import {name}"),
+            progress=lambda name: announce(f"import {name}"),
         )
         options: Json = {"python": python, "network": found.network, "root": str(found.about.get("root") or ""), "memory": memory}
         options["deadline"] = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
-        options["progress"] = lambda done, total, name: say(f"{done + 1} of {total}: {name}")
-        typed = typed_entries(found, python=python, folder=folder, memory=memory, seconds=_TYPED_SHARE * seconds, progress=say)
+        options["progress"] = lambda done, total, name: announce(f"{done + 1} of {total}: {name}")
+        typed = typed_entries(found, python=python, folder=folder, memory=memory, seconds=_TYPED_SHARE * seconds, progress=announce)
         readings = [reading for reading in readings_of(found) if reading.name.name not in typed.covered]
         earlier = written(package, file, found, propose(readings, folder, **options), python, typed=typed)
     if trust:
