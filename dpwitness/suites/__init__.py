@@ -9,7 +9,7 @@ from typing import Any
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.suites.case import Case, Outcome, Suite, compare, run_case
-from dpwitness.suites.parallel import run_all
+from dpwitness.suites.claims import run_all
 
 __all__ = ["SUITES", "Case", "Outcome", "Suite", "compare", "run_all", "run_case", "suite", "suite_of"]
 

@@ -1,18 +1,17 @@
-"""Parallel run of a suite, a case per worker process, and checks of all claims of the ledger."""
+"""Parallel run of a suite: each worker process audits one case at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from dpwitness.auditors.pairs.catalogue import audited_pairs
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.executors.pools import pool
-from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.reports.audit.document import result_json
 from dpwitness.suites.case import Case, Outcome, Suite, run_case
@@ -62,44 +61,3 @@ def _error_outcome(case: Case, suite: Suite, why: str) -> Outcome:
     trials = case.trials or suite.trials
     result = AuditResult(case.name, claim, Verdict.ERROR, suite.confidence, suite.seed, 0, trials, notes=(why,))
     return Outcome(case, result, result_json(result), None)
-
-
-def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
-    """Check every claim of the ledger in order, and yield each finding as JSON with its witness under ``"witness"``.
-
-    Parameters
-    ----------
-    seconds : float
-        Time limit of one check. A check that reaches the limit is INCONCLUSIVE.
-    quick : bool
-        Whether to use fewer runs and cells.
-    seed : int
-        Seed of audits and searches.
-    workers : int
-        Number of processes.
-
-    Yields
-    ------
-    dict
-        Finding of one claim.
-
-    Raises
-    ------
-    InvalidArgument
-        If the time limit or the seed is invalid.
-    """
-    from dpwitness.proofs_checks import declarations
-
-    run = partial(_check_claim, seconds=seconds, quick=quick, seed=seed)
-    if workers == 1:
-        yield from map(run, declarations())
-        return
-    with pool(workers) as executor:
-        yield from executor.map(run, declarations())
-
-
-def _check_claim(id: str, *, seconds: float, quick: bool, seed: int) -> Json:
-    from dpwitness.proofs_checks import check
-
-    found = check(id, seconds=seconds, quick=quick, seed=seed)
-    return found.to_json() | {"witness": found.witness}

@@ -317,12 +317,12 @@ def _extra_attributes(value: Any, _depth: int = 0) -> dict[str, Hashable]:
     if kind.__module__ == "builtins":
         return {}
     known = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
-    slots = {name for cls in kind.__mro__ for name in _slots_of_class(cls)}
+    slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
     content = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
     return {f"attribute {n}": exact(v, _depth + 1) for n, v in content.items() if n not in known and not _is_cached_property(kind, n)}
 
 
-def _slots_of_class(cls: type) -> tuple[str, ...]:
+def slots_of_class(cls: type) -> tuple[str, ...]:
     """Return the names in `__slots__` of one class, without special names."""
     found = cls.__dict__.get("__slots__", ())
     return (found,) if isinstance(found, str) else tuple(name for name in found if not name.startswith("__"))

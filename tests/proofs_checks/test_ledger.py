@@ -13,7 +13,7 @@ from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, sett
 from dpwitness.proofs_checks.engine import ledger
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.reports.papers.claims_page import checks_page, page, write
-from dpwitness.suites import parallel
+from dpwitness.suites import claims
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
@@ -139,14 +139,14 @@ def test_check_one(capsys, tmp_path):
 
 
 def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path):
-    real = parallel._check_claim
+    real = claims._check_claim
 
     def checked(id, **options):
         if id != "CM-01":
             raise KeyboardInterrupt
         return real(id, **options)
 
-    monkeypatch.setattr(parallel, "_check_claim", checked)
+    monkeypatch.setattr(claims, "_check_claim", checked)
     assert main(["claims", "check", "all", "--report", str(tmp_path / "out")]) == 3
     said = capsys.readouterr().out
     assert "1 claims: 1 fails" in said and f"interrupted: {len(declarations()) - 1} claims were not checked" in said

@@ -14,7 +14,7 @@ from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import MeanBound
 from dpwitness.cli import main
-from dpwitness.mechanisms import Gaussian, Laplace, Records, TruncatedGeometric
+from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports.comparison import intervals as limits
 from dpwitness.reports.comparison.intervals import BITS, VALUE, Guesses, intervals
 from dpwitness.reports.comparison.page import html, markdown, page, terminal
@@ -56,12 +56,6 @@ def test_all_looks_are_paid_for():
     found = intervals(row(bits="VIOLATED") | {"bit_level": {"verdict": "VIOLATED", "tally": TALLY}})
     with_looks, without = found[VALUE], found[BITS]
     assert with_looks.guesses.error == pytest.approx(0.01 / 4 / 8) and without.guesses.error == pytest.approx(0.01 / 4)
-
-
-@pytest.fixture(scope="module")
-def runs():
-    """Audits of one mechanism on ten seeds, with events learned anew and pairs of its domain."""
-    return [dpw.audit(TruncatedGeometric(1.0), trials=4_000, confidence=0.99, seed=seed, name="geometric") for seed in range(10)]
 
 
 def test_seeds_do_not_move(runs):

@@ -19,12 +19,6 @@ from dpwitness.reports.comparison.page import markdown
 TODAY = datetime.date(2026, 6, 30)
 
 
-@pytest.fixture(scope="module")
-def runs():
-    """Audits of one mechanism on ten seeds, with events learned anew and pairs of its domain."""
-    return [dpw.audit(TruncatedGeometric(1.0), trials=4_000, confidence=0.99, seed=seed, name="geometric") for seed in range(10)]
-
-
 ENTRY = {"name": '"m"', "claim": '"pure:1"', "reason": '"known"', "expires": "2026-06-30"}
 
 
