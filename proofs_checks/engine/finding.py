@@ -216,7 +216,7 @@ def _percent(share: float) -> str:
     return "all of it" if share == 1 else f"{100 * share:.3g} %"
 
 
-def scope_summary(findings: Sequence[Json]) -> str:
+def scope_summary(findings: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence with the number of settled claims by scope and kind of evidence."""
     settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
     phrases: list[str] = []
