@@ -37,11 +37,13 @@ lint: $(VENV)/.lint types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/codespell
 
-# In a copy as it is installed: in this folder, mypy would find the front door only.
+# In a copy as it is installed, with what the clone has in addition: in this folder, mypy would find the front door only.
 types: $(VENV)/.lint
 	rm -rf out/typed
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target out/typed .
 	cp -r benchmarks out/typed/dpwitness
+	cp -r reports/papers reports/reproductions reports/site out/typed/dpwitness/reports
+	cp -r proofs_checks/review out/typed/dpwitness/proofs_checks
 	cd out/typed && ../../$(VENV)/bin/mypy --config-file ../../pyproject.toml -p dpwitness
 
 site: $(VENV)/.audit

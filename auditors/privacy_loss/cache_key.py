@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.mechanisms.data.records import slots_of_class
+
 _METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms")
 
 
@@ -43,7 +45,7 @@ def _content(value: Any) -> Any:
         return kind, tuple((_content(k), _content(v)) for k, v in value.items())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [f.name for f in dataclasses.fields(value)]
-        slots = {name for cls in kind.__mro__ for name in _slots(cls)}
+        slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
         held = {name: getattr(value, name) for name in [*names, *sorted(slots - set(names))] if hasattr(value, name)}
         held |= getattr(value, "__dict__", {})
         methods = tuple(getattr(kind, name, None) for name in _METHODS)
@@ -52,9 +54,3 @@ def _content(value: Any) -> Any:
             raise _UnknownError
         return kind, methods, tuple((name, _content(v)) for name, v in held.items())
     raise _UnknownError
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    """Return the names of a class's own slots."""
-    found = cls.__dict__.get("__slots__", ())
-    return (found,) if isinstance(found, str) else tuple(name for name in found if not name.startswith("__"))

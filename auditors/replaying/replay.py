@@ -17,8 +17,7 @@ from dpwitness.auditors.bounds.utility import UtilityResult
 from dpwitness.auditors.canaries.replay import recompute_witness
 from dpwitness.auditors.events.scores import Score, collect_scores, suggested_score
 from dpwitness.auditors.gray_box.trace import trace
-from dpwitness.auditors.replaying.measurement_witnesses import read_measurement_witness, remeasure
-from dpwitness.auditors.replaying.rerun_witnesses import RERUN, RerunResult, rerun
+from dpwitness.auditors.replaying.rerun_witnesses import RERUN, RerunResult, read_measurement_witness, remeasure, rerun
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult

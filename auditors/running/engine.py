@@ -7,12 +7,13 @@ returned as outputs. A `Ledger` stores the answers, and stored answers are not c
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Generated
-from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Protocol
 
@@ -20,13 +21,11 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.running.chunks import Segment, Span, require_complete_counts, run_span
 from dpwitness.auditors.running.generator_locks import reset_generator_lock
-from dpwitness.auditors.running.inline_executor import Inline
 from dpwitness.auditors.running.pair_files import pickle_reduction
 from dpwitness.auditors.running.rounds import run_side
 from dpwitness.auditors.running.stage import Phase, Sides, Stage
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.streams import audit_key, stream
-from dpwitness.auditors.running.throttle import Pace, worker_count
 from dpwitness.auditors.running.worker_failures import explained
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
@@ -270,3 +269,81 @@ def _timeout_message(stage: Stage, limit: float) -> str:
     """Return the message for a chunk that exceeds its time limit."""
     allowed = f"time_limit = {stage.time_limit:g} s" + (f" and than {limit:.3g} s" if limit > stage.time_limit else "")
     return f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower trials"
+
+
+TASK_SECONDS = 0.25  # target duration of a task, in seconds
+_MAX_SERVED = 64  # workers that one coordinator can serve with tasks of this duration; with more workers, tasks are longer
+_HUNG_FACTOR = 10  # multiple of the expected duration after which a task counts as hung
+_LATE_AFTER = (1.0, 4.0)  # seconds, and multiple of the expected duration: beyond both, a task is started a second time
+_DEFAULT_WORKERS = 8  # assumed number of workers if the executor does not report it
+
+
+@dataclass(slots=True)
+class Pace:
+    """Duration of the rounds so far, weighted toward recent ones, and the tasks that are still running after their stage."""
+
+    window: int | None = None  # maximum number of tasks in flight; None: 2 * workers + 1
+    seconds: float = 0.0
+    rounds: int = 0
+    stopped: bool = False  # stopped early by an interim look: tasks in flight may finish
+    under_way: list[Future[Any]] = field(default_factory=list)  # tasks that could not be cancelled when the stage ended
+    copies: dict[Future[Span], Span] = field(default_factory=dict)  # second runs of tasks that another worker has already answered
+
+    def took(self, seconds: float, rounds: int) -> None:
+        """Add the duration of these rounds to the weighted totals."""
+        self.seconds, self.rounds = 0.9 * self.seconds + seconds, int(0.9 * self.rounds) + rounds
+
+    def expected(self, rounds: int) -> float:
+        """Return the expected number of seconds for `rounds` rounds on one worker."""
+        return self.seconds / max(self.rounds, 1) * rounds
+
+    def chunks(self, stage: Stage, left: int, workers: int) -> int:
+        """Return the number of chunks for the next task."""
+        chunk_seconds = self.expected(stage.chunk)
+        wanted_chunks = int(TASK_SECONDS * max(1.0, workers / _MAX_SERVED) / chunk_seconds) if chunk_seconds > 0 else 1
+        return max(1, min(wanted_chunks, left // (2 * workers), 4096))
+
+    def limit(self, stage: Stage, rounds: int) -> float:
+        """Return the time limit of `rounds` rounds, in seconds."""
+        return max(stage.time_limit, _HUNG_FACTOR * self.expected(rounds))
+
+    def straggles(self, rounds: int, seconds: float) -> bool:
+        """Return whether a task of `rounds` rounds is so late that a second run is worthwhile."""
+        return seconds > _LATE_AFTER[0] and seconds > _LATE_AFTER[1] * self.expected(rounds)
+
+
+def worker_count(executor: Executor) -> int:
+    """Return how many tasks an executor runs at once."""
+    return max(1, int(getattr(executor, "_max_workers", None) or _DEFAULT_WORKERS))
+
+
+class Inline(Executor):
+    """Executor with one daemon thread: the default.
+
+    The audit can abandon a mechanism that hangs, and Ctrl-C reaches the caller while a kernel runs.
+    """
+
+    _max_workers = 1
+
+    def __init__(self) -> None:
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True, name="dpwitness").start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._tasks.put((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._tasks.put(None)
+
+    def _work(self) -> None:
+        """Run the tasks of the queue until None arrives."""
+        while (task := self._tasks.get()) is not None:
+            future, call = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)

@@ -40,40 +40,22 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Rounds of one phase on one pair, divided into chunks and segments.
+    """Rounds of one phase on one pair, divided into chunks and segments."""
 
-    Parameters
-    ----------
-    run : callable
-        ``run(dataset, size, rng)``; must be picklable if the executor uses processes.
-    pair : Pair
-    seed, key : int, tuple of int
-        Root seed, and (audit, pair, phase).
-    rounds, chunk : int
-        Number of all rounds, and of rounds per chunk; the last chunk may be shorter.
-    time_limit : float
-        Time limit of one chunk, in seconds. The limit is ten times the expected duration if that is
-        longer.
-    single : bool
-        Whether rounds run one at a time, because a batch raised in an earlier stage (see `rounds`).
-    shared : bool
-        Whether the mechanism drew from a global generator in an earlier stage. If so, it runs in
-        one thread at a time. In other stages, a chunk that draws from a global generator is run
-        again in this way, with the same streams. The decision does not depend on its outputs.
-    repeatable : bool
-        Whether equal streams give equal outputs. Only then may a chunk be run twice: of two
-        different answers the faster would be chosen, and speed may depend on the outputs.
-    """
-
-    run: Callable[[Any, int, Generator], Any]
+    run: Callable[[Any, int, Generator], Any]  # ``run(dataset, size, rng)``; must be picklable if the executor uses processes
     pair: Pair
-    seed: int
-    key: tuple[int, int, int]
-    rounds: int
-    chunk: int
-    time_limit: float
-    single: bool = False
+    seed: int  # root seed
+    key: tuple[int, int, int]  # (audit, pair, phase)
+    rounds: int  # number of all rounds
+    chunk: int  # rounds per chunk; the last chunk may be shorter
+    time_limit: float  # of one chunk, in seconds; ten times the expected duration if that is longer
+    single: bool = False  # whether rounds run one at a time, because a batch raised in an earlier stage (see `rounds`)
+    # whether the mechanism drew from a global generator in an earlier stage. If so, it runs in one thread at a time. In other stages, a
+    # chunk that draws from a global generator is run again in this way, with the same streams. The decision does not depend on its
+    # outputs.
     shared: bool = False
+    # whether equal streams give equal outputs. Only then may a chunk be run twice: of two different answers the faster would be chosen,
+    # and speed may depend on the outputs.
     repeatable: bool = True
 
     @property

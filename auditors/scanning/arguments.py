@@ -93,7 +93,7 @@ class Choice:
 
     delta: bool = False  # whether an optional delta is set
     seeded: bool = True  # whether randomness is given
-    whole: bool = False  # whether sensitivity and bounds are integers
+    integer: bool = False  # whether sensitivity and bounds are integers
     edges: bool = False  # whether bins are edges
     bounded: bool = True  # whether optional bounds are set where a sensitivity is
     fractions: bool = False  # whether unknown numbers lie between 0 and 1
@@ -182,7 +182,7 @@ def _value(
     parameter: Parameter, part: str, form: Form, choice: Choice, classes: Mapping[str, PublicName], matrix: bool, depth: int
 ) -> tuple[str | None, Arguments]:
     """Return the expression of a parameter other than data and privacy, and its requirements; None to omit the parameter."""
-    if re.fullmatch(r"(index|item|value|category)_(mapper|map|mapping)", parameter.word) and form.whole:
+    if re.fullmatch(r"(index|item|value|category)_(mapper|map|mapping)", parameter.word) and form.integer:
         return "lambda item: item", Arguments()  # categories are numbers from 0 on
     optional_and_set = not parameter.required and parameter.default != "None"
     if part == "seed":
@@ -193,7 +193,7 @@ def _value(
         return _COSTS[parameter.word], Arguments()
     if optional_and_set:
         if parameter.default == "'int'" and parameter.word == "dtype":
-            return ('"int"' if form.whole else '"float"'), Arguments()
+            return ('"int"' if form.integer else '"float"'), Arguments()
         return None, Arguments()
     if choice.exact and parameter.required and (part == "scale" or parameter.word == "alpha"):
         return "1", Arguments()
@@ -243,8 +243,8 @@ def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None
 
 def _by_role(parameter: Parameter, part: str, form: Form, choice: Choice, matrix: bool) -> str | None:
     """Return the value that follows from the role of a parameter and the form of the data."""
-    low, high = (int(form.low), int(form.high)) if choice.whole or form.whole else (form.low, form.high)
-    small = parameter.word.startswith(("l0", "linf")) or choice.whole or form.whole
+    low, high = (int(form.low), int(form.high)) if choice.integer or form.integer else (form.low, form.high)
+    small = parameter.word.startswith(("l0", "linf")) or choice.integer or form.integer
     if part == "bounds" and matrix and parameter.word not in ("bounds_y", "bound"):
         pair = f"([{low}, {low}], [{high}, {high}])"
         return f"[({low}, {high}), ({low}, {high})]" if parameter.word == "range" else pair

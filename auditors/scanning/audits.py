@@ -137,24 +137,24 @@ def audit_entries(
     progress : callable, optional
         Called with a line on what is done.
     """
-    say = progress or (lambda line: None)
+    announce = progress or (lambda line: None)
     deadline = time.monotonic() + plan.seconds
     with limits(plan.folder):
         exact = [name for name, declaration in declared.items() if declaration.get("kind") != "metamorphic"]
         for name in exact:
-            say(f"{name}: {declared[name].get('kind')}")
+            announce(f"{name}: {declared[name].get('kind')}")
             yield _audit_declared(plan, name, declared[name], _DETERMINISTIC_SHARE * plan.seconds / len(exact))
         for name in names:
-            say(f"{name}: exceptions on neighboring datasets")
+            announce(f"{name}: exceptions on neighboring datasets")
             yield from _audit_errors(plan, name, _ERRORS_SHARE * plan.seconds / len(names))
-        yield from _audit_relations(plan, {name: each for name, each in declared.items() if name not in exact}, say)
+        yield from _audit_relations(plan, {name: each for name, each in declared.items() if name not in exact}, announce)
         traced = {}
         trace_deadline = time.monotonic() + _TRACE_SHARE * max(deadline - time.monotonic(), 0.0)
         for name in names:
             if time.monotonic() < trace_deadline:
-                say(f"{name}: trace")
+                announce(f"{name}: trace")
                 traced[name] = _trace(plan, name)
-        yield from _audit_statistically(plan, names, traced, deadline, say)
+        yield from _audit_statistically(plan, names, traced, deadline, announce)
 
 
 def _audit_declared(plan: AuditPlan, name: str, declaration: Json, seconds: float) -> Audited:
@@ -192,12 +192,12 @@ def _audit_errors(plan: AuditPlan, name: str, seconds: float) -> Iterator[Audite
         yield Audited(name, ("relations",), (with_guess(result, guess),))
 
 
-def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], say: Callable[[str], None]) -> Iterator[Audited]:
+def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], announce: Callable[[str], None]) -> Iterator[Audited]:
     """Yield the outcomes of declared relations, those of a mechanism under its name, until their share of the time is spent."""
     deadline = time.monotonic() + _RELATIONS_SHARE * plan.seconds
     for position, (name, declaration) in enumerate(declared.items()):
         share = (deadline - time.monotonic()) / (len(declared) - position)
-        say(f"{name}: relations")
+        announce(f"{name}: relations")
         audited = str(declaration.get("mechanism") or declaration.get("at_epsilon") or name)
         try:
             found, guess = relations.DeclaredRelations(plan.target(name), declaration), declaration.get("guessed")
@@ -234,7 +234,7 @@ def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
 
 
 def _audit_statistically(
-    plan: AuditPlan, names: Sequence[str], traced: Mapping[str, tuple[str, ...]], deadline: float, say: Callable[[str], None]
+    plan: AuditPlan, names: Sequence[str], traced: Mapping[str, tuple[str, ...]], deadline: float, announce: Callable[[str], None]
 ) -> Iterator[Audited]:
     """Yield black-box audits: first of targets whose trace has findings, then of the others, then of other values if time is left.
 
@@ -247,7 +247,7 @@ def _audit_statistically(
     if len(brief) > 1 and seconds >= _LEAST_SECONDS:
         confidence += _BRIEF_ERROR
         for name in brief:
-            say(f"{name}: black box, brief")
+            announce(f"{name}: black box, brief")
             found = _audit_one(replace(plan, store=None), name, {"seconds": seconds}, confidence=1 - _BRIEF_ERROR)
             if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
                 yield replace(found, how=("trace", "black box") if name in traced else ("black box",), findings=traced.get(name, ()))
@@ -258,7 +258,7 @@ def _audit_statistically(
     for position, name in enumerate(order):
         left, share = deadline - time.monotonic(), sum(weights[other] for other in order[position:])
         seconds = max(0.7 * left * weights[name] / share, _LEAST_SECONDS)
-        say(f"{name}: black box, {position + 1} of {len(order)}")
+        announce(f"{name}: black box, {position + 1} of {len(order)}")
         how = ("trace", "black box") if name in traced else ("black box",)
         if left < _LEAST_SECONDS and position and name not in plan.budgets:
             yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
@@ -269,7 +269,7 @@ def _audit_statistically(
             kept.append(name)
         if _is_interrupted(found):
             return
-    yield from _audit_other_values(plan, kept, deadline, say)
+    yield from _audit_other_values(plan, kept, deadline, announce)
 
 
 def _is_interrupted(found: Audited) -> bool:
@@ -308,7 +308,7 @@ def other_values(domain: Domain | None) -> dict[str, Domain]:
     return {"records may be NaN": replace(domain, missing=True), "records may be outside of the bounds": replace(domain, outside=True)}
 
 
-def _audit_other_values(plan: AuditPlan, names: Sequence[str], deadline: float, say: Callable[[str], None]) -> Iterator[Audited]:
+def _audit_other_values(plan: AuditPlan, names: Sequence[str], deadline: float, announce: Callable[[str], None]) -> Iterator[Audited]:
     """Yield audits of guessed claims on values that their domain leaves out, if time is left; only violations are reported."""
     jobs = []
     for name in names:
@@ -319,7 +319,7 @@ def _audit_other_values(plan: AuditPlan, names: Sequence[str], deadline: float, 
         seconds = (deadline - time.monotonic()) / (len(jobs) - position)
         if seconds < _LEAST_SECONDS:
             return
-        say(f"{name}: {what}, {position + 1} of {len(jobs)}")
+        announce(f"{name}: {what}, {position + 1} of {len(jobs)}")
         found = _audit_one(plan, name, budget_of(seconds), domain, what)
         if found.verdict is Verdict.SUSPECT:
             result = found.results[0]

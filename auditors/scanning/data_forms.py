@@ -33,7 +33,7 @@ class Form:
         Expression of the labels, or of the second column; empty without.
     second : str
         Name of the parameter that receives the second column.
-    whole : bool
+    integer : bool
         Whether the values are integers.
     imports : tuple of str
         Modules that the expressions need.
@@ -46,7 +46,7 @@ class Form:
     high: float = 1.0
     labels: str = ""
     second: str = ""
-    whole: bool = False
+    integer: bool = False
     imports: tuple[str, ...] = ()
 
     @property
@@ -68,22 +68,24 @@ def answer(length: int = 1, norm: str = "l1", low: float = -10.0, high: float = 
 def count(low: int = 0, high: int = 100) -> Form:
     """Return the form of one true count."""
     domain = {"kind": "Counts", "length": 1, "low": low, "high": high, "relation": "l1"}
-    return Form("a true count", "int(dataset[0])", domain, low, high, whole=True)
+    return Form("a true count", "int(dataset[0])", domain, low, high, integer=True)
 
 
 def records(
-    relation: str, low: float = 0.0, high: float = 1.0, data: str = "np.array(dataset)", whole: bool = False, size: int = RECORDS
+    relation: str, low: float = 0.0, high: float = 1.0, data: str = "np.array(dataset)", integer: bool = False, size: int = RECORDS
 ) -> Form:
     """Return the form of a list of numbers, one for each person."""
-    what = f"{size} {'whole ' if whole else ''}numbers in [{low:g}, {high:g}], one for each person"
-    domain: Json = {"kind": "Records", "size": size, "low": low, "high": high, "relation": relation} | ({"integer": True} if whole else {})
-    return Form(what, data, domain, low, high, whole=whole)
+    what = f"{size} {'whole ' if integer else ''}numbers in [{low:g}, {high:g}], one for each person"
+    domain: Json = {"kind": "Records", "size": size, "low": low, "high": high, "relation": relation} | (
+        {"integer": True} if integer else {}
+    )
+    return Form(what, data, domain, low, high, integer=integer)
 
 
 def category(count: int = CATEGORIES, data: str = "int(dataset[0])") -> Form:
     """Return the form of one person's category."""
     domain = {"kind": "Records", "size": 1, "low": 0, "high": count - 1, "categories": True, "relation": "replace-one"}
-    return Form(f"the category of one person, among {count}", data, domain, 0, count - 1, whole=True)
+    return Form(f"the category of one person, among {count}", data, domain, 0, count - 1, integer=True)
 
 
 def _texts_of_many(count: int) -> Form:
@@ -97,7 +99,7 @@ def _texts_of_many(count: int) -> Form:
         domain,
         0,
         count - 1,
-        whole=True,
+        integer=True,
     )
 
 
@@ -237,7 +239,7 @@ def _categories_of_one() -> Form:
     """Return the form of one person's categories in two attributes, with 2 and 3 categories."""
     features = [[0, 1], [0, 2]]
     domain: Json = {"kind": "Rows", "size": 1, "features": features, "integer": [0, 1], "categories": [0, 1], "relation": "replace-one"}
-    return Form("the categories of one person in 2 attributes", "[int(value) for value in dataset[0]]", domain, 0, 1, whole=True)
+    return Form("the categories of one person in 2 attributes", "[int(value) for value in dataset[0]]", domain, 0, 1, integer=True)
 
 
 def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: str) -> list[Form]:
@@ -254,7 +256,7 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
     people = [
         records(relation),
         records(relation, data="dataset.tolist()"),
-        records(relation, data="[int(value) for value in dataset]", whole=True),
+        records(relation, data="[int(value) for value in dataset]", integer=True),
         _listed(_texts_of_many(3)),
         rows(relation, high=0.7 if "norm" in roles else 1.0),  # two numbers of at most 0.7 have a norm below 1
     ]
@@ -313,7 +315,7 @@ def _frames(note: str, relation: str, roles: set[str], name: str, text: str) -> 
     categories = [replace(category(4), data='[["a", "b", "c", "d"][int(value)] for value in dataset]'), binary]
     several = [replace(form, domain=form.domain | {"size": 6}) for form in categories]
     several += [_texts_of_many(3), _texts_of_many(2)]
-    numbers = [records(relation), records(relation, data="[int(value) for value in dataset]", whole=True)]
+    numbers = [records(relation), records(relation, data="[int(value) for value in dataset]", integer=True)]
     numeric_first = bool(roles & {"lower", "upper", "bounds", "sensitivity"}) or not re.search(
         r"categor|response|exponential", f"{name} {text[:300]}", re.I
     )

@@ -81,7 +81,7 @@ def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     """Return the ways of filling in arguments, the usual one first."""
     optional_delta = any(role(p) == "delta" and not p.required for p in parameters)
     first = Choice(delta=bool(re.search(r"gauss", name, re.I)) and optional_delta)
-    others = [replace(first, whole=True)]
+    others = [replace(first, integer=True)]
     others += (
         [replace(first, fractions=True)] if any(p.required and p.annotation == "float" and role(p) == "other" for p in parameters) else []
     )

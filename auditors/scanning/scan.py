@@ -18,7 +18,7 @@ from dpwitness.auditors.scanning.audits import Audited
 from dpwitness.auditors.scanning.package_discovery import Discovered, discover
 from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
 from dpwitness.auditors.scanning.target_file import target_file
-from dpwitness.auditors.scanning.typed_search import TypedEntries, TypedEntry, search, search_program
+from dpwitness.auditors.scanning.typed_search import TypedEntries, TypedEntry, search, search_program, without_program
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, read_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -184,7 +184,7 @@ def prepare(
     progress : callable, optional
         Called with a line on what is done.
     """
-    say = progress or (lambda line: None)
+    announce = progress or (lambda line: None)
     file = report / f"{stem_of(package)}_targets.py"
     earlier = _earlier(file)
     if earlier is None:
@@ -194,12 +194,12 @@ def prepare(
             folder=folder,
             memory=memory,
             seconds=_DISCOVERY_SHARE * seconds,
-            progress=lambda name: say(f"import {name}"),
+            progress=lambda name: announce(f"import {name}"),
         )
         options: Json = {"python": python, "network": found.network, "root": str(found.about.get("root") or ""), "memory": memory}
         options["deadline"] = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
-        options["progress"] = lambda done, total, name: say(f"{done + 1} of {total}: {name}")
-        typed = typed_entries(found, python=python, folder=folder, memory=memory, seconds=_TYPED_SHARE * seconds, progress=say)
+        options["progress"] = lambda done, total, name: announce(f"{done + 1} of {total}: {name}")
+        typed = typed_entries(found, python=python, folder=folder, memory=memory, seconds=_TYPED_SHARE * seconds, progress=announce)
         readings = [reading for reading in readings_of(found) if reading.name.name not in typed.covered]
         earlier = written(package, file, found, propose(readings, folder, **options), python, typed=typed)
     if trust:
@@ -211,9 +211,10 @@ def typed_entries(
     found: Discovered, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None = None
 ) -> TypedEntries:
     """Return the entries of a library with typed constructors; none for another package."""
-    program = search_program(found.about.get("tops", ()))
+    tops = found.about.get("tops", ())
+    program = search_program(tops)
     if program is None:
-        return TypedEntries()
+        return without_program(tops)
     taken = {name["name"] for name in found.objects if not name["name"].startswith("make_")}
     options: Json = {"python": python, "folder": folder, "memory": round(memory * 2**30), "seconds": seconds}
     return search(program, taken, **options, progress=progress)

@@ -16,9 +16,8 @@ from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
 from dpwitness.auditors.stability.outcomes import ABORTS, Comparison, Failure, applier
 from dpwitness.auditors.stability.result import StabilityResult, format_number
-from dpwitness.auditors.stability.search import Found, Search
+from dpwitness.auditors.stability.search import Found, Search, run_search
 from dpwitness.auditors.stability.shrink import distance_within, shrunk
-from dpwitness.auditors.stability.stages import run_search
 from dpwitness.auditors.targets.constants import constants_of
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.validation import (

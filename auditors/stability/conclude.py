@@ -1,4 +1,4 @@
-"""Result of a search: its verdict by the kind of the finding, and its notes."""
+"""Result of a search: its verdict by the kind of the finding, its notes, and the check of a written result."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING
-from dpwitness.auditors.stability.result import StabilityResult
+from dpwitness.auditors.stability.exact_numbers import Incomparable
+from dpwitness.auditors.stability.metrics import metric_named
+from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING, Comparison, Failure
+from dpwitness.auditors.stability.result import StabilityResult, read_number, written
 from dpwitness.auditors.stability.search import Found, Search
+from dpwitness.mechanisms.core.json_codec import from_jsonable
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 def concluded(
@@ -82,3 +87,40 @@ def _without_comparison(search: Search) -> str:
     if search.failed + search.incomparable + search.unfinished >= search.pairs:
         return "no two outputs could be compared: the transformation raises or does not end on every input"
     return ""
+
+
+_VERDICTS = {
+    EXCEEDS: ("VIOLATED", "SUSPECT"),
+    ROUNDING: ("INCONCLUSIVE",),
+    RAISES: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
+    ABORTS: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
+    "": ("NOT_REFUTED", "ERROR"),
+}
+
+
+def recheck(result: Json) -> bool:
+    """Return whether distance and verdict of a result in JSON follow from its outputs. Raise InvalidArgument if they contradict them."""
+    finding, verdict, name = result.get("finding"), result["verdict"], result.get("name", "")
+    if finding not in _VERDICTS:
+        raise InvalidArgument(f"result {name!r}: finding must be one of {', '.join(_VERDICTS)}, got {finding!r}")
+    if verdict not in _VERDICTS[finding]:
+        raise InvalidArgument(f"result {name!r} is damaged or edited: verdict must be {' or '.join(_VERDICTS[finding])}, got {verdict}")
+    outputs = result.get("outputs") or []
+    if not finding or any("text" in each and "error" not in each for each in outputs):
+        return False
+    sides = [
+        Failure(str(each["error"]), str(each.get("text", ""))) if "error" in each else from_jsonable(each.get("value"), "outputs")
+        for each in outputs
+    ]
+    bound, metric = read_number(result.get("bound_exact")), metric_named(result.get("output_metric"), "output_metric", f"result {name!r}")
+    if bound is None or len(sides) != 2:
+        raise InvalidArgument(f"result {name!r} is damaged or edited: it needs two outputs and bound_exact")
+    try:
+        found = Comparison(metric, {1: bound}).excess(sides[0], sides[1], 1)
+    except Incomparable:
+        found = None
+    right = (found.kind, written(found.measured)) if found else ("", None)
+    if right != (finding, result.get("measured_exact")):
+        recorded = (finding, result.get("measured_exact"))
+        raise InvalidArgument(f"result {name!r} is damaged or edited: finding and measured_exact must be {right}, got {recorded}")
+    return bool(finding == EXCEEDS)

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             break
     write_failed = False
     if args.report is not None:
-        from dpwitness.reports.audit.checks_page import write
+        from dpwitness.reports.audit.report import write
 
         page, write_failed = try_to_write("report", lambda: write(reports, args.report, command=command_line()))
         if page is not None:

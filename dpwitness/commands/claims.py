@@ -7,6 +7,7 @@ import hashlib
 import json
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,9 @@ def arguments(command: Command) -> None:
             action.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="time limit of each claim; default 60")
             action.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness")
             action.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="number of processes, for `check all`")
-            action.add_argument("--report", metavar="DIR", help="for `check all`: write papers.md, papers.json, plots and witnesses")
+            action.add_argument(
+                "--report", metavar="DIR", help="`check all` in a checkout: write papers.md, papers.json, plots and witnesses"
+            )
         action.add_argument("--json", action="store_true", help="print as JSON")
         add_color_option(action)
     text = "record that the texts of claims were reviewed against their checks; needs a checkout of the project"
@@ -129,11 +132,12 @@ def _show(args: argparse.Namespace) -> int:
 def _accept(args: argparse.Namespace) -> int:
     import dpwitness.reports
     from dpwitness.proofs_checks.engine.ledger import declaration
-    from dpwitness.proofs_checks.engine.reviewed_texts import accept, differences, read_reviewed
 
     file = Path(dpwitness.reports.__file__).parent / "published" / "claim-texts.json"
     if not file.exists():
         raise InvalidArgument(f"claims accept: {str(file)!r} does not exist: run it in a checkout of the project, after pip install -e .")
+    from dpwitness.proofs_checks.review.reviewed_texts import accept, differences, read_reviewed
+
     reviewed, claims = read_reviewed(file), [declaration(id) for id in args.ids]
     for claim in claims:
         print("\n".join(differences(claim, reviewed)) or f"{claim.id}: nothing changed")
@@ -160,11 +164,13 @@ def _check(args: argparse.Namespace) -> int:
 def _check_all(args: argparse.Namespace) -> int:
     """Check all claims, print a line for each, and write the report."""
     from dpwitness.proofs_checks import declarations
+    from dpwitness.proofs_checks.engine.finding import scope_summary
     from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.papers.claims_page import scope_summary
     from dpwitness.suites import run_all
 
     if args.report is not None:
+        if find_spec("dpwitness.reports.papers") is None:
+            raise InvalidArgument("claims check all --report: the page is made in a checkout of the project, after pip install -e .")
         check_writable(args.report)
     out = sys.stderr if args.json else sys.stdout
     width = max(map(len, declarations()))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.privacy_loss.limit import limit_of_law
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import strict
+from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.environments import environments
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.protocols.mechanism import Truth
-from dpwitness.reports.third_party.rows import ROWS, Row
+from dpwitness.reports.phrasing.wording import dataset, slugs
 from dpwitness.suites.case import Case
+from dpwitness.suites.third_party_rows import ROWS, Row
 
 _PAIRS, _TRIALS, _CONFIDENCE = 8, 40_000, 0.999  # budget of a trace, and of the audit that confirms its findings
 
@@ -99,3 +103,37 @@ def cases() -> Iterator[TargetCase]:
         stop = "never" if row.law is not None else "gross"
         target = target_of(row)
         yield TargetCase(row.name, target, truth=truth, settled=row.settled, trials=row.trials, stop=stop, row=row)
+
+
+def write_rows(results: Sequence[Json], missing: Mapping[str, str], folder: Path) -> None:
+    """Write ``third-party.json``, from which ``python -m dpwitness.reports.site.third_party_page`` makes the published page."""
+    write_json(folder / "third-party.json", page_content(results, missing))
+
+
+def page_content(results: Sequence[Json], missing: Mapping[str, str]) -> Json:
+    """Return the content of the page as JSON: settings, a row for each result, and the environments that are not installed."""
+    parts = slugs(str(result["name"]) for result in results)
+    files = [f"witness-{part}.json" if result.get("witness") else None for result, part in zip(results, parts, strict=True)]
+    rows = list(map(_row_json, results, files))
+    first = results[0] if results else {}
+    settings = {key: first.get(key) for key in ("seed", "confidence", "environment")}
+    return {"settings": settings, "rows": rows, "missing": dict(missing), "witnesses": ""}
+
+
+def _row_json(result: Mapping[str, Any], witness: str | None) -> Json:
+    level = result.get("bit_level") or {}
+    copied_keys = (
+        *("name", "claim", "relation", "verdict", "parameter", "parameter_lower"),
+        *("epsilon_lower", "trials", "right", "description"),
+    )
+    pair = result.get("pair") if result.get("verdict") == "VIOLATED" else level.get("pair") or result.get("pair")
+    return {
+        **{key: result.get(key) for key in copied_keys},
+        **result["third_party"],
+        "bit_verdict": level.get("verdict"),
+        "bit_epsilon_lower": level.get("epsilon_lower"),
+        "bit_description": level.get("description"),
+        "pair": {"why": pair["why"], "d0": dataset(pair["d0"]), "d1": dataset(pair["d1"])} if pair else None,
+        "error": (result.get("notes") or [""])[0] if result.get("verdict") in ("ERROR", "INCONCLUSIVE") else "",
+        "witness": witness,
+    }

@@ -10,20 +10,10 @@ from dpwitness.mechanisms.balls.ball import Ball
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """The pair of laws of c + b and c' + b, for noise b in R^d.
+    """The pair of laws of c + b and c' + b, for noise b in R^d."""
 
-    Parameters
-    ----------
-    law : {"Laplace", "normal", "gamma", "radius"}
-        Density of b. "Laplace": proportional to exp(-|b|) in d = 1. "normal": proportional to
-        exp(-|b|^2 / 2). "gamma": proportional to exp(-|b|) in d >= 2. "radius": proportional to
-        exp(-|b|) / |b|^(d-1) in d >= 2. Lengths are in units of the noise scale.
-    size : Ball
-        |c - c'|, in units of the noise scale.
-    dimension : int
-        d. Irrelevant for the normal law.
-    """
-
+    # density of b. "Laplace": proportional to exp(-|b|) in d = 1. "normal": proportional to exp(-|b|^2 / 2). "gamma": proportional to
+    # exp(-|b|) in d >= 2. "radius": proportional to exp(-|b|) / |b|^(d-1) in d >= 2. Lengths are in units of the noise scale.
     law: Literal["Laplace", "normal", "gamma", "radius"]
-    size: Ball
-    dimension: int = 1
+    size: Ball  # |c - c'|, in units of the noise scale
+    dimension: int = 1  # d. Irrelevant for the normal law.

@@ -54,7 +54,7 @@ def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
     single = isinstance(d0, np.ndarray) and d0.dtype.kind == "f" and d0.dtype.itemsize < 8
     spacing = (lambda x: float(np.spacing(d0.dtype.type(abs(x))))) if single else math.ulp
     if all(a == b and _negative_zero(a) == _negative_zero(b) for a, b in zip(first_vector, second_vector, strict=True)):
-        raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; move an answer of one of them")
+        raise InvalidArgument("Pair: D0 and D1 are identical, which cannot show a violation; change an answer of one of them")
     other = [] if np.ndim(d0) == 0 or isinstance(d0, np.ndarray) else [i for i in range(len(first_vector)) if _type_differs(d0[i], d1[i])]
     if other:
         types = [type(d[other[0]]).__name__ for d in (d0, d1)]
@@ -150,7 +150,7 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
         return "attributes of the graphs themselves (not of nodes or edges) differ: give both graphs the same"
     nodes, edges = zip(*(_nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))), strict=True)
     if nodes[0] == nodes[1] and edges[0] == edges[1]:
-        raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; change an edge or a node of one of them")
+        raise InvalidArgument("Pair: D0 and D1 are identical, which cannot show a violation; change an edge or a node of one of them")
     k = relation.k
     unmatched = [node for node in {**nodes[0], **nodes[1]} if (node in nodes[0]) != (node in nodes[1])]
     changed = [node for node in nodes[0] if node in nodes[1] and nodes[0][node] != nodes[1][node]]

@@ -35,33 +35,16 @@ ABSENT = ("absent",)  # placeholder for the value of a key that a record does no
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DatasetRecords:
-    """Dataset read record by record.
+    """Dataset read record by record."""
 
-    Attributes
-    ----------
-    kind : str
-        Description of the dataset's type.
-    keys : list
-        One exact key per record.
-    kinds : list of str, optional
-        Kind of each record of a list.
-    fields : mapping, optional
-        Columns by name: arrays, lists, or columns of a frame.
-    ordered : bool
-        Whether record i of one dataset is compared with record i of the other.
-    about : mapping
-        Exact keys of everything else that a mechanism can see and that belongs to no record.
-    labels : list of int, optional
-        Integer index labels of a frame's rows; None for row numbers.
-    """
-
-    kind: str
-    keys: list[Hashable]
-    kinds: list[str] | None = None
-    fields: Mapping[str, Any] | None = None
-    ordered: bool = True
+    kind: str  # description of the dataset's type
+    keys: list[Hashable]  # one exact key per record
+    kinds: list[str] | None = None  # kind of each record of a list
+    fields: Mapping[str, Any] | None = None  # columns by name: arrays, lists, or columns of a frame
+    ordered: bool = True  # whether record i of one dataset is compared with record i of the other
+    # exact keys of everything else that a mechanism can see and that belongs to no record
     about: Mapping[str, Hashable] = dataclasses.field(default_factory=dict)
-    labels: list[int] | None = None
+    labels: list[int] | None = None  # integer index labels of a frame's rows; None for row numbers
 
     def labelled(self) -> DatasetRecords:
         """Return the same records, with the index label of each row as a part of its record."""
@@ -334,12 +317,12 @@ def _extra_attributes(value: Any, _depth: int = 0) -> dict[str, Hashable]:
     if kind.__module__ == "builtins":
         return {}
     known = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
-    slots = {name for cls in kind.__mro__ for name in _slots_of_class(cls)}
+    slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
     content = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
     return {f"attribute {n}": exact(v, _depth + 1) for n, v in content.items() if n not in known and not _is_cached_property(kind, n)}
 
 
-def _slots_of_class(cls: type) -> tuple[str, ...]:
+def slots_of_class(cls: type) -> tuple[str, ...]:
     """Return the names in `__slots__` of one class, without special names."""
     found = cls.__dict__.get("__slots__", ())
     return (found,) if isinstance(found, str) else tuple(name for name in found if not name.startswith("__"))

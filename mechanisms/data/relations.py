@@ -43,26 +43,14 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ParsedRelation:
-    """Parsed relation: its name and its options.
+    """Parsed relation: its name and its options."""
 
-    Parameters
-    ----------
-    name : str
-        A key of `RELATIONS`, or ``own`` for a user-defined relation.
-    unit : str
-        The column, key or position whose value identifies the owner of a record: all records of one
-        unit count as one. ``key`` for the entries of a dictionary. Empty: each record is its own
-        unit.
-    k : int
-        Largest number of records, units, events, nodes or edges that may differ.
-    columns : tuple of str
-        Columns in which a record may change.
-    """
-
-    name: str
+    name: str  # a key of `RELATIONS`, or ``own`` for a user-defined relation
+    # the column, key or position whose value identifies the owner of a record: all records of one unit count as one. ``key`` for the
+    # entries of a dictionary. Empty: each record is its own unit.
     unit: str = ""
-    k: int = 1
-    columns: tuple[str, ...] = ()
+    k: int = 1  # largest number of records, units, events, nodes or edges that may differ
+    columns: tuple[str, ...] = ()  # columns in which a record may change
 
     def __str__(self) -> str:
         options = {"unit": self.unit, "columns": "+".join(self.columns), "k": "" if self.k == 1 else str(self.k)}

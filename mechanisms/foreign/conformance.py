@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.mechanisms.foreign.program import CACHE_SIZE, Command, Program
-from dpwitness.mechanisms.foreign.program_messages import PROTOCOL, Sent, dataset_json, line_of, parse_message, run_line, sent_as
+from dpwitness.mechanisms.foreign.program_messages import PROTOCOL, Sent, dataset_json, excerpt, line_of, parse_message, run_line, sent_as
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
 from dpwitness.mechanisms.foreign.worker_process import WorkerDied
 from dpwitness.mechanisms.privacy import parse_claim
@@ -314,7 +314,7 @@ class _ConformanceTest:
         except MechanismFailed:
             found = None
         if found is not None:
-            raise _Wrong(f"answered {_excerpt(found)} to {what}, the answer must be failed")
+            raise _Wrong(f"answered {excerpt(repr(found))} to {what}, the answer must be failed")
         self.raw([run_line(_DATASET_NUMBER, 2, _SEED)], 2)
 
     def errors(self) -> None:
@@ -391,9 +391,3 @@ def _is_plausible(flat: NDArray[Any]) -> bool:
         size = np.abs(flat.astype(np.float64))
         usual = (size < 2**53) if flat.dtype.kind == "i" else (size > 1e-60) & (size < 1e60)
     return bool(np.mean(usual) > 0.5)
-
-
-def _excerpt(found: Any) -> str:
-    """Return the repr of an answer, cut to 100 characters."""
-    text = repr(found)
-    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -66,6 +66,7 @@ class Environment:
     programs: tuple[str, ...] = ()
     python: str = ""  # version such as ``3.10``; this interpreter's version if empty
     note: str = ""  # remark for readers
+    typed: bool = False  # whether the folder has a program `search/search.py` in a clone, for typed constructors
 
     @property
     def folder(self) -> Path:
@@ -110,8 +111,8 @@ class Environment:
         except OSError:
             return "unfinished"
 
-    def setup(self, say: Callable[[str], None]) -> None:
-        """Create the environment, passing each command to `say` before it is run.
+    def setup(self, announce: Callable[[str], None]) -> None:
+        """Create the environment, passing each command to `announce` before it is run.
 
         Raises
         ------
@@ -120,7 +121,7 @@ class Environment:
             output.
         """
         if self.state == "ready":
-            say(f"{self.name}: ready in {self.folder}, nothing to do")
+            announce(f"{self.name}: ready in {self.folder}, nothing to do")
             return
         base = sys.executable if not self.python else shutil.which(f"python{self.python}")
         if base is None:
@@ -135,7 +136,7 @@ class Environment:
         if self.no_deps:
             commands.append([*pip, "--no-deps", *self.no_deps])
         for command in commands:
-            say(f"{self.name}: {' '.join(command)}")
+            announce(f"{self.name}: {' '.join(command)}")
             if shutil.which(command[0]) is None:
                 raise InvalidArgument(f"environment {self.name} needs {command[0]} on the PATH, which is not installed")
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -143,7 +144,7 @@ class Environment:
                 last = " | ".join(done.stdout.strip().splitlines()[-5:])
                 raise InvalidArgument(f"environment {self.name} cannot be made: {' '.join(command)} ended with {done.returncode}: {last}")
         write_text(self.folder / "pins", self.pins)
-        say(f"{self.name}: ready in {self.folder}")
+        announce(f"{self.name}: ready in {self.folder}")
 
 
 @functools.cache

@@ -41,34 +41,16 @@ class _GLM(ABC):
     """The setting of the paper: minimize (1/n) sum_i l(<theta, x_i>; y_i) + lambda |theta|^2 / (2n).
 
     Multiplied by n, the objective has ridge lambda.
-
-    Parameters
-    ----------
-    loss : Loss
-        l, convex and `lipschitz`-Lipschitz in its first argument.
-    epsilon : float
-        Positive, finite.
-    delta : float
-        In (0, 1) for ``gaussian`` noise; 0 for other noise.
-    lipschitz, radius : float
-        L and R: bounds on |l'| and on |x|_2. Positive.
-    regularization : float
-        lambda. Positive.
-    noise : str
-        Law of b.
-    clip, grid, dimension, records
-        As for `LogisticOutputPerturbation`, with records of norm at most R. The paper calls the
-        dimension p.
     """
 
-    loss: Loss
-    epsilon: float
-    delta: float = 0.0
-    lipschitz: float = 1.0
-    radius: float = 1.0
-    regularization: float | None = None
-    noise: str = "gamma"
-    clip: bool = False
+    loss: Loss  # l, convex and `lipschitz`-Lipschitz in its first argument
+    epsilon: float  # positive, finite
+    delta: float = 0.0  # in (0, 1) for ``gaussian`` noise; 0 for other noise
+    lipschitz: float = 1.0  # L, bound on |l'|; positive
+    radius: float = 1.0  # R, bound on |x|_2; positive
+    regularization: float | None = None  # lambda. Positive.
+    noise: str = "gamma"  # law of b
+    clip: bool = False  # as for `LogisticOutputPerturbation`, with records of norm at most R. The paper calls the dimension p.
     grid: float = 0.0
     dimension: int = 2
     records: int = 1

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import require
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
@@ -206,6 +207,21 @@ class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
         data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
+
+
+def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledVectors:
+    """Return n records of the distribution D_d(gamma) of CM08 section 3.1.
+
+    From a random corner of {-1, 1}^d, x_1 is multiplied by gamma and the other coordinates by
+    sqrt((1 - gamma^2)/(d - 1)). The label is sign(x_1). Every record has norm 1 (claim CM-10).
+    """
+    count, d = require_integer("n", n), require_integer("dimension", dimension, least=2)
+    if not 0 < gamma < 1:
+        raise InvalidArgument(f"hypercube: gamma must lie in (0, 1), got {gamma!r}")
+    corner = rng.choice([-1.0, 1.0], (count, d))
+    scale = np.full(d, np.sqrt((1 - gamma * gamma) / (d - 1)))
+    scale[0] = gamma
+    return LabelledVectors(corner * scale, corner[:, 0])
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:

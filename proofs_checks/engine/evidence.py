@@ -16,9 +16,8 @@ from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.proofs_checks.engine.enclosures import Enclosure
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
+from dpwitness.proofs_checks.engine.finding import WHOLE, ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, need
-from dpwitness.proofs_checks.engine.scope import WHOLE
 
 
 def excess_of(lower: float, upper: float, promise: float) -> Enclosure:

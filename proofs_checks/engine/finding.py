@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,12 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
-from dpwitness.proofs_checks.engine.scope import POINT
+
+WHOLE, BOX, POINT = "whole domain", "box", "point"
+_SCOPE_PHRASES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
+_GRADE_PHRASES = {
+    "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
+}  # fmt: skip
 
 
 class ClaimVerdict(enum.Enum):
@@ -181,3 +186,42 @@ class ClaimFinding(Result):
 def audit_verdict_of(verdict: ClaimVerdict) -> Verdict:
     """Return the verdict of an audit that corresponds to a claim's verdict; NOT_REFUTED if no other corresponds."""
     return _AUDIT_VERDICTS.get(verdict, Verdict.NOT_REFUTED)
+
+
+def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: str) -> str:
+    """Return the scope of a finding: `WHOLE`, `BOX` or `POINT`.
+
+    `domain` is the claim's domain, `asked` the box or point that was checked, and `own` the scope that the check's evidence states.
+    """
+    if boxed and signs is not None:
+        if all(low == high for low, high in asked.values()):
+            return POINT
+        return WHOLE if dict(asked) == dict(domain) and signs.undecided == 0 else BOX
+    if domain:
+        return POINT
+    settled = signs is not None and signs.undecided == 0
+    return WHOLE if settled or own == WHOLE else POINT
+
+
+def shares(signs: SignMap) -> str:
+    """Describe the shares of the box on which the claim is proved to fail, proved to hold, and undecided."""
+    parts = ((signs.positive, "fails on"), (signs.negative, "holds on"))
+    parts_text = [f"{word} {_percent(share)}" for share, word in parts if share > 0]
+    if signs.undecided > 0:
+        parts_text.append(f"{_percent(signs.undecided)} undecided")
+    return ", ".join(parts_text)
+
+
+def _percent(share: float) -> str:
+    return "all of it" if share == 1 else f"{100 * share:.3g} %"
+
+
+def scope_summary(findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence with the number of settled claims by scope and kind of evidence."""
+    settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
+    phrases: list[str] = []
+    for scope, where in _SCOPE_PHRASES.items():
+        for grade, how in _GRADE_PHRASES.items():
+            if count := settled.count((scope, grade)):
+                phrases.append(f"{count} {'' if phrases else 'is settled ' if count == 1 else 'are settled '}{how} {where}")
+    return f"{'; '.join(phrases)}." if phrases else "None is settled."

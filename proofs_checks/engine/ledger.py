@@ -20,8 +20,7 @@ from flint import ctx
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_positive
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Contradiction, Enclosure, SignMap, branch_and_bound
-from dpwitness.proofs_checks.engine.finding import ClaimFinding, ClaimVerdict, Evidence, audit_verdict_of
-from dpwitness.proofs_checks.engine.scope import scope_of, shares
+from dpwitness.proofs_checks.engine.finding import ClaimFinding, ClaimVerdict, Evidence, audit_verdict_of, scope_of, shares
 
 Settings: TypeAlias = Mapping[str, float | tuple[float, float]]
 Excess: TypeAlias = Callable[..., Enclosure]

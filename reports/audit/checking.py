@@ -136,13 +136,13 @@ def _check_measurement(result: Json) -> bool:
 
 
 def _check_stability(result: Json) -> bool:
-    from dpwitness.auditors.stability.recheck import recheck
+    from dpwitness.auditors.stability.conclude import recheck
 
     return recheck(result)
 
 
 def _check_accountant(result: Json) -> bool:
-    from dpwitness.auditors.accounting.recheck import recheck
+    from dpwitness.auditors.accounting.audit import recheck
 
     return recheck(result)
 

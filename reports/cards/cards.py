@@ -125,13 +125,13 @@ def what_to_do(entry: Entry) -> str:
         )
     if found == Verdict.NOT_REFUTED.value:
         return (
-            "no change is needed on this evidence. It covers the pairs tried at this budget and is no proof; more trials find smaller "
-            "violations, a white-box or a proof check can settle the claim."
+            "no change is needed on this evidence. It covers the pairs tried at this budget and does not prove the claim; more trials "
+            "find smaller violations, and a white-box check or a proof check can settle the claim."
         )
     if found == Verdict.CERTIFIED.value:
         return "no change is needed, within the domain and the assumptions stated below."
     if found == Verdict.SUPPORTED.value:
-        return "no change is needed on this evidence, which is numerical or assumed and no proof."
+        return "no change is needed on this evidence, which is numerical or assumed, not proved."
     if result.get("exercised") is False:
         return (
             "audit a pair whose values change the result: other values, the pairs of a domain (`--domain`), or a search (`--search`). "

@@ -192,13 +192,15 @@ def checks_table(result: Json) -> list[str]:
 # kind -> function that returns the table below the facts, as lines of markdown
 TABLES: dict[str, Callable[[Json], list[str]]] = {"trace": calls_table, "checks": checks_table}
 
+_UNPROVED = "no change is needed on this evidence, which does not prove the claim"
+
 # kind -> (function that returns the facts, advice by verdict where it differs from the advice for a black-box audit)
 CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "trace": (
         _trace_facts,
         {
             Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, but they are not certified.",
-            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is one pair of runs and no proof over others.",
+            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is one pair of runs and not a proof for others.",
         },
     ),
     "canaries": (
@@ -206,8 +208,8 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.VIOLATED.value: "the training leaks more than claimed, if inclusion was as assumed below: check sampling, clipping, "
             "noise and accounting; the witness holds the counts.",
-            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof: one run certifies a part of epsilon. "
-            "`dpwitness plan --canaries` says which; more canaries or runs find smaller violations.",
+            Verdict.NOT_REFUTED.value: f"{_UNPROVED}: one run certifies a part of epsilon. "
+            "`dpwitness plan --canaries` says which part; more canaries or runs find smaller violations.",
         },
     ),
     "checks": (_check_facts, {Verdict.VIOLATED.value: "look at the failed checks, each with its reason."}),
@@ -215,7 +217,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         _white_box_facts,
         {
             Verdict.CERTIFIED.value: "no change is needed for this pair; other pairs were not examined: `--search` looks for worse ones.",
-            Verdict.SUPPORTED.value: "no change is needed for this pair on this evidence, which is numerical or assumed and no proof.",
+            Verdict.SUPPORTED.value: "no change is needed for this pair on this evidence, which is numerical or assumed, not proved.",
             Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs were sampled.",
         },
     ),
@@ -224,8 +226,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.VIOLATED.value: "noise scaled to this bound is too small: "
             "raise it at least by the ratio below, or change the function.",
-            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof; a ratio near 1 shows that the "
-            "bound is tight.",
+            Verdict.NOT_REFUTED.value: f"{_UNPROVED}; a ratio near 1 shows that the bound is tight.",
         },
     ),
     "stability": (
@@ -233,8 +234,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.VIOLATED.value: "noise scaled to this map is too small: raise the map at least by the ratio below, or repair "
             "the transformation.",
-            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof; a ratio near 1 shows that the "
-            "map is tight.",
+            Verdict.NOT_REFUTED.value: f"{_UNPROVED}; a ratio near 1 shows that the map is tight.",
             Verdict.INCONCLUSIVE.value: "decide whether errors are visible, and round the map up: see the notes.",
         },
     ),
@@ -243,15 +243,12 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.VIOLATED.value: "noise calibrated with this figure is too small: repair the accountant, and compute the figures "
             "of past releases again.",
-            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof: more time searches more parameters.",
+            Verdict.NOT_REFUTED.value: f"{_UNPROVED}: more time searches more parameters.",
         },
     ),
     "metamorphic": (
         _metamorphic_facts,
-        {
-            Verdict.VIOLATED.value: "repair the function, or do not claim this relation.",
-            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is no proof.",
-        },
+        {Verdict.VIOLATED.value: "repair the function, or do not claim this relation.", Verdict.NOT_REFUTED.value: f"{_UNPROVED}."},
     ),
     "utility": (
         _utility_facts,

@@ -95,18 +95,11 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceResult:
-    """Results of a run with a file of accepted findings applied.
+    """Results of a run with a file of accepted findings applied."""
 
-    Attributes
-    ----------
-    results : tuple of dict
-        The results. Accepted violations are in the field ``"accepted"``; the notes name violations that are no longer accepted.
-    stale : tuple of Accepted
-        Entries that match no violation of the run.
-    """
-
+    # the results. Accepted violations are in the field ``"accepted"``; the notes name violations that are no longer accepted.
     results: tuple[Json, ...]
-    stale: tuple[Accepted, ...] = ()
+    stale: tuple[Accepted, ...] = ()  # entries that match no violation of the run
 
 
 def read_accepted(path: str | Path) -> tuple[Accepted, ...]:

@@ -117,25 +117,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Comparison(Result):
-    """Result of the comparison of two reports.
+    """Result of the comparison of two reports."""
 
-    Attributes
-    ----------
-    name : str
-        Names of both reports.
-    verdict : Verdict
-        VIOLATED if the new report has a violation that is neither in the old report nor accepted. Otherwise INCONCLUSIVE if a row lost its
-        verdict, or is new and has none. Otherwise NOT_REFUTED.
-    rows : tuple of Row
-        All rows of both reports, worst first.
-    old, new : str
-        Names of the reports.
-    """
-
-    name: str
+    name: str  # contains the names of both reports
+    # VIOLATED if the new report has a violation that is neither in the old report nor accepted. Otherwise INCONCLUSIVE if a row lost
+    # its verdict, or is new and has none. Otherwise NOT_REFUTED.
     verdict: Verdict
-    rows: tuple[Row, ...]
-    old: str
+    rows: tuple[Row, ...]  # all rows of both reports, worst first
+    old: str  # names of the reports
     new: str
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 from dpwitness.auditors.results.verdicts import environment
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.proofs_checks.engine.finding import scope_summary
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number, slugs, table, verdict
 
@@ -36,10 +37,6 @@ _LEGEND = (
     "attained. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
     "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
 )
-_SCOPE_PHRASES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
-_GRADE_PHRASES = {
-    "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
-}  # fmt: skip
 _EVIDENCE_LEGEND = (
     "Each row states the checked values and the kind of evidence. Whole domain: settled for all values that the row names; box: "
     "for the share of them that the row gives; point: for these values only. Proved: by balls, z3 or computer algebra; statistical: at a "
@@ -136,17 +133,6 @@ def tally(findings: Sequence[Finding]) -> str:
                 parts[-1] += f" ({tight} of them {'attains its' if tight == 1 else 'attain their'} promise)"
     listed = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
     return f"{len(findings)} claim{'s' * (len(findings) != 1)}: {listed or 'none was checked'}."
-
-
-def scope_summary(findings: Sequence[Finding]) -> str:
-    """Return a sentence with the number of settled claims by scope and kind of evidence."""
-    settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
-    phrases: list[str] = []
-    for scope, where in _SCOPE_PHRASES.items():
-        for grade, how in _GRADE_PHRASES.items():
-            if count := settled.count((scope, grade)):
-                phrases.append(f"{count} {'' if phrases else 'is settled ' if count == 1 else 'are settled '}{how} {where}")
-    return f"{'; '.join(phrases)}." if phrases else "None is settled."
 
 
 def ranges(found: Finding) -> str:

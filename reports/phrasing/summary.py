@@ -46,24 +46,12 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Family of all audits of a report that have a p-value, with Holm's correction.
+    """Family of all audits of a report that have a p-value, with Holm's correction."""
 
-    Attributes
-    ----------
-    error : float
-        Family-wise error probability: the smallest error probability of the audits.
-    adjusted : dict
-        Holm-adjusted p-value by position in the report.
-    refuted : tuple of int
-        Positions of the claims that are refuted at the family-wise error.
-    alone : tuple of int
-        Positions of the audits that are VIOLATED, but not refuted at the family-wise error.
-    """
-
-    error: float
-    adjusted: dict[int, float]
-    refuted: tuple[int, ...]
-    alone: tuple[int, ...]
+    error: float  # family-wise error probability: the smallest error probability of the audits
+    adjusted: dict[int, float]  # Holm-adjusted p-value by position in the report
+    refuted: tuple[int, ...]  # positions of the claims that are refuted at the family-wise error
+    alone: tuple[int, ...]  # positions of the audits that are VIOLATED, but not refuted at the family-wise error
 
 
 def family(results: Sequence[Json]) -> Family | None:

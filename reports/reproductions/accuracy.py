@@ -12,8 +12,8 @@ from numpy.random import Generator
 
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
-from dpwitness.mechanisms.papers.experiment_data import padded
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.reports.reproductions.experiment_data import padded
 from dpwitness.reports.reproductions.logistic import stream
 
 # Jain and Thakurta 2014, section 6: epsilon = 5, delta = 1e-3, lambda = 0.001, 20 runs, 70 % of about 60,000 records for training. Here

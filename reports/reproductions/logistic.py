@@ -9,15 +9,15 @@ import csv
 import math
 import zlib
 from dataclasses import dataclass
-from importlib.resources import files
 
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_perturbed_risk
-from dpwitness.mechanisms.papers.experiment_data import MissingOptionalDependency, breast_cancer, hypercube, pima, sphere_with_margin
+from dpwitness.mechanisms.papers.logistic import hypercube
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.reports.reproductions.experiment_data import PIMA, MissingOptionalDependency, breast_cancer, pima, sphere_with_margin
 
 EPSILON = 0.2
 FOLDS, RESTARTS, MANY = 5, 10, 500
@@ -46,21 +46,11 @@ FIGURE_2 = {
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """Row of figure 2: one problem.
+    """Row of figure 2: one problem."""
 
-    Parameters
-    ----------
-    paper : str
-        Key of `FIGURE_2`.
-    regularization : float
-        lambda, from section 6.
-    records : int
-        Number of training records in the paper, n in the caption of its table.
-    """
-
-    paper: str
-    regularization: float
-    records: int
+    paper: str  # key of `FIGURE_2`
+    regularization: float  # lambda, from section 6
+    records: int  # number of training records in the paper, n in the caption of its table
 
 
 PROBLEMS = {
@@ -122,7 +112,7 @@ def problem_data(problem: str, seed: int) -> m.LabelledVectors:
 def _unstandardized(problem: str) -> m.LabelledVectors:
     """Return the recorded columns, divided by the largest norm of a record: the minimal scaling that Algorithms 1 and 2 need."""
     if problem.startswith("Pima"):
-        with files("dpwitness.mechanisms").joinpath("papers/data/pima.csv").open(encoding="utf-8") as handle:
+        with PIMA.open(encoding="utf-8") as handle:
             rows = list(csv.DictReader(handle))
         x = np.array([[float(value) for name, value in row.items() if name != "type"] for row in rows])
         y = pima().y

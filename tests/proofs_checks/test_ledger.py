@@ -153,6 +153,13 @@ def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path
     assert [f["id"] for f in json.loads((tmp_path / "out" / "papers.json").read_text(encoding="utf-8"))["claims"]] == ["CM-01"]
 
 
+def test_the_page_needs_a_checkout(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("dpwitness.commands.claims.find_spec", lambda _: None)
+    assert main(["claims", "check", "all", "--report", str(tmp_path / "out")]) == 2
+    assert "the page is made in a checkout of the project" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -13,7 +13,8 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
-from dpwitness.reports.papers.claims_page import page, ranges, scope_summary
+from dpwitness.proofs_checks.engine.finding import scope_summary
+from dpwitness.reports.papers.claims_page import page, ranges
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"
 

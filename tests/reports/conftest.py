@@ -2,11 +2,16 @@
 
 import re
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent / "comparison"))
+
+from dpwitness import audit
+from dpwitness.mechanisms import TruncatedGeometric
 from dpwitness.reports.site.site import build
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
@@ -92,3 +97,9 @@ def opened(browser):
     assert not said and not [
         url for url in asked if not re.match(r"file:.*/(audit|published/[\w-]+)\.html(#|$)|data:application/json;", url)
     ]
+
+
+@pytest.fixture(scope="session")
+def runs():
+    """Return audits of one mechanism on ten seeds, each with its own event and its own pair of the domain."""
+    return [audit(TruncatedGeometric(1.0), trials=4_000, confidence=0.99, seed=seed, name="geometric") for seed in range(10)]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from audit_rows import NEAR, TALLY, report, row
 
 import dpwitness as dpw
 from dpwitness.auditors.black_box import budget
@@ -13,28 +14,11 @@ from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import MeanBound
 from dpwitness.cli import main
-from dpwitness.mechanisms import Gaussian, Laplace, Records, TruncatedGeometric
-from dpwitness.reports.audit.document import build_document
+from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports.comparison import intervals as limits
 from dpwitness.reports.comparison.intervals import BITS, VALUE, Guesses, intervals
 from dpwitness.reports.comparison.page import html, markdown, page, terminal
 from dpwitness.reports.phrasing.fingerprint import fingerprint, rules_of
-
-NEAR = dpw.Pair(np.array([0.0]), np.array([1.0]))
-TALLY = {"correct": 7_400, "wrong": 2_600, "rounds": 20_000, "directions": 2}
-
-
-def row(name="m", verdict="NOT_REFUTED", *, tally=TALLY, bits=None, **more):
-    """The JSON of an audit as far as it is compared."""
-    found = {"name": name, "kind": "black box", "claim": "pure:1", "relation": "replace-one", "verdict": verdict, "confidence": 0.99}
-    lower = 1.1 if verdict == "VIOLATED" else 0.9
-    found |= {"parameter": "epsilon", "parameter_lower": lower, "tally": tally, "event": {"kind": "a"}, "pair": NEAR.to_json()}
-    found |= ({"bit_level": {"verdict": bits, "epsilon_lower": 2.0}} if bits else {}) | more
-    return found | {"pair": found["pair"] | {"relation": found["relation"] or "replace-one"}}
-
-
-def report(*results):
-    return build_document(results, title="t")
 
 
 def changes(old, new):
@@ -72,12 +56,6 @@ def test_all_looks_are_paid_for():
     found = intervals(row(bits="VIOLATED") | {"bit_level": {"verdict": "VIOLATED", "tally": TALLY}})
     with_looks, without = found[VALUE], found[BITS]
     assert with_looks.guesses.error == pytest.approx(0.01 / 4 / 8) and without.guesses.error == pytest.approx(0.01 / 4)
-
-
-@pytest.fixture(scope="module")
-def runs():
-    """Audits of one mechanism on ten seeds, with events learned anew and pairs of its domain."""
-    return [dpw.audit(TruncatedGeometric(1.0), trials=4_000, confidence=0.99, seed=seed, name="geometric") for seed in range(10)]
 
 
 def test_seeds_do_not_move(runs):

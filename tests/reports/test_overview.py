@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 import dpwitness as dpw
-from dpwitness.reports.papers.claims_page import scope_summary, tally
+from dpwitness.proofs_checks.engine.finding import scope_summary
+from dpwitness.reports.papers.claims_page import tally
 from dpwitness.reports.site.charts import LogAxis
 from dpwitness.reports.site.markdown_tables import tables, value
 from dpwitness.reports.site.overview import first_paragraph
 from dpwitness.reports.site.sections import SECTIONS
 from dpwitness.reports.site.site import PAGES, build
-from dpwitness.reports.third_party.page import page as third_party_page
+from dpwitness.reports.site.third_party_page import page as third_party_page
 
 PUBLISHED = Path(dpw.__file__).resolve().parent.parent / "reports" / "published"
 

@@ -71,7 +71,7 @@ def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
 
 def test_no_violation_is_no_proof(tmp_path):
     text = write_report([audit(verdict="NOT_REFUTED", p=0.4)], tmp_path, title="t", plots=False).read_text()
-    assert "**No violation found in 1 audit.**" in text and "is no proof" in text and "is private" not in text
+    assert "**No violation found in 1 audit.**" in text and "does not prove the claim" in text and "is private" not in text
     assert not list(tmp_path.glob("witness-*"))
 
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from dpwitness.reports.third_party import exact_audits
-from dpwitness.reports.third_party.exact_audits import _words, accountant_rows, exact_parts, finding_rows, uncovered
-from dpwitness.reports.third_party.exact_rows import section, upstream
+from dpwitness.reports.site import exact_audits
+from dpwitness.reports.site.exact_audits import _words, accountant_rows, exact_parts, finding_rows, uncovered
+from dpwitness.reports.site.exact_rows import section, upstream
 
 FILE = """
 LIBRARY = "iniconfig"

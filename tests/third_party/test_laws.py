@@ -8,7 +8,7 @@ import pytest
 
 from dpwitness.auditors.privacy_loss import closed_form
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.reports.third_party import laws as law
+from dpwitness.suites import third_party_laws as law
 
 
 def rows(*entries):

@@ -8,9 +8,9 @@ import pytest
 from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.cli import main as dpwitness
 from dpwitness.mechanisms.foreign.environments import FOLDER, environments
-from dpwitness.reports.third_party.page import main, numbers, page
-from dpwitness.reports.third_party.rows import ROWS
-from dpwitness.suites.third_party import cases
+from dpwitness.reports.site.third_party_page import main, page
+from dpwitness.suites.third_party import cases, page_content
+from dpwitness.suites.third_party_rows import ROWS
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
@@ -90,5 +90,5 @@ def test_what_is_not_installed_is_said(monkeypatch, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "smartnoise-count  not installed: dpwitness targets setup smartnoise" in out
     assert "2 not installed" in out
-    assert "dpwitness targets setup smartnoise" in (tmp_path / "out" / "third-party.md").read_text()
-    assert numbers([], {})["rows"] == []
+    assert "dpwitness targets setup smartnoise" in (tmp_path / "out" / "third-party.json").read_text()
+    assert page_content([], {})["rows"] == []

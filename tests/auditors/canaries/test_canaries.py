@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from canary_scores import leaking_response, normal_scores
 from flint import arb, ctx, fmpz
 from scipy.special import expit, ndtr
 from scipy.stats import binom, norm
@@ -16,13 +17,6 @@ from dpwitness.auditors.canaries.files import read_score_file
 from dpwitness.auditors.canaries.guesses import ordered
 from dpwitness.cli import main
 from dpwitness.mechanisms.core.validation import InvalidArgument
-
-
-def normal_scores(seed, size, shift):
-    rng = np.random.default_rng(seed)
-    coins = rng.random(size) < 0.5
-    scores = rng.normal(size=size) + shift * coins
-    return scores[coins], scores[~coins]
 
 
 def worst_law(size, epsilon, delta, right):
@@ -144,12 +138,6 @@ def test_the_published_case(method, least):
     """10,000 scores a side, unit shift, delta 1e-6: published 1.13 and 2.16. The median of 5 seeds; `dpwitness bench canaries` takes 20."""
     found = [dpw.audit_canaries(*normal_scores(seed, 20_000, 1.0), "approx:4,1e-6", method=method).epsilon_lower for seed in range(5)]
     assert least < np.median(found) < 4.89
-
-
-def leaking_response(rng, coins, epsilon, delta):
-    """Randomized response whose answers come with the coin itself at probability delta: scores 3, 1, -1, -3."""
-    told = np.where(rng.random(coins.size) < expit(epsilon), coins, ~coins)
-    return np.where(rng.random(coins.size) < delta, np.where(coins, 3.0, -3.0), np.where(told, 1.0, -1.0))
 
 
 LAWS = {

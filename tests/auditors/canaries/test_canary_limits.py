@@ -4,26 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from canary_scores import leaking_response, normal_scores
 from scipy.stats import binom
 
 import dpwitness as dpw
 from dpwitness.auditors.canaries import bounds, guess_probability
 from dpwitness.mechanisms import DPSGD
 from dpwitness.mechanisms.core.validation import InvalidArgument
-
-
-def normal_scores(seed, size, shift):
-    rng = np.random.default_rng(seed)
-    coins = rng.random(size) < 0.5
-    scores = rng.normal(size=size) + shift * coins
-    return scores[coins], scores[~coins]
-
-
-def leaking_response(rng, coins, epsilon, delta):
-    """Randomized response whose answers come with the coin itself at probability delta: scores 3, 1, -1, -3."""
-    told = np.where(rng.random(coins.size) < expit(epsilon), coins, ~coins)
-    return np.where(rng.random(coins.size) < delta, np.where(coins, 3.0, -3.0), np.where(told, 1.0, -1.0))
 
 
 def test_what_would_have_been_found_is_found():

@@ -5,7 +5,6 @@ import collections
 import dataclasses
 import datetime
 import enum
-import io
 import types
 import uuid
 from decimal import Decimal
@@ -18,12 +17,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sparse
+from sent_outputs import Written, audited, sent
 
-from dpwitness import Pair, Verdict, audit
+from dpwitness import Verdict
 from dpwitness.auditors.events.outputs import encode, row_keys
-from dpwitness.mechanisms.foreign.inside import codec
 
-PAIR = Pair(np.array([0.0]), np.array([1.0]))
 DAY = datetime.datetime(2020, 1, 1)
 Point = collections.namedtuple("Point", "x y")
 Other = collections.namedtuple("Point", "x z")
@@ -47,14 +45,6 @@ class Slots:
 
     def __init__(self, a):
         self.a = a
-
-
-class Written:
-    def __init__(self, value):
-        self.value = value
-
-    def __repr__(self):
-        return "<written>"
 
 
 @dataclasses.dataclass
@@ -291,18 +281,6 @@ CASES = {
     "sparse: stored zero": (sparse.csr_array(([0.0, 1.0], [0, 1], [0, 2]), (1, 2)), sparse.csr_array(([1.0], [1], [0, 1]), (1, 2))),
     "sparse: format": (sparse.coo_array([[0, 1.0]]), sparse.csr_array([[0, 1.0]])),
 }
-
-
-def sent(value):
-    """A value as it comes back from a worker in another interpreter."""
-    blobs: list[bytes] = []
-    packed = codec.pack(value, blobs)
-    header, received = codec.receive(io.BytesIO(b"".join(codec.message({"d": packed}, blobs))).read)
-    return codec.unpack(header["d"], received)
-
-
-def audited(run, trials=1_000, **options):
-    return audit(run, claim="pure:1", pair=PAIR, trials=trials, seed=1, **options)
 
 
 @pytest.mark.parametrize("case", CASES)

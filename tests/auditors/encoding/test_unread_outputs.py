@@ -1,6 +1,5 @@
 """Outputs of which some parts are not audited, or are encoded one by one: verdicts, and the numbers that are still seen."""
 
-import io
 import re
 import threading
 
@@ -8,36 +7,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sent_outputs import Written, audited, sent
 
-from dpwitness import Pair, Verdict, audit, audit_outputs
+from dpwitness import Verdict, audit_outputs
 from dpwitness.auditors.events.outputs import _encode_objects, _encode_scalars, encode
-from dpwitness.mechanisms.foreign.inside import codec
-
-PAIR = Pair(np.array([0.0]), np.array([1.0]))
-
-
-class Written:
-    def __init__(self, value):
-        self.value = value
-
-    def __repr__(self):
-        return "<written>"
 
 
 def arrow(kind, *values):
     return pa.array(values, kind)
-
-
-def sent(value):
-    """A value as it comes back from a worker in another interpreter."""
-    blobs: list[bytes] = []
-    packed = codec.pack(value, blobs)
-    header, received = codec.receive(io.BytesIO(b"".join(codec.message({"d": packed}, blobs))).read)
-    return codec.unpack(header["d"], received)
-
-
-def audited(run, trials=1_000, **options):
-    return audit(run, claim="pure:1", pair=PAIR, trials=trials, seed=1, **options)
 
 
 class Shut:

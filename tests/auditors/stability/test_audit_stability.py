@@ -11,8 +11,7 @@ from dpwitness import InvalidArgument, Verdict, audit_stability
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.auditors.stability.outcomes import Comparison, applier
-from dpwitness.auditors.stability.search import Search
-from dpwitness.auditors.stability.stages import run_generated
+from dpwitness.auditors.stability.search import Search, run_generated
 from dpwitness.mechanisms import Records
 from dpwitness.stability import Atom, FrameOf, ScalarOf, VectorOf
 

@@ -1,6 +1,5 @@
 """The store: a stopped audit ends with the counts of an undisturbed one; what is no store is refused; two agree or say so."""
 
-import inspect
 import json
 import os
 import random
@@ -14,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from stored_audits import PAIR, SHORT, SMALL, SOURCE, noisy, stopping, without_time
 
-from dpwitness import Pair, audit
+from dpwitness import audit
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.storing.merge import merge
 from dpwitness.auditors.storing.serialization import pack, unpack
@@ -23,19 +23,10 @@ from dpwitness.auditors.storing.store import open_store, read_store
 from dpwitness.cli import main
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
-PAIR = Pair(np.array([0.0]), np.array([1.0]))
-SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 3, "bits": False}
-
 LIBRARY = 1.0
 
 
-def noisy(dataset, size, rng):
-    return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
-
-
-SHORT = SMALL | {"trials": 1_000}
 UNTRACED = SHORT | {"trace": False}  # a trace sees a violation that few runs do not show
-SOURCE = f"import numpy as np\n\n{inspect.getsource(noisy)}\nnoisy.claim = 'pure:1'\n"
 
 
 def library_scale():
@@ -58,35 +49,15 @@ def unseeded(dataset, size, rng):
 unseeded.seeded = False
 
 
-def told(result):
-    """All that a result says, but for the time that it took."""
-    data = result.to_json()
-    data.pop("seconds")
-    return data
-
-
-@pytest.fixture(scope="module")
-def plain():
-    return told(audit(noisy, **SMALL))
-
-
-def stopping(after):
-    def progress(done, planned):
-        if done >= after:
-            raise KeyboardInterrupt
-
-    return progress
-
-
 @pytest.mark.parametrize("runs", [300, 4_000, 9_000, 19_999])
 def test_stopped_and_begun_again_it_ends_with_the_same_result(plain, tmp_path, runs):
     file = tmp_path / "run.db"
     assert audit(noisy, **SMALL, store=file, progress=stopping(runs)).verdict is Verdict.INCONCLUSIVE
     lines: list[str] = []
-    assert told(audit(noisy, **SMALL, store=file, announce=lines.append)) == plain
+    assert without_time(audit(noisy, **SMALL, store=file, announce=lines.append)) == plain
     assert lines[0].startswith(f"{file}: noisy goes on, ") and lines[0].endswith(" of 20,000 runs are done")
     with open_store(file) as store:  # one that is open serves several
-        assert told(audit(noisy, **SMALL, store=store, announce=lines.append)) == plain
+        assert without_time(audit(noisy, **SMALL, store=store, announce=lines.append)) == plain
     assert lines[-1] == f"{file}: noisy is finished, there is nothing left to run"
 
 
@@ -124,7 +95,7 @@ def test_what_takes_no_seed_goes_on_with_what_was_counted(tmp_path):
     before = counted_spans(file)
     result = audit(unseeded, **asked, store=file)
     again = audit(unseeded, **asked, store=file)
-    assert result.verdict is Verdict.NOT_REFUTED and told(replace(again, notes=result.notes)) == told(result)
+    assert result.verdict is Verdict.NOT_REFUTED and without_time(replace(again, notes=result.notes)) == without_time(result)
     assert "1,000 rounds run now fit the counts of the store (tested at error 1e-09)" in again.notes[-1]
     after = counted_spans(file)
     assert all(after[first] == payload for first, payload in before.items() if first in after)
@@ -203,7 +174,7 @@ def test_the_counts_of_what_takes_no_seed_are_compared_with_fresh_runs(tmp_path,
 def test_one_mechanism_under_two_names_is_two_audits_with_streams_of_their_own(tmp_path):
     first = audit(noisy, **SHORT, name="first", store=tmp_path / "run.db")
     second = audit(noisy, **SHORT, name="second", store=tmp_path / "run.db")
-    assert told(second) == told(audit(noisy, **SHORT, name="second")) and second.tally != first.tally
+    assert without_time(second) == without_time(audit(noisy, **SHORT, name="second")) and second.tally != first.tally
 
 
 def halves(tmp_path):
@@ -220,7 +191,7 @@ def test_merged_stores_hold_each_chunk_once(plain, tmp_path):
         found = merge(store, other)
         again = merge(store, other)
     assert found.audits == 1 and found.spans > 0 and found.equal > 0 and (again.audits, again.spans) == (0, 0)
-    assert told(audit(noisy, **SMALL, store=first)) == plain
+    assert without_time(audit(noisy, **SMALL, store=first)) == plain
 
 
 def test_finished_stores_of_one_audit_are_merged_whatever_time_they_took(tmp_path):
@@ -267,15 +238,17 @@ def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
     assert [part.tally for part in longer.stages[:2]] == [part.tally for part in first.stages] and longer.tally.rounds == 40_000
     assert sum(part.weight**2 for part in longer.stages[:2]) == pytest.approx(0.5)
     assert longer.confidence == pytest.approx(0.985) and first.confidence == 0.99
-    assert told(audit(noisy, **SMALL, store=file)) == told(first)
+    assert without_time(audit(noisy, **SMALL, store=file)) == without_time(first)
     assert audit(noisy, **SMALL, store=file, extend_to=80_000).confidence == pytest.approx(0.9825)
-    assert told(audit(noisy, **SMALL, **more)) == told(longer)
+    assert without_time(audit(noisy, **SMALL, **more)) == without_time(longer)
     with pytest.raises(InvalidArgument, match="extend_to must be above the 80,000 runs that are planned already, got 70,000"):
         audit(noisy, **SMALL, store=file, extend_to=70_000)
     with pytest.raises(InvalidArgument, match="extend_to needs the store of the audit that is extended"):
         audit(noisy, **SMALL, extend_to=70_000)
     whole = audit(noisy, **SMALL, store=tmp_path / "whole.db")
-    assert told(audit(noisy, **SMALL, store=tmp_path / "whole.db", extend_to=60_000)) == told(longer) and told(whole) == told(first)
+    assert without_time(audit(noisy, **SMALL, store=tmp_path / "whole.db", extend_to=60_000)) == without_time(longer) and without_time(
+        whole
+    ) == without_time(first)
 
 
 def exceeded(dataset, size, rng):
@@ -309,7 +282,7 @@ def test_the_violation_of_an_extension_stays_in_the_store(tmp_path):
 def test_threads_and_a_store_end_with_the_same(plain, tmp_path):
     with ThreadPoolExecutor(2) as executor:
         audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, progress=stopping(9_000))
-        assert told(audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, window=3)) == plain
+        assert without_time(audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, window=3)) == plain
 
 
 def test_store_commands(tmp_path, monkeypatch, capsys):

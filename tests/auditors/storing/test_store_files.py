@@ -1,14 +1,14 @@
 """Files of stores: damage, other versions, full disks, and edits."""
 
-import inspect
 import json
 import os
 import sqlite3
 
 import numpy as np
 import pytest
+from stored_audits import SHORT, SMALL, SOURCE, noisy, stopping, without_time
 
-from dpwitness import Pair, audit
+from dpwitness import audit
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.chunks import Segment, Span
 from dpwitness.auditors.storing.audit_records import AuditLedger
@@ -16,37 +16,6 @@ from dpwitness.auditors.storing.serialization import pack, unpack
 from dpwitness.auditors.storing.store import Store, open_store, read_store
 from dpwitness.cli import main
 from dpwitness.mechanisms.core.validation import InvalidArgument
-
-PAIR = Pair(np.array([0.0]), np.array([1.0]))
-SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 3, "bits": False}
-
-
-def noisy(dataset, size, rng):
-    return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
-
-
-SHORT = SMALL | {"trials": 1_000}
-SOURCE = f"import numpy as np\n\n{inspect.getsource(noisy)}\nnoisy.claim = 'pure:1'\n"
-
-
-def told(result):
-    """All that a result says, but for the time that it took."""
-    data = result.to_json()
-    data.pop("seconds")
-    return data
-
-
-@pytest.fixture(scope="module")
-def plain():
-    return told(audit(noisy, **SMALL))
-
-
-def stopping(after):
-    def progress(done, planned):
-        if done >= after:
-            raise KeyboardInterrupt
-
-    return progress
 
 
 def test_an_edited_bound_in_a_store_is_refused(tmp_path):
@@ -116,9 +85,9 @@ def test_a_full_disk_costs_no_verdict_and_no_count(plain, tmp_path):
     with open_store(file) as store:
         fill_disk(store)
         full = audit(noisy, **SMALL, store=store)
-    assert {**told(full), "notes": []} == {**plain, "notes": []}
+    assert {**without_time(full), "notes": []} == {**plain, "notes": []}
     assert [note for note in full.notes if "could not be written to the end (database or disk is full)" in note]
-    assert told(audit(noisy, **SMALL, store=file)) == plain
+    assert without_time(audit(noisy, **SMALL, store=file)) == plain
 
 
 def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
@@ -131,7 +100,7 @@ def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
             if done > 15_000:
                 store.connection.execute("PRAGMA max_page_count = 1000000")
 
-        assert told(audit(noisy, **SMALL, store=store, progress=progress)) == plain
+        assert without_time(audit(noisy, **SMALL, store=store, progress=progress)) == plain
     with read_store(file) as store:
         assert store.entries()[0].verdict == "NOT_REFUTED"
 
@@ -152,7 +121,7 @@ def test_spans_are_bytes_and_back():
 def small_store(tmp_path_factory):
     """A finished audit of 1,000 runs beside one that was stopped, and the results that both give."""
     file = tmp_path_factory.mktemp("damage") / "run.db"
-    first = told(audit(noisy, **SHORT, store=file))
+    first = without_time(audit(noisy, **SHORT, store=file))
     audit(noisy, **SHORT | {"seed": 9}, name="other", store=file, progress=stopping(700))
     return file.read_bytes(), first
 
@@ -206,7 +175,7 @@ def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_p
             connection.execute(f"UPDATE {table} SET {column} = substr({column}, 1, 3) || '7' WHERE {where}")
     with pytest.raises(InvalidArgument, match=f"store is damaged.*table {table}, "):
         audit(noisy, **SHORT | {"seed": 9}, name="other", store=file)
-    assert told(audit(noisy, **SHORT, store=file)) == first
+    assert without_time(audit(noisy, **SHORT, store=file)) == first
     assert main(["store", "ls", str(file)]) == (0 if table == "spans" else 2) and "noisy  NOT_REFUTED" in capsys.readouterr().out
     assert main(["store", "gc", str(file)]) == 0 and "1 damaged audits removed" in capsys.readouterr().out
     with read_store(file) as store:
@@ -241,7 +210,7 @@ def test_a_store_of_version_1_is_read_and_upgraded(small_store, tmp_path):
     with read_store(file) as store:
         assert [entry.name for entry in store.entries()] == ["noisy", "other"] and not store.damage(spans=True)
     assert file.read_bytes() == before
-    assert told(audit(noisy, **SHORT, store=file)) == first
+    assert without_time(audit(noisy, **SHORT, store=file)) == first
     with read_store(file) as store:
         assert store.query("PRAGMA user_version") == [(2,)] and not store.damage(spans=True)
 

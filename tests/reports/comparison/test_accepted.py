@@ -6,39 +6,17 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
+from audit_rows import report, row
 
 import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.commands.suite import _is_accepted
 from dpwitness.mechanisms import TruncatedGeometric
-from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.comparison.accepted import apply_accepted, read_accepted, unaccepted_rules
 from dpwitness.reports.comparison.page import markdown
 
-NEAR = dpw.Pair(np.array([0.0]), np.array([1.0]))
-TALLY = {"correct": 7_400, "wrong": 2_600, "rounds": 20_000, "directions": 2}
 TODAY = datetime.date(2026, 6, 30)
-
-
-def row(name="m", verdict="NOT_REFUTED", *, tally=TALLY, bits=None, **more):
-    """The JSON of an audit as far as it is compared."""
-    found = {"name": name, "kind": "black box", "claim": "pure:1", "relation": "replace-one", "verdict": verdict, "confidence": 0.99}
-    lower = 1.1 if verdict == "VIOLATED" else 0.9
-    found |= {"parameter": "epsilon", "parameter_lower": lower, "tally": tally, "event": {"kind": "a"}, "pair": NEAR.to_json()}
-    found |= ({"bit_level": {"verdict": bits, "epsilon_lower": 2.0}} if bits else {}) | more
-    return found | {"pair": found["pair"] | {"relation": found["relation"] or "replace-one"}}
-
-
-def report(*results):
-    return build_document(results, title="t")
-
-
-@pytest.fixture(scope="module")
-def runs():
-    """Audits of one mechanism on ten seeds, with events learned anew and pairs of its domain."""
-    return [dpw.audit(TruncatedGeometric(1.0), trials=4_000, confidence=0.99, seed=seed, name="geometric") for seed in range(10)]
 
 
 ENTRY = {"name": '"m"', "claim": '"pure:1"', "reason": '"known"', "expires": "2026-06-30"}

@@ -1,4 +1,4 @@
-"""Datasets of the papers' experiments: two real datasets, and generators of the synthetic distributions.
+"""Datasets of the papers' experiments: two real datasets, and a generator of points on a sphere.
 
 Chaudhuri and Monteleoni (2008), sections 3.1 and 6; Jain and Thakurta (2014), section 6.
 """
@@ -6,7 +6,7 @@ Chaudhuri and Monteleoni (2008), sections 3.1 and 6; Jain and Thakurta (2014), s
 from __future__ import annotations
 
 import csv
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from numpy.random import Generator
@@ -14,6 +14,8 @@ from numpy.random import Generator
 from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, require_integer, require_nonnegative
 from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+PIMA = Path(__file__).parent / "data" / "pima.csv"
 
 
 class MissingOptionalDependency(ImportError):
@@ -27,7 +29,7 @@ def pima() -> LabelledVectors:
     scaling depends on the data and is not private, as in the experiments of the paper, which
     concern only the learner.
     """
-    with files("dpwitness.mechanisms").joinpath("papers/data/pima.csv").open(encoding="utf-8") as handle:
+    with PIMA.open(encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
     columns = [name for name in rows[0] if name != "type"]
     x = np.array([[float(row[name]) for name in columns] for row in rows])
@@ -69,21 +71,6 @@ def sphere_with_margin(n: int, dimension: int, margin: float, rng: Generator) ->
     rest = rng.standard_normal((count, d - 1))
     rest *= (np.sqrt(np.maximum(0.0, 1 - first**2)) / np.linalg.norm(rest, axis=1))[:, None]
     return LabelledVectors(np.column_stack([first, rest]), np.sign(first))
-
-
-def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledVectors:
-    """Return n records of the distribution D_d(gamma) of CM08 section 3.1.
-
-    From a random corner of {-1, 1}^d, x_1 is multiplied by gamma and the other coordinates by
-    sqrt((1 - gamma^2)/(d - 1)). The label is sign(x_1). Every record has norm 1 (claim CM-10).
-    """
-    count, d = require_integer("n", n), require_integer("dimension", dimension, least=2)
-    if not 0 < gamma < 1:
-        raise InvalidArgument(f"hypercube: gamma must lie in (0, 1), got {gamma!r}")
-    corner = rng.choice([-1.0, 1.0], (count, d))
-    scale = np.full(d, np.sqrt((1 - gamma * gamma) / (d - 1)))
-    scale[0] = gamma
-    return LabelledVectors(corner * scale, corner[:, 0])
 
 
 def padded(dataset: LabelledVectors, extra: int) -> LabelledVectors:

@@ -1,9 +1,10 @@
-"""Page of the audits of third-party libraries, made from the results of the suite or from the page's JSON file.
+"""Page of the audits of third-party libraries, made from the JSON file of the suite or from the page's own JSON file.
 
-``python -m dpwitness.reports.third_party.page DIR reports/published`` publishes a report of ``dpwitness suite third-party --report DIR``.
-``python -m dpwitness.reports.third_party.page --exact ADAPTER=PYTHON... FINDINGS.json... reports/published`` audits declared accountants of
-adapters, each with an interpreter that has its library, adds findings of scans, asks the package index for the newest releases, and
-writes the page again. Rows of other sources stay.
+``python -m dpwitness.reports.site.third_party_page DIR reports/published`` publishes a report of
+``dpwitness suite third-party --report DIR``.
+``python -m dpwitness.reports.site.third_party_page --exact ADAPTER=PYTHON... FINDINGS.json... reports/published`` audits declared
+accountants of adapters, each with an interpreter that has its library, adds findings of scans, asks the package index for the newest
+releases, and writes the page again. Rows of other sources stay.
 """
 
 from __future__ import annotations
@@ -18,44 +19,15 @@ from typing import Any
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.reports.phrasing.wording import code, count, dataset, escaped_markdown, figure, number, slugs, table, verdict
-from dpwitness.reports.third_party.exact_audits import exact_parts, newest_release
-from dpwitness.reports.third_party.exact_rows import section
+from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, figure, number, table, verdict
+from dpwitness.reports.site.exact_audits import exact_parts, newest_release
+from dpwitness.reports.site.exact_rows import section
 
 Found = Json
 
 
-def numbers(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) -> Found:
-    """Return the content of the page as JSON: settings, a row for each result, and the environments that are not installed."""
-    parts = slugs(str(result["name"]) for result in results)
-    files = [f"witness-{part}.json" if result.get("witness") else None for result, part in zip(results, parts, strict=True)]
-    rows = list(map(_row_json, results, files))
-    first = results[0] if results else {}
-    settings = {key: first.get(key) for key in ("seed", "confidence", "environment")}
-    return {"settings": settings, "rows": rows, "missing": dict(missing), "witnesses": ""}
-
-
-def _row_json(result: Mapping[str, Any], witness: str | None) -> Found:
-    level = result.get("bit_level") or {}
-    copied_keys = (
-        *("name", "claim", "relation", "verdict", "parameter", "parameter_lower"),
-        *("epsilon_lower", "trials", "right", "description"),
-    )
-    pair = result.get("pair") if result.get("verdict") == "VIOLATED" else level.get("pair") or result.get("pair")
-    return {
-        **{key: result.get(key) for key in copied_keys},
-        **result["third_party"],
-        "bit_verdict": level.get("verdict"),
-        "bit_epsilon_lower": level.get("epsilon_lower"),
-        "bit_description": level.get("description"),
-        "pair": {"why": pair["why"], "d0": dataset(pair["d0"]), "d1": dataset(pair["d1"])} if pair else None,
-        "error": (result.get("notes") or [""])[0] if result.get("verdict") in ("ERROR", "INCONCLUSIVE") else "",
-        "witness": witness,
-    }
-
-
 def page(found: Found) -> str:
-    """Return the markdown of the page from the JSON of `numbers`."""
+    """Return the markdown of the page from the JSON of the suite."""
     rows = found["rows"]
     by_library: dict[str, list[Found]] = {}
     for row in rows:
@@ -204,11 +176,6 @@ def _cause_paragraph(row: Found) -> str:
     seen = f"Pair: {escaped_markdown(pair['why'])} (D0 {code(pair['d0'])}, D1 {code(pair['d1'])}). Event: {escaped_markdown(event)}."
     known = f"{escaped_markdown(row['doc'])} {escaped_markdown(row['cause'])}"
     return f"**{code(row['target'])}** ({bound} against {code(row['claim'])}{level}). {known} {seen}"
-
-
-def publish(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str], folder: Path) -> None:
-    """Write ``third-party.json`` and ``third-party.md`` into the folder of a report, which contains the witnesses."""
-    _write(numbers(results, missing), Path(folder))
 
 
 def _write(found: Found, folder: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpwitness.auditors.privacy_loss import closed_form
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.reports.third_party import laws as law
+from dpwitness.suites import third_party_laws as law
 
 INF = math.inf
 KEPT = 0.0  # truth of a target that satisfies its claim; the exact parameter is not stated
@@ -25,43 +25,21 @@ UNROUNDED = "Noise is added to the answer as a 64-bit float and not rounded to a
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Row of the third-party suite: a target and the known truth about it.
+    """Row of the third-party suite: a target and the known truth about it."""
 
-    Parameters
-    ----------
-    environment, adapter, target : str
-        Table of the file of pinned versions; file of ``mechanisms/foreign/adapters``, or a program; function in the file, or the argument
-        of the program.
-    truth : float, optional
-        Smallest parameter that the target satisfies for values; 0 if the target satisfies its claim; None if unknown.
-    bits : bool, optional
-        Whether the low bits of the outputs satisfy the claim; None if unknown.
-    trials, pairs : int
-        Total number of runs, and number of candidate pairs from the target's domain; smaller for slow targets.
-    law : callable, optional
-        Function that returns the exact law of the privacy loss on a pair.
-    key : str
-        K1 to K20, or empty.
-    source : str
-        Origin of the truth.
-    settled : bool
-        Whether `trials` runs are enough for the verdict.
-    cause : str
-        Reason for the failure of a program. Python targets state the reason themselves.
-    """
-
-    environment: str
-    adapter: str
-    target: str
+    environment: str  # table of the file of pinned versions
+    adapter: str  # file of ``mechanisms/foreign/adapters``, or a program
+    target: str  # function in the file, or argument of the program
+    # smallest parameter that the target satisfies for values; 0 if the target satisfies its claim; None if unknown
     truth: float | None = KEPT
-    bits: bool | None = True
-    trials: int = 200_000
-    pairs: int = 12
-    law: law.Law | None = None
-    key: str = ""
-    source: str = THEORY
-    settled: bool = True
-    cause: str = ""
+    bits: bool | None = True  # whether the low bits of the outputs satisfy the claim; None if unknown
+    trials: int = 200_000  # total number of runs; smaller for slow targets
+    pairs: int = 12  # candidate pairs from the target's domain
+    law: law.Law | None = None  # function that returns the exact law of the privacy loss on a pair
+    key: str = ""  # K1 to K20, or empty
+    source: str = THEORY  # origin of the truth
+    settled: bool = True  # whether `trials` runs are enough for the verdict
+    cause: str = ""  # reason for the failure of a program. Python targets state the reason themselves.
 
     @property
     def name(self) -> str:
