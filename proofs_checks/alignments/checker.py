@@ -11,19 +11,19 @@ two runs read different numbers. Let x be the vector of all numbers, and p its d
 values, and the returned values. M is a function of M*, so that the claim for M* suffices. Let s(D, x) be the discrete part of M*: the
 appends that ran in each iteration, and the first returned variable with type int ("output"). It has countably many values.
 
-(3) Alignment. Fix D, D' and s, and let A_s = {x : s(D, x) = s}. Define f_s(x) = y by y_k = x_k + h_k, where the shift h_k is a function of
-D, D', s and x_1, ..., x_(k-1) only: `Shift` reads the variables of both runs before call k (those of the run on D' are functions of
-y_1, ..., y_(k-1)), the appends of the iteration, and "output". h_k is 0 unless both runs make call k, which earlier numbers decide. Hence f_s
-is injective with a triangular Jacobian of unit diagonal: f_s preserves volume.
+(3) Alignment. Fix D, D' and s, and let A_s = {x : s(D, x) = s}. Define f_s(x) = y by y_k = x_k + h_k, where the shift h_k is a function
+of D, D', s and x_1, ..., x_(k-1) only: `Shift` reads the variables of both runs before call k (those of the run on D' are functions of
+y_1, ..., y_(k-1)), the appends of the iteration, and "output". h_k is 0 unless both runs make call k, which earlier numbers decide.
+Hence f_s is injective with a triangular Jacobian of unit diagonal: f_s preserves volume.
 
 (4) Obligations. By induction over the iterations with the invariants, every x in A_s satisfies: M*(D', f_s(x)) = M*(D, x); h_k >= 0 for
 exponential noise, so that y_k is in the support; and the sum of |h_k| / scale_k is at most the budget. For Laplace and exponential
 densities this sum bounds log p(x) - log p(f_s(x)).
 
-(5) Sum. Let B_s = A_s and {x : M*(D, x) in S}. By (3) and (4), P(M*(D) in S), the sum over s of the integrals of p over B_s, is at most
-exp(budget) times the sum over s of the integrals of p over f_s(B_s). By (4), f_s(B_s) is a subset of {y : M*(D', y) in S, s(D', y) = s}. These
-sets are disjoint for different s, so that the last sum is at most P(M*(D') in S). The obligations quantify over all D, D' of the relation
-in both orders, all n, and all parameters that the promise allows.  QED
+(5) Sum. Let B_s = A_s and {x : M*(D, x) in S}. By (3) and (4), P(M*(D) in S), the sum over s of the integrals of p over B_s, is at
+most exp(budget) times the sum over s of the integrals of p over f_s(B_s). By (4), f_s(B_s) is a subset of
+{y : M*(D', y) in S, s(D', y) = s}. These sets are disjoint for different s, so that the last sum is at most P(M*(D') in S). The
+obligations quantify over all D, D' of the relation in both orders, all n, and all parameters that the promise allows.  QED
 
 The method is that of LightDP (Zhang and Kifer 2017) and CheckDP (Wang et al. 2020). In place of shadow executions, shifts may depend on the
 output, as in the coupling proofs of Albarghouthi and Hsu (2018).

@@ -24,7 +24,9 @@ from dpwitness.proofs_checks.alignments.invariants import candidates, inductive
 from dpwitness.proofs_checks.alignments.product import Alignment
 from dpwitness.proofs_checks.alignments.program import SIZE, Program
 from dpwitness.proofs_checks.alignments.reader import read
-from dpwitness.proofs_checks.alignments.search import Trial, alignments, survivors, trials
+from dpwitness.proofs_checks.alignments.search import Trial, alignments, survivors
+from dpwitness.proofs_checks.alignments.search import trials as trial_runs
+from dpwitness.proofs_checks.engine.ledger import need
 
 ASSUMPTIONS = (
     "noise is drawn from the real Laplace and exponential laws, and arithmetic is that of the real numbers, not of floating point",
@@ -32,6 +34,11 @@ ASSUMPTIONS = (
     "outputs are compared as numbers; running time and memory are not outputs",
     "z3 is right where it answers `unsat`",
 )
+_NEIGHBORS = {
+    "all": "each answer changes by at most 1",
+    "one": "one answer changes by at most 1",
+    "monotone": "all answers rise, or all fall, by at most 1",
+}
 _PAIRS = 6
 _SAMPLE = 200  # alignments that rank the pairs
 
@@ -87,7 +94,7 @@ class ProofResult(Result):
     def headline(self) -> str:
         """Return the verdict and its reason in one line."""
         if self.verdict is Verdict.CERTIFIED:
-            return f"CERTIFIED: {self.promise}, for any number of queries, with ideal noise"
+            return f"CERTIFIED: {self.promise}; any number of queries, ideal noise"
         if self.verdict is Verdict.VIOLATED and self.audit is not None:
             return self.audit.headline()
         return f"INCONCLUSIVE: no proof by the {self.tried:,} alignments of the template, and no violation found"
@@ -144,16 +151,15 @@ def prove(function: Any, *, seconds: float = 60.0, trials: int = 100_000, confid
     start = time.monotonic()
     require_positive("seconds", seconds, "prove")
     require_integer("trials", trials, "prove", least=0)
+    need("z3", "z3-solver")
     program = read(function)
-    if not value(program.where, {**program.defaults, SIZE: 10}, Numbers):
-        raise InvalidArgument(f"prove: the defaults of {program.name} do not satisfy {function.promise[1]!r}")
-    members = alignments(program)
     cost, where, neighbors = function.promise
-    common: dict[str, Any] = {
-        "name": program.name,
-        "promise": f"epsilon = {cost} where {where}, neighbors {neighbors!r}",
-        "tried": len(members),
-    }
+    pairs = [pair for pair in _patterns(program) if _allowed(program, len(pair[0]))]
+    if not pairs:
+        raise InvalidArgument(f"prove: the defaults of {program.name} do not satisfy {where!r}")
+    members = alignments(program)
+    promise = f"({cost})-DP where {where}; {_NEIGHBORS[neighbors]}"
+    common: dict[str, Any] = {"name": program.name, "promise": promise, "tried": len(members)}
     found = [_proof(program, direction, members, start + seconds, seed) for direction in DIRECTIONS[neighbors]]
     proofs = tuple(proof for proof in found if proof is not None)
     if len(proofs) == len(found):
@@ -161,26 +167,24 @@ def prove(function: Any, *, seconds: float = 60.0, trials: int = 100_000, confid
     notes = ["the search for a proof ended at its time limit"] if time.monotonic() > start + seconds else []
     result = None
     if trials:
-        budget = float(value(program.budget, {**program.defaults, SIZE: 10}, Numbers))
-        pairs = proposed_pairs(program, members, seed)
-        result = audit(
-            one_run(function),
-            claim=PureDP(budget),
-            pair=pairs,
-            trials=trials,
-            confidence=confidence,
-            seed=seed,
-            name=program.name,
-            bits=False,
-        )
-        notes.append(f"audited at the defaults of the parameters on {len(pairs)} pairs that refute many alignments: {result.headline()}")
+        chosen = _ranked(program, pairs, members, seed)
+        budget = max(float(value(program.budget, {**program.defaults, SIZE: len(pair.d0)}, Numbers)) for pair in chosen)
+        options: dict[str, Any] = {"trials": trials, "confidence": confidence, "seed": seed, "name": program.name, "bits": False}
+        result = audit(one_run(function), claim=PureDP(budget), pair=chosen, **options)
+        notes.append(f"the audit ran at the defaults of the parameters, on {len(chosen)} pairs that refute many alignments")
+        notes += [] if result.verdict is Verdict.VIOLATED else [f"audit: {result.headline()}"]
     verdict = Verdict.VIOLATED if result is not None and result.verdict is Verdict.VIOLATED else Verdict.INCONCLUSIVE
     return ProofResult(verdict=verdict, audit=result, notes=tuple(notes), seconds=time.monotonic() - start, **common)
 
 
+def _allowed(program: Program, size: int) -> bool:
+    """Return whether the promise covers the defaults of the parameters with `size` queries."""
+    return bool(value(program.where, {**program.defaults, SIZE: size}, Numbers))
+
+
 def _proof(program: Program, direction: tuple[int, int], members: list[Alignment], deadline: float, seed: int) -> Proved | None:
     """Return the first alignment that the checker accepts with inductive invariants."""
-    for alignment in survivors(program, trials(program, direction, seed), members, deadline):
+    for alignment in survivors(program, trial_runs(program, direction, seed), members, deadline):
         found = Obligations(program, direction, alignment)
         invariants = inductive(found, candidates(program), deadline) if program.query else []
         if not failed_obligation(program, direction, alignment, invariants):
@@ -188,11 +192,11 @@ def _proof(program: Program, direction: tuple[int, int], members: list[Alignment
     return None
 
 
-def proposed_pairs(program: Program, members: list[Alignment], seed: int) -> list[Pair]:
-    """Return pairs of neighbors, at the default parameters, that refute the most alignments of the template."""
+def _ranked(program: Program, pairs: list[tuple[list[float], list[float]]], members: list[Alignment], seed: int) -> list[Pair]:
+    """Return the pairs that refute the most alignments of the template at the default parameters."""
     rng, ranked = random.Random(seed), []
     sample = members if len(members) <= _SAMPLE else rng.sample(members, _SAMPLE)
-    for k, (left, right) in enumerate(_patterns(program)):
+    for k, (left, right) in enumerate(pairs):
         runs = [Trial(dict(program.defaults), left, right, random.Random(1000 * k + run)) for run in range(3)]
         refuted = sum(any(trial.refutes(program, alignment) for trial in runs) for alignment in sample)
         ranked.append((-refuted, k, left, right))
@@ -206,7 +210,8 @@ def _patterns(program: Program) -> list[tuple[list[float], list[float]]]:
     found = []
     for size in (10, 5, 2):
         half = size // 2
-        changes = [[1.0] * size, [1.0, *[-1.0] * (size - 1)], [-1.0, *[1.0] * (size - 1)], [1.0] * half + [-1.0] * (size - half)]
+        mixed = [[1.0] * part + [-1.0] * (size - part) for part in (1, half, size - 1)]
+        changes = [[1.0] * size, *mixed, *([-step for step in change] for change in mixed)]
         if program.neighbors == "one":
             changes = [[1.0 if k == place else 0.0 for k in range(size)] for place in (0, half, size - 1)]
         elif program.neighbors == "monotone":

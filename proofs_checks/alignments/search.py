@@ -42,29 +42,33 @@ def alignments(program: Program) -> list[Alignment]:
 def _bases(program: Program, noise: Noise) -> list[ast.expr | None]:
     """Return expressions whose difference between the runs offsets a move of the noise, in each expression that contains the noise."""
     found: dict[str, ast.expr | None] = {"": None}
-    for terms in _sums(program):
-        signs = [sign for sign, term in terms if isinstance(term, ast.Name) and term.id == noise.name]
-        others = [(sign, term) for sign, term in terms if not isinstance(term, ast.Name) or term.id != noise.name]
-        others = [(sign, term) for sign, term in others if not names_in(term) <= set(program.parameters)]
+    for plain, expanded in _sums(program):
+        terms = plain if _signs(plain, noise) else expanded
+        signs = _signs(terms, noise)
+        others = [(sign, term) for sign, term in terms if not names_in(term) <= {*program.parameters, noise.name}]
         if len(signs) == 1 and others and all(names_in(term) <= noise.defined for _, term in others):
             base = _sum([(sign * signs[0], term) for sign, term in others])
             found.setdefault(ast.unparse(base), base)
     return list(found.values())
 
 
-def _sums(program: Program) -> Iterator[Terms]:
-    """Yield the terms of each sum in the program, also with the values of the variables that are assigned once."""
+def _signs(terms: Terms, noise: Noise) -> list[int]:
+    """Return the signs with which a noise is a term of a sum."""
+    return [sign for sign, term in terms if isinstance(term, ast.Name) and term.id == noise.name]
+
+
+def _sums(program: Program) -> Iterator[tuple[Terms, Terms]]:
+    """Yield the terms of each sum in the program, and those with the values of variables that are assigned once."""
     statements = [statement for block in program.segments for statement in walk(block)]
     assigned = [statement.name for statement in statements if isinstance(statement, Assign)]
     once = {s.name: s.value for s in statements if isinstance(s, Assign) and assigned.count(s.name) == 1 and s.name not in program.carried}
     expressions = [s.test if isinstance(s, Branch) else s.value for s in statements if isinstance(s, Branch | Assign | Append)]
     for node in itertools.chain(expressions, program.returns):
+        sums = [node]
         for part in ast.walk(node):
             if isinstance(part, ast.Compare):
-                sides = [part.left, *part.comparators]
-                yield from (_terms(ast.BinOp(a, ast.Sub(), b), once) for a, b in itertools.pairwise(sides))
-        yield _terms(node, {})
-        yield _terms(node, once)
+                sums += [ast.BinOp(a, ast.Sub(), b) for a, b in itertools.pairwise([part.left, *part.comparators])]
+        yield from ((_terms(each, {}), _terms(each, once)) for each in sums)
 
 
 def _terms(node: ast.expr, known: dict[str, ast.expr]) -> Terms:
