@@ -107,7 +107,8 @@ class Coupling:
 
         A ``break`` ends all later iterations, and has no effect on the segment after the loop.
         """
-        terms, appended = self.terms, ({}, {})
+        terms = self.terms
+        appended: tuple[dict[int, Any], dict[int, Any]] = {}, {}  # for each side, the guards and values of the appends that ran
         calls: dict[str, tuple[dict[str, Any], Any, Any]] = {}
         found = Outcome(State(dict(state.left), dict(state.right), dict(state.proof)))
 
@@ -130,18 +131,13 @@ class Coupling:
             found.state.proof[group] = found.state.proof[group] + weight * terms.choose(shift >= 0, shift, -shift)
             return drawn + shift
 
+        def emit_to(side: int) -> Emit:
+            return lambda site, guard, each: appended[side].update({site: (guard, each)})
+
         for side, names, draw in ((0, found.state.left, draw_left), (1, found.state.right, draw_right)):
-            place = appended[side]
             if segment != LOOP:
                 names[BREAK] = terms.number(False)
-            execute(
-                self.program.segments[segment],
-                names,
-                terms.number(True),
-                terms,
-                draw,
-                lambda s, g, v, place=place: place.update({s: (g, v)}),
-            )
+            execute(self.program.segments[segment], names, terms.number(True), terms, draw, emit_to(side))
         for site in sorted({*appended[0], *appended[1]}):
             (left_guard, left), (right_guard, right) = (side.get(site, (terms.number(False), None)) for side in appended)
             found.required.append(left_guard == right_guard)

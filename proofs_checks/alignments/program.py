@@ -135,7 +135,7 @@ class Program:
         for segment, noise in self.noises:
             rate = Monomial(Fraction(1)).times(noise.scale, -1)
             found.setdefault((segment, rate.powers), {})[noise.name] = rate.coefficient
-        groups = []
+        groups: list[CostGroup] = []
         for (segment, powers), rates in found.items():
             unit = Fraction(math.gcd(*(r.numerator for r in rates.values())), math.lcm(*(r.denominator for r in rates.values())))
             weights = {name: int(rate / unit) for name, rate in rates.items()}

@@ -67,6 +67,10 @@ def _is_code_of(function: Any, tree: ast.FunctionDef) -> bool:
     return len(codes) == 1 and repr(content(codes[0])) == repr(content(function.__code__))
 
 
+def _is_positive(literal: Any) -> bool:
+    return type(literal) in (int, float) and 0 < literal < float("inf")
+
+
 @dataclass
 class _Reader:
     function: Any
@@ -257,7 +261,7 @@ class _Reader:
         """Record that a divisor must be positive: a parameter, or a positive number."""
         if isinstance(node, ast.Name) and node.id in {*self.defaults, SIZE}:
             self.positive.add(node.id)
-        elif not (isinstance(node, ast.Constant) and node.value > 0):
+        elif not (isinstance(node, ast.Constant) and _is_positive(node.value)):
             raise self.fail(node, f"the divisor `{ast.unparse(node)}` must be a parameter or a positive number")
 
     def noise(self, call: ast.Call, found: list[Statement], name: str) -> ast.expr:
@@ -283,7 +287,7 @@ class _Reader:
 
     def monomial(self, node: ast.expr) -> Monomial:
         """Read a scale."""
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float) and 0 < node.value < float("inf"):
+        if isinstance(node, ast.Constant) and _is_positive(node.value):
             return Monomial(Fraction(repr(node.value)))
         if isinstance(node, ast.Name) and node.id in self.defaults:
             return Monomial(Fraction(1), ((node.id, 1),))

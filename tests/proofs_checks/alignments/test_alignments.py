@@ -280,6 +280,16 @@ def test_a_function_without_a_promise_or_with_false_defaults_is_rejected(written
         )
 
 
+def test_a_text_that_changed_after_the_import_is_rejected(written):
+    found = written(
+        '@provable(cost="epsilon", where=POSITIVE)\ndef f(queries, rng, epsilon: float = 1.0):\n    return rng.laplace(scale=1 / epsilon)\n'
+    )
+    file = Path(found.__code__.co_filename)
+    file.write_text(file.read_text().replace("1 / epsilon", "epsilon / 1 "))
+    with pytest.raises(InvalidArgument, match="has changed"):
+        prove(found)
+
+
 def test_without_z3_the_message_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "z3", None)
     assert main(["prove", f"{Path(__file__).with_name('programs.py')}:histogram"]) == 2
