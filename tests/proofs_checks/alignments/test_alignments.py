@@ -178,6 +178,85 @@ def test_a_trap_is_not_proved(text, written):
     assert prove(written(text), trials=0).verdict is Verdict.INCONCLUSIVE
 
 
+RAW = """
+    @provable(cost="epsilon", where=POSITIVE, neighbors="one")
+    def f(queries, rng, epsilon: float = 1.0):
+        last = 0.0
+        for q in queries:
+            last = q
+        return last
+    """
+LITTLE_NOISE = """
+    @provable(cost="epsilon / 2", where=POSITIVE, neighbors="one")
+    def f(queries, rng, epsilon: float = 1.0):
+        total = 0.0
+        for q in queries:
+            total = total + q
+        return total + rng.laplace(scale=1 / epsilon)
+    """
+
+
+CHECKED_ALONE = {  # invariants that would prove a wrong program if the checker confused states or names
+    "output after break": (TRAPS["output after break"], ["left.break_ == right.break_", "left.break_ or left.last == right.last"]),
+    "variable named query": (
+        """
+        @provable(cost="epsilon", where=POSITIVE)
+        def f(queries, rng, epsilon: float = 1.0):
+            out = []
+            query = 0.0
+            for q in queries:
+                out.append(q)
+                query = 0.0
+            return out
+        """,
+        ["left.query == right.query"],
+    ),
+    "parameters named as parts of the proof": (
+        """
+        @provable(cost="epsilon", where=POSITIVE, neighbors="one")
+        def f(queries, rng, epsilon: float = 1.0, index: int = 1, output: int = 1):
+            out = []
+            last = 0
+            for i, q in enumerate(queries):
+                last = i
+                if i != index:
+                    out.append(q)
+            if last != output:
+                out.append(last)
+            return last
+        """,
+        ["left.last == right.last"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "invariants"), CHECKED_ALONE.values(), ids=CHECKED_ALONE)
+def test_the_checker_alone_refuses_a_trap(text, invariants, written):
+    program = read(written(text))
+    assert failed_obligation(program, DIRECTIONS[program.neighbors][0], {}, invariants).startswith("outputs")
+
+
+def test_the_checker_alone_refuses_a_raw_value_and_a_cost_above_the_budget(written):
+    assert failed_obligation(read(written(RAW)), (-1, 1), {}, []) == "outputs after the loop agree"
+    shift = {"noise_1": Shift(0, ast.parse("total", mode="eval").body)}
+    invariants = ["changed or left.total == right.total", "abs(left.total - right.total) <= 1"]
+    assert failed_obligation(read(written(LITTLE_NOISE)), (-1, 1), shift, invariants) == "the cost is within the budget"
+    enough = read(written(LITTLE_NOISE.replace("epsilon / 2", "epsilon")))
+    assert failed_obligation(enough, (-1, 1), shift, invariants) == ""
+    all_may_change = read(written(LITTLE_NOISE.replace("epsilon / 2", "epsilon").replace(', neighbors="one"', "")))
+    assert failed_obligation(all_may_change, (-1, 1), shift, invariants[1:]) == "invariants are kept by an iteration"
+
+
+SMALL = [name for name in PROGRAMS if name.startswith("bad_") and "gap" not in name and "adaptive" not in name and name[-1] not in "234"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_checker_alone_proves_no_wrong_program(name, monkeypatch):
+    """No trial run refutes an alignment: every member of the template meets the checker."""
+    monkeypatch.setattr("dpwitness.proofs_checks.alignments.prove.trial_runs", lambda *_: [])
+    assert prove(PROGRAMS[name], trials=0, seconds=300).proofs == ()
+
+
 def test_an_audit_confirms_a_violation():
     """The loss is twice the claim. False-failure probability below 1e-6: the event has odds e^2, 10,000 runs."""
     found = prove(PROGRAMS["bad_partial_sum"], trials=10_000)
