@@ -359,6 +359,14 @@ def test_a_function_without_a_promise_or_with_false_defaults_is_rejected(written
         )
 
 
+def test_a_variable_that_only_one_branch_assigns_is_rejected(written):
+    start = '@provable(cost="epsilon", where=POSITIVE)\ndef f(queries, rng, epsilon: float = 1.0):\n    for q in queries:\n'
+    with pytest.raises(InvalidArgument, match="y may have no value"):
+        prove(written(f"{start}        if q > 0:\n            y = q\n        x = y\n    return 1\n"))
+    with pytest.raises(InvalidArgument, match="y may have no value"):
+        prove(written(f"{start}        y = q\n    return y\n"))
+
+
 def test_a_text_that_changed_after_the_import_is_rejected(written):
     found = written(
         '@provable(cost="epsilon", where=POSITIVE)\ndef f(queries, rng, epsilon: float = 1.0):\n    return rng.laplace(scale=1 / epsilon)\n'
