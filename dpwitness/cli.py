@@ -48,6 +48,7 @@ COMMANDS = {
     "targets": targets,
     "store": store,
     "claims": claims,
+    "prove": claims,
     "watch": watch,
     "suite": suite,
     "protocol": protocol,

@@ -1,3 +1,6 @@
+from .alignments.program import provable as provable
+from .alignments.prove import ProofResult as ProofResult
+from .alignments.prove import prove as prove
 from .engine.declaration import Declaration as Declaration
 from .engine.enclosures import Ball as Ball
 from .engine.enclosures import Box as Box

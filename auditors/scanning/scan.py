@@ -18,7 +18,7 @@ from dpwitness.auditors.scanning.audits import Audited
 from dpwitness.auditors.scanning.package_discovery import Discovered, discover
 from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
 from dpwitness.auditors.scanning.target_file import target_file
-from dpwitness.auditors.scanning.typed_search import TypedEntries, TypedEntry, search, search_program, without_program
+from dpwitness.auditors.scanning.typed_search import TypedEntries, TypedEntry, search, search_program
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, read_json
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -211,10 +211,9 @@ def typed_entries(
     found: Discovered, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None = None
 ) -> TypedEntries:
     """Return the entries of a library with typed constructors; none for another package."""
-    tops = found.about.get("tops", ())
-    program = search_program(tops)
+    program = search_program(found.about.get("tops", ()))
     if program is None:
-        return without_program(tops)
+        return TypedEntries()
     taken = {name["name"] for name in found.objects if not name["name"].startswith("make_")}
     options: Json = {"python": python, "folder": folder, "memory": round(memory * 2**30), "seconds": seconds}
     return search(program, taken, **options, progress=progress)

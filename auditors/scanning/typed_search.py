@@ -1,9 +1,9 @@
 """Typed constructors: libraries whose objects carry their domains, metrics and map, so that each claim is the library's own.
 
-The adapter of a library may have a program ``search/search.py``, in the clone only, which builds programs from the types of the
-library's constructors. It runs in the interpreter of the library, searches quickly, and prints entries for the target file: one for each
-accepted constructor, and one for each finding, with its two inputs. The entries are then audited like any other, so that a finding counts
-only if the audit confirms it.
+The adapter of a library may have a program ``search/search.py``, which builds programs from the types of the library's constructors. It
+runs in the interpreter of the library, searches quickly, and prints entries for the target file: one for each accepted constructor, and
+one for each finding, with its two inputs. The entries are then audited like any other, so that a finding counts only if the audit
+confirms it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dpwitness.auditors.scanning.package_discovery import DiscoverySlot, next_line
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.foreign.environments import FOLDER, environments
+from dpwitness.mechanisms.foreign.environments import FOLDER
 from dpwitness.mechanisms.foreign.worker_process import WorkerDied, WorkerTimeout
 
 _MOST_FINDINGS = 80  # entries of findings in one target file
@@ -78,13 +78,6 @@ def search_program(modules: Sequence[str]) -> Path | None:
     """Return the search program of the adapter of a library, by the names of its top modules; None if there is none."""
     found = (FOLDER / name / "search" / "search.py" for name in modules if name.isidentifier())
     return next((path for path in found if path.exists()), None)
-
-
-def without_program(modules: Sequence[str]) -> TypedEntries:
-    """Return no entries, with a remark if the clone of dpwitness has a search program for a library and this installation has not."""
-    known = [name for name in modules if name in environments() and environments()[name].typed]
-    remark = "the search of {}'s typed constructors is part of the clone of dpwitness, not of the wheel"
-    return TypedEntries(remarks=tuple(map(remark.format, known)))
 
 
 def search(

@@ -1,4 +1,4 @@
-"""``dpwitness claims``: list, show and check the claims of the papers."""
+"""``dpwitness claims``: list, show and check the claims of the papers. ``dpwitness prove``: prove that a loop program is private."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, add_color_option, print_json
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, try_to_write
+from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, add_color_option, confidence, print_json
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core import json_reader
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.option_values.numbers import integer
 
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding
@@ -48,13 +49,46 @@ def arguments(command: Command) -> None:
     text = "record that the texts of claims were reviewed against their checks; needs a checkout of the project"
     accept = actions.add_parser("accept", help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
     accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness list claims`")
+    _prove_arguments(command)
+
+
+def _prove_arguments(command: Command) -> None:
+    prove = command("prove", "prove from its text that a loop with Laplace or exponential noise is private, or find a violation")
+    prove.add_argument("target", metavar="FILE.py:NAME", help="a function with the decorator dpwitness.proofs_checks.provable")
+    prove.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="time limit of the search for a proof; default 60")
+    help_text = "runs of the audit where no proof is found, 0 for none; default 100000"
+    prove.add_argument("--trials", type=integer("trials", 0, 10**12), default=100_000, metavar="N", help=help_text)
+    confidence(prove, "that audit")
+    prove.add_argument("--seed", type=SEED, default=0, metavar="S", help="root of all randomness; default 0")
+    prove.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness claims list|show ID|check ID|check all|accept ID`` and return the exit code."""
+    """Run ``dpwitness claims list|show ID|check ID|check all|accept ID`` or ``dpwitness prove`` and return the exit code."""
+    if args.command == "prove":
+        return _prove(args)
     if args.action == "list":
         return list_claims(args.json)
     return {"show": _show, "check": _check, "accept": _accept}[args.action](args)
+
+
+def _prove(args: argparse.Namespace) -> int:
+    from dpwitness.option_values.user_code import load_object
+    from dpwitness.proofs_checks import prove
+    from dpwitness.proofs_checks.engine.ledger import MissingPackage
+    from dpwitness.reports.phrasing.wording import plain
+
+    function = load_object("", args.target, build=False)
+    try:
+        with redirected_stdout():
+            found = prove(function, seconds=args.seconds, trials=args.trials, confidence=args.confidence, seed=args.seed)
+    except MissingPackage as error:
+        raise InvalidArgument(str(error)) from None
+    if args.json:
+        print_json(found.to_json())
+    else:
+        show(plain("\n".join([found.name, *found.lines()])))
+    return {"CERTIFIED": OK, "VIOLATED": VIOLATED}.get(found.verdict.value, NO_VERDICT)
 
 
 def replay(args: argparse.Namespace, witness: Json) -> int:

@@ -66,7 +66,6 @@ class Environment:
     programs: tuple[str, ...] = ()
     python: str = ""  # version such as ``3.10``; this interpreter's version if empty
     note: str = ""  # remark for readers
-    typed: bool = False  # whether the folder has a program `search/search.py` in a clone, for typed constructors
 
     @property
     def folder(self) -> Path:

@@ -26,7 +26,7 @@ INSIDE = {  # the layers of each package, lowest first
         "statistics targets encoding events privacy_loss results running storing pairs proved white_box tracing black_box gray_box "
         "checks bounds accounting canaries stability.inputs stability metamorphic replaying planning watching scanning"
     ),
-    "dpwitness.proofs_checks": "engine claims review proof_objects",
+    "dpwitness.proofs_checks": "engine alignments claims review proof_objects",
     "dpwitness.reports": "phrasing plots cards formats audit comparison papers reproductions site",
 }
 KERNEL = ["dpwitness.proofs_checks.kernel"]  # imports nothing of the project

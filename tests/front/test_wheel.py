@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MOST = 1_515_000  # bytes; a wheel also has metadata, mostly the hashes of its files
+MOST = 1_590_000  # bytes; a wheel also has metadata, mostly the hashes of its files
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_wheel_has_what_an_audit_needs_and_nothing_else(packed):
     sources = {p.relative_to(ROOT).as_posix() for name in packages for p in (ROOT / name).rglob("*.py")}
     clone_only = (
         *("reports/site/", "reports/papers/", "reports/reproductions/", "reports/recall/"),  # pages, a corpus
-        *("proofs_checks/proof_objects/", "proofs_checks/review/", "mechanisms/foreign/adapters/opendp/search/"),
+        *("proofs_checks/proof_objects/", "proofs_checks/review/"),
     )
     assert packed.isdisjoint(source for source in sources if source.startswith(clone_only))
     assert {source for source in sources if not source.startswith(clone_only)} <= packed

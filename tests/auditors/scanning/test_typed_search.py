@@ -70,9 +70,3 @@ def test_a_search_that_ends_early_keeps_its_entries(typed_library, tmp_path):
 def test_a_library_without_a_search_program_has_no_typed_entries(tmp_path):
     found = Discovered({"tops": ["plain"]}, (), ())
     assert typed_entries(found, python=None, folder=tmp_path, memory=0.0, seconds=1.0) == typed_search.TypedEntries()
-
-
-def test_an_installation_without_the_search_program_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(typed_search, "FOLDER", tmp_path)
-    typed = typed_entries(Discovered({"tops": ["opendp"]}, (), ()), python=None, folder=tmp_path, memory=0.0, seconds=1.0)
-    assert typed.remarks == ("the search of opendp's typed constructors is part of the clone of dpwitness, not of the wheel",)
