@@ -92,7 +92,7 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield right
     yield {**right, "sha256": "0" * 64}
     yield {key: value for key, value in right.items() if key != "sha256"}
-    for factor in (1 - 1e-6, 1 - 1.05e-9, 1 - 0.3e-9, 1 + 0.3e-9, 1 + 1.05e-9, 1 + 1e-6, 0.1):
+    for factor in (1 - 1e-6, 1 - 1.05e-9, 1 - 0.95e-9, 1 + 0.95e-9, 1 + 1.05e-9, 1 + 1e-6, 0.1):
         yield audit(bound=bounds["pure"] * factor)
     counts = right["counts"]
     for name, value in (
@@ -122,7 +122,7 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield audit(bound=bounds["stages"], counts=LAST | {"stages": heavy, "lost": 0, "combination": "conditional error", "alpha": 0.04})
     stages = {"stages": [STAGE], "lost": 0, "combination": "conditional error", "alpha": 0.04}
     for more in ({}, {"combination": "other"}, {"stages": [{**STAGE, "weight": 1.01}]}, {"stages": [{**STAGE, "lost": 31}]}):
-        for factor in (1, 1 - 1.05e-6, 1 + 1.05e-6):
+        for factor in (1, 1 - 1.05e-6, 1 + 1.05e-6, 1 + 0.95e-6):
             yield audit(bound=bounds["stages"] * factor, counts=LAST | stages | more)
     binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
     event = {"kind": "binned", "rule": {"fields": RULE}}
