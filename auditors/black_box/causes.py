@@ -108,7 +108,8 @@ def _repeated_values(outputs: Outputs, first: int) -> tuple[Event, str] | None:
         if len(keys):
             blocks.append((Levels(column + 1, keys), np.ones(len(keys))))
             prefix = f"output {column} = " if outputs.values.shape[1] > first + 1 else ""
-            words += [f"{prefix}{'inf or missing' if key == np.inf else f'{key:g}'}" for key in keys.tolist()]
+            names = outputs.names | {np.inf: "inf or missing"}
+            words += [prefix + names.get(key, f"{key:g}") for key in keys.tolist()]
     if not blocks:
         return None
     event = Threshold(WeightedScore(outputs.values.shape[1], tuple(blocks)), -np.inf, 0.5)
@@ -150,10 +151,17 @@ def _learn(options: AuditOptions, parts: Sequence[Part], sides: BothSides, round
             learned = learn(one, zero, options.claim, alpha=cause.alpha, rounds=rounds * both // total)
         else:
             others = (total - both) // 2
-            learned = learn(_padded(one, others), _padded(zero, others), options.claim, alpha=cause.alpha, rounds=rounds)
+            forms = [(one, zero), (_structures(one), _structures(zero))][: 2 if part.kind == "exceptions" else 1]
+            found = [learn(*(_padded(side, others) for side in form), options.claim, alpha=cause.alpha, rounds=rounds) for form in forms]
+            learned = max(found, key=lambda each: each.expected)
             suspected |= learned.expected > options.claim.parameter
         causes.append(replace(cause, event=_best_side(options, part, learned.event, sides)))
     return causes
+
+
+def _structures(outputs: Outputs) -> Outputs:
+    """Return the outputs without their numbers, such as those in the message of an exception."""
+    return replace(outputs, values=np.empty((len(outputs), 0)), texts={}, signs=0)
 
 
 def _padded(outputs: Outputs, count: int) -> Outputs:

@@ -22,13 +22,16 @@ SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 4_000, "seed": 3, "bits": Fa
 
 
 def noisy(scale, raised=0.0, stuck=0.0):
-    """Laplace noise of this scale. On 0 only, a run raises with probability `raised`, else returns -1 with probability `stuck`."""
+    """Laplace noise of this scale. On 0 only, a run raises with probability `raised`, else returns -1 with probability `stuck`.
+
+    Each exception has another message.
+    """
 
     def mechanism(dataset, size, rng):
         noise = dataset[0] + rng.laplace(0.0, scale, size)
         if dataset[0] == 0:
             if (rng.random(size) < raised).any():
-                raise ZeroDivisionError("division by zero")
+                raise ZeroDivisionError(f"{rng.random()} is divided by zero")
             return np.where(rng.random(size) < stuck, -1.0, noise)
         return noise
 
