@@ -103,11 +103,12 @@ def divide(sides: BothSides, first: int = 0) -> list[Part]:
 def _repeated_values(outputs: Outputs, first: int) -> tuple[Event, str] | None:
     """Return a rule that guesses on outputs with a repeated value, and a description of the values; None if they are not a part."""
     blocks, words = list[tuple[Block, FloatArray]](), list[str]()
-    for column in range(first, outputs.values.shape[1]):
+    columns = [column for column in range(first, outputs.values.shape[1]) if not np.isnan(outputs.values[:, column]).all()]
+    for column in columns:
         keys = _repeated_keys(outputs.values[:, column])
         if len(keys):
             blocks.append((Levels(column + 1, keys), np.ones(len(keys))))
-            prefix = f"output {column} = " if outputs.values.shape[1] > first + 1 else ""
+            prefix = f"output {column} = " if len(columns) > 1 else ""
             names = outputs.names | {np.inf: "inf or missing"}
             words += [prefix + names.get(key, f"{key:g}") for key in keys.tolist()]
     if not blocks:
