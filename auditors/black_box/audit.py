@@ -113,9 +113,8 @@ def audit(
     seed : int
         Root of all randomness: the same seed gives the same counts on any executor.
     executor : concurrent.futures.Executor, optional
-        Use threads for kernels that release the GIL, and processes for Python code (the mechanism
-        must then be importable). Mechanisms that use the process's generators run in one thread at
-        a time.
+        Use threads for kernels that release the GIL, and processes for Python code (the mechanism must then be importable). Mechanisms
+        that use the process's generators run in one thread at a time.
     name : str, optional
         Name of the audit in the result and in the random streams; the mechanism's name by default.
     stop : {"gross", "violation", "never"}, optional
@@ -133,8 +132,7 @@ def audit(
         function of each output alone. A score that raises, or returns NaN or the wrong length in a
         test before the audit, is left out, and a note names it.
     time_limit : float
-        Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung. The
-        limit is ten times the expected duration if that is longer.
+        Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung; ten times the expected duration if longer.
     progress : callable, optional
         Called with (runs done, runs planned). If it has a method ``interim_bound(symbol, bound)``, this
         method is called with the bound certified at each interim look.
@@ -173,6 +171,7 @@ def audit(
     Returns
     -------
     AuditResult
+        Verdict, certified bounds and counts.
 
     Raises
     ------
