@@ -153,7 +153,8 @@ def _learn(options: AuditOptions, parts: Sequence[Part], sides: BothSides, round
         else:
             others = (total - both) // 2
             forms = [(one, zero), (_structures(one), _structures(zero))][: 2 if part.kind == "exceptions" else 1]
-            found = [learn(*(_padded(side, others) for side in form), options.claim, alpha=cause.alpha, rounds=rounds) for form in forms]
+            padded = [(_padded(ones, others), _padded(zeros, others)) for ones, zeros in forms]
+            found = [learn(ones, zeros, options.claim, alpha=cause.alpha, rounds=rounds) for ones, zeros in padded]
             learned = max(found, key=lambda each: each.expected)
             suspected |= learned.expected > options.claim.parameter
         causes.append(replace(cause, event=_best_side(options, part, learned.event, sides)))

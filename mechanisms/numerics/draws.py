@@ -81,7 +81,7 @@ def state_of(rng: Generator) -> State | None:
     source = rng.bit_generator
     if type(source) is not SFC64:
         return None
-    words = np.frombuffer((ctypes.c_uint64 * 4).from_address(source.ctypes.state_address), dtype=np.uint64)
+    words: State = np.ctypeslib.as_array((ctypes.c_uint64 * 4).from_address(source.ctypes.state_address))
     return words if np.array_equal(words, source.state["state"]["state"]) else None
 
 
