@@ -218,7 +218,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
 def _most_important_rows(rows: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
     """Return the most important lines after the headline, in their order, with the first note and the number of omitted notes."""
     traced = [text for name, text in rows if name == "trace"][:1]  # the call with the largest loss
-    kept = ("event", "trace", "low bits", "accepted", "next", "report")
+    kept = ("event", "causes", "trace", "low bits", "accepted", "next", "report")
     chosen = [(name, text) for name, text in rows if name in kept and (name != "trace" or text in traced)]
     chosen = [(name, text) for name, text in chosen if name != "trace" or verdict.value != "NOT_REFUTED"]
     chosen = [(name, text) for name, text in chosen if name != "low bits" or text.startswith("VIOLATED")]
@@ -308,7 +308,7 @@ def _pair_row(data: Json) -> tuple[str, str]:
 
 def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.phrasing.facts import explanations
+    from dpwitness.reports.phrasing.facts import causes_text, explanations
     from dpwitness.reports.phrasing.wording import figure
 
     symbol = result.claim.symbol
@@ -325,6 +325,7 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
         ]
     if result.event is not None:
         rows.append(("event", describe_event_in_words(str(result.description))))
+    rows += [("causes", causes_text(data))] if data.get("causes") else []
     rows += [("trace", line) for line in explanations(data)]
     level = result.bit_level
     if level is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
+from dpwitness.auditors.black_box.causes import separate_causes
 from dpwitness.auditors.black_box.conclude import Findings, conclude
 from dpwitness.auditors.black_box.options import AuditOptions, Progress, require_find, validated_options
 from dpwitness.auditors.black_box.pilot import audit_low_bits, select_pair
@@ -77,6 +78,7 @@ def audit(
     sequential: bool = False,
     find: float | None = None,
     trace: bool = True,
+    causes: bool = True,
 ) -> AuditResult:
     """Search for a violation of a privacy claim by running the mechanism, and certify what is found.
 
@@ -111,9 +113,8 @@ def audit(
     seed : int
         Root of all randomness: the same seed gives the same counts on any executor.
     executor : concurrent.futures.Executor, optional
-        Use threads for kernels that release the GIL, and processes for Python code (the mechanism
-        must then be importable). Mechanisms that use the process's generators run in one thread at
-        a time.
+        Use threads for kernels that release the GIL, and processes for Python code (the mechanism must then be importable). Mechanisms
+        that use the process's generators run in one thread at a time.
     name : str, optional
         Name of the audit in the result and in the random streams; the mechanism's name by default.
     stop : {"gross", "violation", "never"}, optional
@@ -131,8 +132,7 @@ def audit(
         function of each output alone. A score that raises, or returns NaN or the wrong length in a
         test before the audit, is left out, and a note names it.
     time_limit : float
-        Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung. The
-        limit is ten times the expected duration if that is longer.
+        Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung; ten times the expected duration if longer.
     progress : callable, optional
         Called with (runs done, runs planned). If it has a method ``interim_bound(symbol, bound)``, this
         method is called with the bound certified at each interim look.
@@ -164,6 +164,9 @@ def audit(
     trace : bool
         Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the pairs and explain the verdict. No test
         counts them.
+    causes : bool
+        Whether separate tests of exceptions, repeated values and other outputs follow a violation that one of the first two suffices to
+        show, in the runs that are left or in another fifth of `trials`. No effect on sequential audits.
 
     Returns
     -------
@@ -188,15 +191,15 @@ def audit(
     require_type("sequential", sequential, (bool, np.bool_), "be True or False", "audit")
     stop = ("violation" if sequential else "gross") if stop is None else stop
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
-    require_type("bits", bits, (bool, np.bool_), "be True or False", "audit")
+    for argument, given in (("bits", bits), ("trace", trace), ("causes", causes)):
+        require_type(argument, given, (bool, np.bool_), "be True or False", "audit")
     require_seconds(seconds, None if sequential else trials, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
     if trials is None:
         trials = MOST_TRIALS if sequential and seconds is not None else TRIALS
     options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
     searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
-    options = replace(options, stop=stop, bits=bool(bits), seconds=seconds, announce=announce, searched=searched)
-    require_type("trace", trace, (bool, np.bool_), "be True or False", "audit")
+    options = replace(options, stop=stop, bits=bool(bits), causes=bool(causes), seconds=seconds, announce=announce, searched=searched)
     options = replace(options, find=require_find(find, bool(sequential), extend_to), trace=bool(trace) and is_traceable(mechanism))
     runner = RoundRunner(options)
     pairs = audited_pairs(mechanism, pair, domain)
@@ -214,7 +217,7 @@ def audit(
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         content = {"name": options.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"sequential": True} if sequential else {"trials": trials if seconds is None else None, "seconds": seconds}
-        budget |= {} if trace else {"trace": False}
+        budget |= ({} if trace else {"trace": False}) | ({} if causes else {"causes": False})
         identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
         runner.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(runner.ledger, total)
@@ -315,6 +318,10 @@ def _run_plan(
     training = train(runner, findings.options, selected, outputs)
     for test in run_test(runner, findings.options, selected, training):
         findings = replace(findings, test=test)
+        yield findings
+    if options.causes and findings.refuted:
+        yield replace(findings, causes=())
+        findings = replace(findings, causes=separate_causes(runner, findings.options, selected, training.outputs))
         yield findings
     if options.searched is not None:
         suggest_wider_domain(runner, findings, options.searched)

@@ -10,17 +10,18 @@ from dataclasses import dataclass, replace
 
 from dpwitness.auditors.black_box.budget import EARLY_ALPHA
 from dpwitness.auditors.black_box.options import AuditOptions
-from dpwitness.auditors.black_box.pair_exercise import exercised
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.test import EventTest
 from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.audit_result import AuditResult, BitLevel, PairScore
+from dpwitness.auditors.results.causes import Cause
 from dpwitness.auditors.results.kernel_check import checked_by_kernel
 from dpwitness.auditors.results.trace_evidence import TraceEvidence
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed
+from dpwitness.auditors.running.pair_exercise import exercised
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.worker_failures import explained
 from dpwitness.auditors.statistics.anytime import equivalent_level
@@ -46,6 +47,12 @@ class Findings:
     test: EventTest | None = None
     extensions: int = 0  # number of extensions that have begun
     trace: TraceEvidence | None = None
+    causes: tuple[Cause, ...] | None = None  # None until the test has ended and causes are separated
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the counts of the test refute the claim."""
+        return self.test is not None and self.test.lower > self.options.claim.parameter
 
     def on(self, pair: Pair, runner: RoundRunner) -> Findings:
         """Return the findings with the claim on this pair, which is the tested pair."""
@@ -70,6 +77,7 @@ class Findings:
             "pairs": [[place[id(score.pair)], to_jsonable(score.expected), score.confirmed] for score in self.pairs],
             "tested": [test.to_json(place[id(test.pair)])] if test else [],
             "trace": self.trace and self.trace.to_json(),
+            "causes": self.causes and [cause.to_json() for cause in self.causes],
             "bits": level
             and {
                 "verdict": level.verdict.value,
@@ -99,7 +107,8 @@ class Findings:
         scores = tuple(PairScore(pairs[at], from_jsonable(expected), confirmed) for at, expected, confirmed in data["pairs"])
         tests = [EventTest.from_json(each, pairs, data["best"]) for each in data["tested"]]
         trace = TraceEvidence.from_json(data["trace"]) if data.get("trace") else None
-        return cls(replace(options, probe=data["probe"]), scores, level, tests[0] if tests else None, data["extensions"], trace)
+        causes = tuple(map(Cause.from_json, data.get("causes") or ()))
+        return cls(replace(options, probe=data["probe"]), scores, level, tests[0] if tests else None, data["extensions"], trace, causes)
 
 
 def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
@@ -113,7 +122,7 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
     except MechanismFailed as error:
         failure = str(error)
         if isinstance(error, Unfit):
-            findings = replace(findings, test=None, bit_level=None)
+            findings = replace(findings, test=None, bit_level=None, causes=None)
     except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
         failure = explained(error) or str(error)
     finally:
@@ -124,6 +133,9 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
             options.mechanism.close()  # stop workers that a running task has started since
         if runner.ledger is not None:
             runner.ledger.flush()
+    if (interrupted or failure) and findings.causes is not None:  # the test had ended
+        runner.note(f"the causes of the violation were not separated: {failure or 'interrupted'}")
+        interrupted, failure = False, ""
     result = replace(checked_by_kernel(build_result(runner, findings, interrupted, failure)), seconds=runner.elapsed)
     return result if runner.ledger is None else _store_result(runner, runner.ledger, findings.extensions, result)
 
@@ -196,6 +208,7 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
         picture=test.picture,
         exercised=moved,
         notes=notes,
+        causes=_suspected_causes(findings.causes or (), guess),
     )
 
 
@@ -210,6 +223,11 @@ def _suspected(level: BitLevel | None, guess: str) -> BitLevel | None:
     if level is None or not guess or level.verdict is not Verdict.VIOLATED:
         return level
     return replace(level, verdict=Verdict.SUSPECT)
+
+
+def _suspected_causes(causes: tuple[Cause, ...], guess: str) -> tuple[Cause, ...]:
+    """Return the causes, with the verdict SUSPECT for violations of a guessed claim."""
+    return tuple(replace(each, verdict=Verdict.SUSPECT) if guess and each.verdict is Verdict.VIOLATED else each for each in causes)
 
 
 def _verdict(

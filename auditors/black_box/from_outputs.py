@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.black_box.pair_exercise import OutputComparison, exercised
 from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import Outputs, encode, opaque_type_notes, unrepeated_text_notes
@@ -18,6 +17,7 @@ from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.environment_errors import environment_failure, is_environment_fault
+from dpwitness.auditors.running.pair_exercise import OutputComparison, exercised
 from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.auditors.statistics.certificate import Part, Tally, certified, p_value, split_batches
 from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, require_integer, require_probability, require_type

@@ -57,6 +57,7 @@ class AuditOptions:
     probe: int = PROBE  # rounds in the chunk of each probe
     width: int = 1  # number of columns of the outputs
     trace: bool = False  # whether traced runs order the pairs and explain the verdict
+    causes: bool = False  # whether a violation is followed by separate tests of exceptions, repeated values and other outputs
 
     @property
     def alpha(self) -> float:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from dpwitness.auditors.black_box.options import AuditOptions
-from dpwitness.auditors.black_box.pair_exercise import OutputComparison
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.running import engine
 from dpwitness.auditors.running.engine import Inline, Pace, Segment, Stage, audit_key, collect
+from dpwitness.auditors.running.pair_exercise import OutputComparison
 from dpwitness.auditors.running.repeated_outputs import RepeatDetector
 from dpwitness.auditors.running.statefulness import Unfit, digest
 from dpwitness.auditors.storing.audit_records import AuditLedger

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpwitness.auditors.black_box.conclude import Findings
-from dpwitness.auditors.black_box.pair_exercise import difference, exercised
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.running.engine import MechanismFailed, outputs
+from dpwitness.auditors.running.pair_exercise import difference, exercised
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.domains import Domain
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -103,6 +104,37 @@ class ScalarEvent(Event):
 
     def guess(self, outputs: Outputs) -> Guesses:
         return self.guess_at(self.position(outputs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Restricted(Event):
+    """A rule that guesses on a part of the outputs only: those of the structures `codes`, inside or outside of a mask.
+
+    The mask consists of the outputs on which the rule `mask` guesses. If `side` is +1 or -1, only this dataset is guessed.
+    """
+
+    event: Event
+    codes: FloatArray  # sorted
+    mask: Event | None = None
+    inside: bool = True
+    side: int = 0
+
+    kind: ClassVar[str] = "restricted"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        kept = np.isin(outputs.codes, self.codes)
+        if self.mask is not None:
+            kept &= (self.mask.guess(outputs) != 0) == self.inside
+        guesses = self.event.guess(outputs)
+        return np.where(kept & ((guesses == self.side) if self.side else True), guesses, np.int8(0)).astype(np.int8)
+
+    @property
+    def directions(self) -> int:
+        return 1 if self.side else self.event.directions
+
+    def describe(self) -> str:
+        only = f", only D{int(self.side > 0)} is guessed" if self.side else ""
+        return f"{self.event.describe()} (on a part of the outputs{only})"
 
 
 @lru_cache(maxsize=16)

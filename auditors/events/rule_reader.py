@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.features import Block, Distances, Levels, Places, Ramps, Trees
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore
 from dpwitness.mechanisms.core.json_codec import from_jsonable
@@ -47,6 +47,8 @@ def columns_of(event: Event) -> int:
     """Return the number of output columns that a rule needs; outputs are padded to this width, so wide rules need small chunks."""
     if isinstance(event, Binned):
         return max(map(columns_of, event.events))
+    if isinstance(event, Restricted):
+        return max(columns_of(event.event), 1 if event.mask is None else columns_of(event.mask))
     if isinstance(event, Threshold):
         return event.score.width
     if isinstance(event, Atoms):
@@ -219,6 +221,16 @@ def _check_binned(rule: Binned, require: Check, path: str) -> None:
     )
 
 
+def _check_restricted(rule: Restricted, require: Check, path: str) -> None:
+    """Check the fields of `Restricted`."""
+    for name, nested in (("event", rule.event), *([] if rule.mask is None else [("mask", rule.mask)])):
+        require(isinstance(nested, Event) and not isinstance(nested, Binned | Restricted), f"{name} must be a guess rule")
+        check_event(nested, f"{path}.{name}")
+    require(_is_increasing(rule.codes) and len(rule.codes) <= COLUMNS, "codes must be a list of increasing numbers")
+    require(isinstance(rule.inside, bool), "inside must be true or false")
+    require(_is_integer(rule.side, -1, 1), "side must be -1, 0 or 1")
+
+
 _CHECKS: dict[type, Callable[[Any, Check, str], None]] = {
     Intervals: _check_intervals,
     Threshold: _check_threshold,
@@ -227,4 +239,5 @@ _CHECKS: dict[type, Callable[[Any, Check, str], None]] = {
     LowBits: _check_low_bits,
     Ball: _check_ball,
     Binned: _check_binned,
+    Restricted: _check_restricted,
 }

@@ -9,6 +9,7 @@ from typing import Any
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram
 from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.results.causes import Cause
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.trace_evidence import TraceEvidence
 from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
@@ -104,6 +105,9 @@ class AuditResult(Result):
     trace : TraceEvidence or None
         What a few traced runs show: the noise, by how much its input moves, and the loss to which the calls compose. A loss above the
         claim makes a verdict that would be NOT_REFUTED INCONCLUSIVE.
+    causes : tuple of Cause
+        What exceptions, repeated values and all other outputs show by themselves, if exceptions or repeated values suffice to violate the
+        claim. All these statements together hold with the audit's confidence, separately from the verdict.
     guessed : str
         What a scan has guessed about claim, relation or domain; empty for a stated claim.
     tally, stages, basis, alpha, looks, method, scores, mechanism, unstored
@@ -140,6 +144,7 @@ class AuditResult(Result):
     mechanism: Any = field(default=None, repr=False)
     guessed: str = ""
     trace: TraceEvidence | None = None
+    causes: tuple[Cause, ...] = ()
     unstored: str = ""  # why writing to the store failed, if it failed
 
     @property
@@ -252,6 +257,7 @@ class AuditResult(Result):
             "seed": self.seed,
         } | ({"guessed": self.guessed} if self.guessed else {})
         fields |= {"trace": self.trace.to_json()} if self.trace else {}
+        fields |= {"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}
         return claim_document(self, "black box", fields) | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
 
 

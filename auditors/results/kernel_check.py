@@ -7,8 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.causes import Cause
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.statistics.certificate import Part
+from dpwitness.auditors.statistics.partial_certificate import error_of_counts, partial_bound
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.privacy import ApproxDP, Claim
 
@@ -36,7 +38,17 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
         why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
         if why.startswith("counts") or why.startswith("bound"):
             result = replace(result, bit_level=replace(level, verdict=Verdict.ERROR), notes=(*result.notes, f"low bits: {why}"))
-    return result
+    return replace(result, causes=tuple(_checked_cause(cause, result) for cause in result.causes))
+
+
+def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
+    """Return the cause, with the verdict ERROR if the kernel refuses its counts. The kernel does not check the discount of the bound."""
+    if cause.verdict not in _REFUTED or cause.tally is None:
+        return cause
+    alpha = error_of_counts(cause.alpha, cause.within)
+    bound = partial_bound(result.claim, cause.tally, alpha, cause.lost)
+    problem = kernel_problem(result.claim, "value", bound, result.confidence, counts_json([Part(cause.tally, lost=cause.lost)], alpha))
+    return replace(cause, verdict=Verdict.ERROR, words=problem) if problem.startswith(("counts", "bound")) else cause
 
 
 def counts_json(parts: tuple[Part, ...] | list[Part], alpha: float) -> Json:

@@ -15,9 +15,11 @@ import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
+from dpwitness.auditors.results.causes import Cause
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, certified, clopper_pearson_lower
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
+from dpwitness.auditors.statistics.partial_certificate import PARTS
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.privacy import Claim, exact_claim
@@ -148,6 +150,8 @@ def _check_black_box(document: Json, verdict: Verdict) -> RecomputedBounds:
         _raise_contradiction(document, f"a refuted claim has a p-value of at most {error:.6g}, but the document states {p_value:.6g}")
     if document.get("bit_level"):
         _check_bit_level(document, claim, error, values)
+    for cause in document.get("causes", []):
+        _check_cause(cause | {"name": f"{document.get('name', '')} ({cause['kind']})", "guessed": document.get("guessed")}, claim, error)
     return RecomputedBounds(verdict, values, unchecked)
 
 
@@ -191,6 +195,15 @@ def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[st
     elif not refuted:  # documents of earlier versions lack the number of lost rounds
         require_verdict(level, Verdict(level["verdict"]), False, f"a bound of {found:.6g} against {claim}")
     values["bit_level.epsilon_lower"] = found
+
+
+def _check_cause(data: Json, claim: Claim, error: float) -> None:
+    """Check the bound and verdict of a cause of a violation."""
+    cause = Cause.from_json(data)
+    require_allowed_error(data, cause.alpha * PARTS, error)
+    lower = cause.judged(claim).lower
+    require_stated_value(data, "parameter_lower", lower)
+    require_verdict(data, cause.verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}")
 
 
 def _check_sensitivity(document: Json, verdict: Verdict) -> RecomputedBounds:

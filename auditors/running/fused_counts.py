@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import Event, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.running.rounds import Run, is_builtin_mechanism
-from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.draws import Draws, state_of
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ class Counter:
             return table, Outputs(np.empty((0, 1)), np.empty(0))
         head = np.empty((min(size, _BLOCK_ROWS), self.draws.width))
         count, rule = self.kernel
-        _fused_loop(self.draws.fill, count)(self.draws.arguments, rule, size, head, table, rng)
+        state = None if self.draws.inlined is None else state_of(rng)
+        fill, source = (self.draws.fill, rng) if self.draws.inlined is None or state is None else (self.draws.inlined, state)
+        _fused_loop(fill, count)(self.draws.arguments, rule, size, head, table, source)
         return table, encode(head, len(head))
 
 
@@ -95,9 +97,7 @@ def _fused_loop(fill: Callable[..., None], count: Callable[..., None]) -> Callab
     from dpwitness.mechanisms.numerics.jit import jit  # loads Numba
 
     @jit
-    def loop(
-        arguments: tuple[Any, ...], rule: tuple[Any, ...], size: int, head: FloatArray, table: NDArray[np.int64], rng: Generator
-    ) -> None:
+    def loop(arguments: tuple[Any, ...], rule: tuple[Any, ...], size: int, head: FloatArray, table: NDArray[np.int64], rng: Any) -> None:
         fill(*arguments, head, rng)
         count(*rule, head, table)
         block = np.empty((_BLOCK_ROWS, head.shape[1]))

@@ -50,6 +50,8 @@ def arguments(command: common.Command) -> None:
     common.time_limit(audit)
     help_text = "make no traced runs before the audit, which order the pairs and explain the verdict"
     audit.add_argument("--no-trace", action="store_true", help=help_text)
+    help_text = "end with the first violation: make no separate tests of exceptions, of repeated values and of all other outputs"
+    audit.add_argument("--no-causes", action="store_true", help=help_text)
     audit.add_argument(
         "--in-process",
         action="store_true",
@@ -82,7 +84,7 @@ def _add_certify(command: common.Command) -> None:
     common.running(certify)
     common.detail(certify)
     idle = ("program", "cwd", "text_runs", "dsn", "query", "table", "setup", "domain", "search_seconds", "store", "extend", "seconds")
-    off = dict.fromkeys(("in_process", "search", "bits", "text", "visible_errors", "sequential", "no_trace"), False)
+    off = dict.fromkeys(("in_process", "search", "bits", "text", "visible_errors", "sequential", "no_trace", "no_causes"), False)
     certify.set_defaults(white_box=True, stop=None, find=None, scores=[], **dict.fromkeys(idle), **off)
 
 
@@ -157,6 +159,7 @@ def _run_audits(
     if args.search or not args.white_box:
         options |= {"stop": args.stop, "time_limit": args.time_limit, "store": args.store, "extend_to": args.extend}
         options |= {"sequential": args.sequential, "find": args.find, "trace": not args.no_trace}
+        options |= {"causes": not args.no_causes}
         budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
         results.append(audit(mechanism, pair=pairs or None, **budget, **common_options, **options))
     return [replace(result, notes=(*result.notes, *notes)) for result in results]

@@ -22,6 +22,7 @@ _INTERNAL = {
     "mechanisms.papers.convex": "QuadraticPenalty",
     "mechanisms.numerics.noise": "SphericalNoise",
     "mechanisms.privacy.accounting": "AccountedDP",
+    "auditors.events.event": "Restricted",
     "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
     "auditors.events.features": "Affine Distances Levels Places Products Ramps SignedLog Sorted Trees",
     "auditors.events.divergence": "Binned",

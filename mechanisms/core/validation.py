@@ -98,6 +98,8 @@ def require_probability(name: str, value: Any, owner: str = "", *, zero: bool = 
 
 def require_integer(name: str, value: Any, owner: str = "", *, least: int = 1, most: int | None = None) -> int:
     """Return `value` as an int; raise InvalidArgument unless it is a whole number in [least, most]."""
+    if type(value) is int and value >= least and (most is None or value <= most):  # the usual case, at a tenth of the time
+        return value
     whole = (isinstance(value, Integral) and not isinstance(value, bool)) or (_is_real(value) and float(value).is_integer())
     if not whole or value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"

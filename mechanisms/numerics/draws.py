@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
+from numpy.random import SFC64, Generator
+from numpy.typing import NDArray
 
 from dpwitness.mechanisms.core.validation import require_callable, require_integer, require_type
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+State = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,9 @@ class Draws:
         Numbers and arrays that depend on the dataset. The kernel must not write into them.
     width : int
         Number of values in one output.
+    inlined : callable, optional
+        ``inlined(*arguments, out, state)``, a faster form of `fill` with the same numbers, from the four words of the state of an SFC64
+        generator, which it advances.
 
     Raises
     ------
@@ -55,6 +62,7 @@ class Draws:
     fill: Callable[..., None]
     arguments: tuple[Any, ...]
     width: int
+    inlined: Callable[..., None] | None = None
 
     def __post_init__(self) -> None:
         require_callable("fill", self.fill, "Draws")
@@ -66,6 +74,15 @@ class Draws:
         out = np.empty((size, self.width))
         self.fill(*self.arguments, out, rng)
         return out
+
+
+def state_of(rng: Generator) -> State | None:
+    """Return the four words of an SFC64 generator's state, as a view that kernels advance; None for another generator."""
+    source = rng.bit_generator
+    if type(source) is not SFC64:
+        return None
+    words: State = np.ctypeslib.as_array((ctypes.c_uint64 * 4).from_address(source.ctypes.state_address))
+    return words if np.array_equal(words, source.state["state"]["state"]) else None
 
 
 class SampledByDraws(ABC):

@@ -21,6 +21,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require, requi
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
+from dpwitness.mechanisms.numerics.inlined_draws import fill_gaussian_from_state
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (
     as_integer_vector,
@@ -355,7 +356,8 @@ class Gaussian(_NoisySum):
         return self.noise_multiplier * self.sensitivity / shift_over_sigma(self.epsilon, self.delta)
 
     def draws(self, dataset: Any) -> Draws:
-        return Draws(fill_gaussian, (self._center(dataset), self.sigma, GRID if self.arithmetic == "grid" else 0.0), 1)
+        step = GRID if self.arithmetic == "grid" else 0.0
+        return Draws(fill_gaussian, (self._center(dataset), self.sigma, step), 1, fill_gaussian_from_state)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each output, or on the grid the log-probability, of shape (size,)."""

@@ -122,6 +122,10 @@ _texts = listing(text(TEXT))
 _PAIR = nullable(record({"relation": text(TEXT), "why": text(TEXT)}, d0=anything, d1=anything))
 _TALLY = nullable(record(correct=integer(), wrong=integer(), rounds=integer(), directions=integer(1, 2)))
 _VERDICT = one_of(*(verdict.value for verdict in Verdict))
+_CAUSE = record(
+    **{"kind": text(40), "words": text(TEXT), "verdict": _VERDICT, "parameter_lower": _extended, "tally": _TALLY, "lost": integer()},
+    **dict.fromkeys(("event", "alpha", "within"), anything),
+)
 _FIELDS = {  # fields of a result that the formats use in their structure; other fields are printed as text or ignored
     "kind": text(200),
     "headline": text(TEXT),
@@ -140,6 +144,7 @@ _FIELDS = {  # fields of a result that the formats use in their structure; other
     "test": text(TEXT),
     "guessed": text(TEXT),
     "tally": _TALLY,
+    "causes": listing(_CAUSE),
     "alpha": number(lambda a: 0 <= a < 1, "in [0, 1)"),
     "source": nullable(record(file=text(1000), line=integer(1))),
     "findings": listing(items(anything)),

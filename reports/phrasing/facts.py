@@ -10,7 +10,7 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.relations import describe_relation, parse_relation
 from dpwitness.mechanisms.privacy import Claim, exact_claim, parse_claim
-from dpwitness.reports.phrasing.wording import code, dataset, differences, escaped_markdown, figure, number
+from dpwitness.reports.phrasing.wording import code, dataset, differences, escaped_markdown, figure, number, verdict
 
 Facts = list[tuple[str, str]]  # (label, markdown)
 
@@ -48,6 +48,25 @@ def explanations(result: Json) -> tuple[str, ...]:
         return TraceEvidence.from_json(result["trace"]).explanation
     except (KeyError, TypeError, ValueError):
         return ()
+
+
+def causes_text(result: Json) -> str:
+    """Return the verdicts on the causes of a violation in one line; empty if causes were not separated.
+
+    Examples
+    --------
+    >>> causes = [("exceptions", "raises KeyError", "VIOLATED", 4.25), ("values", "", "NOT_REFUTED", 0.5)]
+    >>> keys = ("kind", "words", "verdict", "parameter_lower")
+    >>> causes_text({"parameter": "mu", "causes": [dict(zip(keys, cause)) for cause in causes]})
+    'VIOLATED by exceptions (raises KeyError), mu > 4.25; NOT REFUTED by values, mu > 0.5'
+    """
+    lines = []
+    for cause in result.get("causes") or ():
+        words = f" ({cause['words']})" if cause["words"] else ""
+        bound = f", {result.get('parameter', 'epsilon')} > {figure(cause['parameter_lower'])}"
+        counted = cause["verdict"] not in ("INCONCLUSIVE", "ERROR")
+        lines.append(f"{verdict(cause['verdict'])} by {cause['kind']}{words}{bound if counted else ''}")
+    return "; ".join(lines)
 
 
 def run_facts(result: Json) -> Facts:

@@ -24,6 +24,7 @@ from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
 from dpwitness.auditors.running.fused_counts import counter
 from dpwitness.auditors.running.rounds import batch, is_builtin_mechanism
 from dpwitness.auditors.running.statefulness import Unfit
+from dpwitness.mechanisms.numerics.draws import state_of
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -65,6 +66,18 @@ def test_counts_of_learned_events_are_those_of_stored_outputs(name):
     for dataset in (pair.d0, pair.d1):
         found, stored = both_ways(mechanism.sample, dataset, event, 3_000)
         assert found == stored and sum(found) == 3_000
+
+
+@pytest.mark.parametrize(
+    "mechanism", [m.Laplace(0.7), m.LaplaceVector(1.0, 3), m.Gaussian(1.0, 1e-5), m.Gaussian(1.0, 1e-5, arithmetic="grid")]
+)
+def test_draws_from_the_state_are_those_of_the_generator(mechanism):
+    """Also in the tails of the ziggurat method, which one draw in a few thousand needs."""
+    draws, rngs = mechanism.draws(mechanism.worst_pair().d1), [Generator(SFC64(9)) for _ in range(2)]
+    out = np.empty((2**18 // draws.width, draws.width))
+    draws.inlined(*draws.arguments, out, state_of(rngs[0]))
+    assert out.tobytes() == draws.sample(len(out), rngs[1]).tobytes() and rngs[0].bytes(16) == rngs[1].bytes(16)
+    assert state_of(np.random.default_rng(9)) is None
 
 
 @pytest.mark.parametrize("name", MINE)
