@@ -9,22 +9,37 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.np.random import _constants as tables
+from numpy.typing import NDArray
 
 from dpwitness.mechanisms.numerics.draws import State
 from dpwitness.mechanisms.numerics.jit import jit, jit_with
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
+tables: Any
+try:  # a private module of Numba: without its tables, kernels draw from the Generator
+    from numba.np.random import _constants as tables
+except ImportError:
+    tables = None
+
 Word = Any  # an unsigned integer of 64 bits
+
+
+def _table(name: str) -> NDArray[Any]:
+    return np.asarray(getattr(tables, name, np.zeros(1)))
+
+
+def _number(name: str) -> float:
+    return float(getattr(tables, name, 0.0))
+
 
 _ONE, _THREE, _NINE, _ELEVEN = (np.uint64(number) for number in (1, 3, 9, 11))
 _SEVENTEEN, _TWENTY_FOUR, _FORTY = (np.uint64(number) for number in (17, 24, 40))
 _BYTE, _SIGN, _FRACTION = np.uint64(2**8 - 1), np.uint64(2**8), np.uint64(2**52 - 1)
 _UNIT = 2.0**-53
-_NORMAL_X, _NORMAL_K, _NORMAL_F = tables.wi_double, tables.ki_double, tables.fi_double
-_NORMAL_END, _NORMAL_INVERSE_END = float(tables.ziggurat_nor_r), float(tables.ziggurat_nor_inv_r)
-_EXPONENTIAL_X, _EXPONENTIAL_K, _EXPONENTIAL_F = tables.we_double, tables.ke_double, tables.fe_double
-_EXPONENTIAL_END = float(tables.ziggurat_exp_r)
+_NORMAL_X, _NORMAL_K, _NORMAL_F = _table("wi_double"), _table("ki_double"), _table("fi_double")
+_NORMAL_END, _NORMAL_INVERSE_END = _number("ziggurat_nor_r"), _number("ziggurat_nor_inv_r")
+_EXPONENTIAL_X, _EXPONENTIAL_K, _EXPONENTIAL_F = _table("we_double"), _table("ke_double"), _table("fe_double")
+_EXPONENTIAL_END = _number("ziggurat_exp_r")
 
 
 @jit_with(inline="always")
@@ -112,3 +127,7 @@ def fill_gaussian_from_state(center: float, sigma: float, step: float, out: Floa
         noise *= sigma
         out[i, 0] = (center + np.floor(noise / step + 0.5)) * step if step > 0 else center + noise
     state[0], state[1], state[2], state[3] = a, b, c, count
+
+
+LAPLACE_FROM_STATE = fill_laplace_from_state if tables is not None else None
+GAUSSIAN_FROM_STATE = fill_gaussian_from_state if tables is not None else None

@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.numerics.draws import Draws
-from dpwitness.mechanisms.numerics.inlined_draws import fill_laplace_from_state
+from dpwitness.mechanisms.numerics.inlined_draws import LAPLACE_FROM_STATE
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -78,7 +78,7 @@ def fill_laplace(center: FloatArray, scale: float, out: FloatArray, rng: Generat
 
 def laplace_draws(center: FloatArray, scale: float) -> Draws:
     """Return the output law that adds Laplace(scale) noise to each entry of `center`."""
-    return Draws(fill_laplace, (center, float(scale)), center.size, fill_laplace_from_state)
+    return Draws(fill_laplace, (center, float(scale)), center.size, LAPLACE_FROM_STATE)
 
 
 @jit

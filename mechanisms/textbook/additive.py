@@ -21,7 +21,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require, requi
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
-from dpwitness.mechanisms.numerics.inlined_draws import fill_gaussian_from_state
+from dpwitness.mechanisms.numerics.inlined_draws import GAUSSIAN_FROM_STATE
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laplace_laws import (
     as_integer_vector,
@@ -357,7 +357,7 @@ class Gaussian(_NoisySum):
 
     def draws(self, dataset: Any) -> Draws:
         step = GRID if self.arithmetic == "grid" else 0.0
-        return Draws(fill_gaussian, (self._center(dataset), self.sigma, step), 1, fill_gaussian_from_state)
+        return Draws(fill_gaussian, (self._center(dataset), self.sigma, step), 1, GAUSSIAN_FROM_STATE)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each output, or on the grid the log-probability, of shape (size,)."""
