@@ -130,14 +130,15 @@ def function_recipes(source: Source) -> Iterator[Recipe]:
     parameters, name = source.name.parameters or (), source.name
     makes = _MAKER.match(name.name)
     data = data_parameter(parameters, positional=not makes)
-    if data is None:
+    noisy = re.search(r"noise|laplace|geometric|gauss", name.name, re.I)
+    if data is None or (noisy and role(data) == "size"):
         made = _class_made(source)
         if made is not None:
             yield from _released(source, made, parameters, source.spelled)
         elif makes:  # perhaps a function of the data
             called = Method("__call__", (Parameter("data", kind="POSITIONAL_ONLY"),))
             yield from _released(source, replace(name, kind="class", methods=(called,)), parameters, source.spelled)
-        elif re.search(r"noise|laplace|geometric|gauss", name.name, re.I):
+        elif noisy:
             yield from _noise(source, parameters)
         return
     for form, choice in _variants(source, data, parameters, source.text):

@@ -80,7 +80,7 @@ def measured(found: Listed) -> Json:
         folder = Path(place)
         python = found.python()
         explored = discover(package=found.package, python=python, working_folder=str(folder))
-        options: Json = {"python": python, "network": explored.network, "root": "", "memory": 0.0, "deadline": time.monotonic() + 300}
+        options: Json = {"python": python, "preamble": explored.preamble, "root": "", "memory": 0.0, "deadline": time.monotonic() + 300}
         proposals = propose(readings_of(explored), folder, **options)
         scan = written(found.package, folder / "targets.py", explored, proposals, python)
         counts = Counter(outcome for _, outcome in mechanism_outcomes(found, proposals, scan.file, python))
