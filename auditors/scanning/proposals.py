@@ -86,7 +86,7 @@ def readings_of(found: Discovered, only: str = "") -> list[Reading]:
             classes.setdefault(each["defined"].replace(":", "."), name)
     convention, summary = convention_of(names), str(found.about.get("summary", ""))
     chosen_names = [name for name in names if not only or only in (name.path, name.name)]
-    if metric := METRIC.search(summary):  # the claim of the package as a whole
+    if metric := METRIC.search(summary.partition("\n")[0]):  # the claim of the package as a whole
         chosen_names = [replace(name, doc=f"{name.doc}\n\nPackage: {metric[0]}") for name in chosen_names]
     private = bool(_PRIVATE.search(summary))
     return [read(name, classes, convention, private) for name in chosen_names]

@@ -196,6 +196,7 @@ RELEASE_METHODS = (
     *("clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
     *("estimate", "evaluate", "predict"),  # last, as these often process what was released
 )
+FILES = re.compile(r"^((input|data|csv|source)_?)?(file|path|filename|filepath|csv)(_?(path|name|file))?$")  # of a table of records
 FEEDING = re.compile(
     r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
 )
