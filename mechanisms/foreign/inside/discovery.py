@@ -1,8 +1,8 @@
 """Discovery of the public names of a package, in the interpreter that the package is installed in.
 
 Uses the standard library only (Python 3.8 or later). `package_discovery` starts this file as a script, sends one line of JSON, and reads
-lines of JSON: ``package``, ``importing``, ``failed``, ``repair``, ``note``, ``object`` and ``done``. The line ``importing`` comes before each
-import, so that the reader knows which module ended the process.
+lines of JSON: ``package``, ``importing``, ``failed``, ``repair``, ``note``, ``object``, ``example`` and ``done``. The line ``importing``
+comes before each import, so that the reader knows which module ended the process.
 
 =========  =============================================================================================================
 request    meaning
