@@ -26,8 +26,8 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
     (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
     (r"horizon|max_steps|steps|t|time_steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
-    (r"column|column_name|col|col_name|measure_column|feature", f'"{COLUMN}"'),
-    (r"columns|column_names|cols|features", f'["{COLUMN}"]'),
+    (r"(.*_)?col(umn)?(_name)?|by|feature", f'"{COLUMN}"'),
+    (r"(.*_)?col(umn)?s|column_names|features", f'["{COLUMN}"]'),
     (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions", "2"),
     (r"size|n_samples|num_samples|n_draws", "1"),
     (r"value_?0|label_?0|false_value|negative_label", '"no"'),
@@ -210,7 +210,8 @@ def _value(
     if built is not None:
         return built
     usual = _usual_value(parameter, form, choice)
-    if parameter.example and (usual is None or not choice.usual):
+    of_frame = f'"{COLUMN}"' in form.data and usual == f'"{COLUMN}"'
+    if parameter.example and not of_frame and (usual is None or not choice.usual):
         return parameter.example, Arguments()
     if usual is not None:
         return usual, Arguments()

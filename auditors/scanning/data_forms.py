@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.names import Parameter
-from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, METRIC, REPLACE_ONE, SINGLE, role
+from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, FILES, METRIC, REPLACE_ONE, SINGLE, role
 from dpwitness.mechanisms.core.json_reader import Json
 
 CATEGORIES = 4  # categories of a domain without a size
@@ -131,6 +131,12 @@ def table(relation: str) -> Form:
     return replace(form, what=f"{form.what}, in a DataFrame", data=data, imports=("pandas",))
 
 
+def file_of(form: Form) -> Form:
+    """Return the form of a data frame as the name of a file with its records."""
+    data = f'({form.data}.to_csv("records.csv", index=False) or "records.csv")'
+    return replace(form, what=f"{form.what}, in a CSV file", data=data)
+
+
 def framed(form: Form, note: str, kind: str = "DataFrame") -> Form:
     """Return the form with its data in a data frame or a series, of the library that the type hint `note` names: polars, else pandas."""
     library = "polars" if re.search(r"\bpl\.|polars", note) else "pandas"
@@ -187,6 +193,9 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
         return
     if "dataframe" in note or data.word in ("df", "data_frame", "dataframe"):
         yield from _frames(note, relation, roles, name, text)
+        return
+    if FILES.match(data.word):
+        yield from map(file_of, (table(relation), framed(records(relation), note)))
         return
     if role(data) == "utility":
         yield answer(4, "linf", data="dataset.tolist()")
@@ -259,6 +268,7 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         records(relation, data="[int(value) for value in dataset]", integer=True),
         _listed(_texts_of_many(3)),
         rows(relation, high=0.7 if "norm" in roles else 1.0),  # two numbers of at most 0.7 have a norm below 1
+        table(relation),
     ]
     texts = [
         category(2, '["no", "yes"][int(dataset[0])]'),
@@ -321,3 +331,4 @@ def _frames(note: str, relation: str, roles: set[str], name: str, text: str) -> 
     )
     for form in (*numbers, *several) if numeric_first else (*several, *numbers):
         yield framed(form, note)
+    yield table(relation)

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from dpwitness.auditors.scanning.arguments import fill
+from dpwitness.auditors.scanning.arguments import Arguments, Choice, fill
 from dpwitness.auditors.scanning.claims import ClaimReading
-from dpwitness.auditors.scanning.data_forms import relation_of, rows, table
+from dpwitness.auditors.scanning.data_forms import Form, relation_of, rows, table
+from dpwitness.auditors.scanning.names import Method, Parameter
 from dpwitness.auditors.scanning.recipes import Recipe, Source, choices, fed_objects, function_recipes, holders, object_recipe, objects
 from dpwitness.auditors.scanning.vocabulary import role
 
 _SHARE = 24  # recipes of one kind that are tried before those of the other kinds
+_FITTING = ("fit", "train", "learn")  # methods of estimators
 _SAMPLING = ("sample", "generate", "synthesize", "generate_samples", "sample_data")  # methods of synthesizers
 _ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
 _BOOKKEEPING = (
@@ -60,30 +62,43 @@ def scaled(source: Source) -> list[Recipe]:
 
 def synthesizers(source: Source) -> Iterator[Recipe]:
     """Yield fits of a synthesizer to a data frame, whose synthetic records are the output."""
-    fit = source.name.method("fit")
+    fit = _fit_method(source)
     sampling = next((m for name in _SAMPLING if (m := source.name.method(name)) is not None), None)
-    if fit is None or not fit.parameters or sampling is None or any(p.required for p in fit.parameters[1:]):
+    if fit is None or sampling is None:
         return
     parameters, own = source.name.parameters or (), tuple(p for p in sampling.parameters or () if p.required)
     relation = relation_of(source.text, source.name.name, parameters, source.convention)[0]
     for form in (table(relation), rows(relation)):
         for choice in choices(source.name.name, parameters):
             first = fill(parameters, form, None, choice, source.classes, matrix=True)
-            second = fill(own, form, None, choice, source.classes)
+            second, (call, fitted) = fill(own, form, None, choice, source.classes), _fitting(source, fit, form, choice)
             given = ", ".join("4" if role(p) == "size" else value for p, (_, value) in zip(own, second.values, strict=False))
-            body = (f"model = {source.spelled}({first.spelled()})", f"model.fit({form.data})", f"return model.{sampling.name}({given})")
-            yield object_recipe(source, body, form, first.joined(second), source.name.doc, "df", parameters, how="estimator")
+            body = (f"model = {source.spelled}({first.spelled()})", call, f"return model.{sampling.name}({given})")
+            together, everything = first.joined(fitted).joined(second), [*parameters, *(fit.parameters or ())]
+            yield object_recipe(source, body, form, together, source.name.doc, "df", everything, how="estimator")
+
+
+def _fit_method(source: Source) -> Method | None:
+    """Return the method that fits an estimator to data."""
+    return next((m for name in _FITTING if (m := source.name.method(name)) is not None and m.parameters), None)
+
+
+def _fitting(source: Source, fit: Method, form: Form, choice: Choice) -> tuple[str, Arguments]:
+    """Return the line that fits `model` to data, and the privacy and requirements of its arguments."""
+    data, *others = fit.parameters or ()
+    spends = any(role(p) == "epsilon" for p in source.name.parameters or ())
+    chosen = [p for p in others if p.required or (form.labels and p.name == form.second) or (role(p) == "epsilon" and not spends)]
+    given = fill((data, *chosen), form, data.name, choice, source.classes, matrix=True)
+    return f"model.{fit.name}({given.spelled()})", given
 
 
 def estimators(source: Source) -> Iterator[Recipe]:
     """Yield fits of an estimator, whose learned attributes are the output."""
-    fit = source.name.method("fit")
-    if fit is None or not fit.parameters:
+    fit = _fit_method(source)
+    if fit is None:
         return
-    parameters = source.name.parameters or ()
-    labels = any(role(p) == "labels" and p.required for p in fit.parameters) or bool(
-        re.search(r"class|regress|bayes", source.name.name, re.I)
-    )
+    parameters, second = source.name.parameters or (), next((p for p in (fit.parameters or ())[1:] if _is_label(p)), None)
+    labels = second is not None and (second.required or bool(re.search(r"class|regress|bayes", source.name.name, re.I)))
     learned = [name for name in dict.fromkeys(_ATTRIBUTE.findall(source.name.doc)) if name not in (*_BOOKKEEPING, *_OF_RECORDS)][:4]
     outputs = [f"[getattr(model, name) for name in {tuple(learned)!r}]"] if learned else []
     if any(name.startswith("coef") for name in learned):
@@ -94,8 +109,15 @@ def estimators(source: Source) -> Iterator[Recipe]:
     high = 0.7 if any(role(p) == "norm" for p in parameters) else 1.0  # two numbers of at most 0.7 have a norm below 1
     for output in outputs:
         for choice in choices(source.name.name, parameters):
-            form = rows("replace-one", labels, high)
+            form = replace(rows("replace-one", labels, high), second=second.name if second else "")
             first = fill(parameters, form, None, choice, source.classes, matrix=True)
-            given = [form.data, *([form.labels] if labels else [])]
-            body = (f"model = {source.spelled}({first.spelled()})", f"model.fit({', '.join(given)})", f"return {output}")
-            yield object_recipe(source, body, form, first, source.name.doc, "X", parameters, how="estimator")
+            call, fitted = _fitting(source, fit, form, choice)
+            body, everything = (
+                (f"model = {source.spelled}({first.spelled()})", call, f"return {output}"),
+                [*parameters, *(fit.parameters or ())],
+            )
+            yield object_recipe(source, body, form, first.joined(fitted), source.name.doc, "X", everything, how="estimator")
+
+
+def _is_label(parameter: Parameter) -> bool:
+    return role(parameter) == "labels" or parameter.word in ("y_train", "train_y", "targets")

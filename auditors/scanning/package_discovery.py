@@ -20,6 +20,29 @@ from dpwitness.mechanisms.foreign import confinement
 from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
 
 _SCRIPT = str(Path(confinement.__file__).resolve().with_name("inside") / "discovery.py")
+NETWORK_ANSWERS = """import urllib.request
+
+
+class _Answer:  # the import of the package asks the network, which is cut off: requests get an empty answer
+    status_code = status = code = 200
+    found = {"info": {"version": "0"}}  # in the form of a package index, as most ask for the newest version of themselves
+    text = '{"info": {"version": "0"}}'
+    ok, content, headers, url = True, text.encode(), {}, ""
+    read = lambda self, *_: self.content
+    json = lambda self: self.found
+    raise_for_status = lambda self: None
+    __enter__ = lambda self: self
+    __exit__ = lambda self, *_: None
+
+
+urllib.request.urlopen = lambda *_, **__: _Answer()
+try:
+    import requests
+
+    requests.Session.request = lambda *_, **__: _Answer()
+except ImportError:
+    pass
+"""
 _RESTARTS = 12  # modules that may end the process, before discovery gives up
 _LINE_BYTES = 2**24  # longest line of the process
 
@@ -68,6 +91,8 @@ class Discovered:
         Modules that are not installed.
     examples : tuple of dict
         Calls in the examples of the package (`inside.examples`).
+    repairs : tuple of str
+        Lines of Python without which some modules cannot be imported (`inside.repairs`).
     """
 
     about: Json
@@ -76,6 +101,13 @@ class Discovered:
     network: bool = False
     missing: tuple[str, ...] = ()
     examples: tuple[Json, ...] = ()
+    repairs: tuple[str, ...] = ()
+
+    @property
+    def preamble(self) -> str:
+        """Return the lines of Python that come before the imports of the package; empty if it needs none."""
+        repairs = ["import importlib.util", "import os", "import sys", "import types", "", *self.repairs] if self.repairs else []
+        return "\n".join([*repairs, *([NETWORK_ANSWERS] if self.network else [])])
 
 
 @dataclass
@@ -87,6 +119,7 @@ class _Lines:
     remarks: list[str] = field(default_factory=list)
     failed: list[Json] = field(default_factory=list)
     examples: list[Json] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
     importing: str = ""
     done: bool = False
 
@@ -104,6 +137,8 @@ class _Lines:
             self.objects.append(line)
         elif event == "example":
             self.examples.append(line)
+        elif event == "repair":
+            self.repairs.append(line["line"])
         elif event == "done":
             self.done = True
 
@@ -162,7 +197,8 @@ def discover(
         remarks.append(f"discovery ended early: the process {ended}")
     remarks += [f"{each['module']} cannot be imported: {each['error']}" for each in lines.failed] + lines.remarks
     missing = tuple(sorted({str(each["missing"]) for each in lines.failed if each.get("missing")}))
-    return Discovered(lines.about, tuple(lines.objects), tuple(dict.fromkeys(remarks)), answered, missing, tuple(lines.examples))
+    found, examples, repairs = tuple(lines.objects), tuple(lines.examples), tuple(lines.repairs)
+    return Discovered(lines.about, found, tuple(dict.fromkeys(remarks)), answered, missing, examples, repairs)
 
 
 def _run(

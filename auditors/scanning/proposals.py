@@ -15,7 +15,7 @@ from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.readings import Reading, convention_of, read
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.trials import Trial, TrialFile, chosen, limits, try_recipes, write_trials
-from dpwitness.auditors.scanning.vocabulary import PRIVACY_WORDS
+from dpwitness.auditors.scanning.vocabulary import METRIC, PRIVACY_WORDS
 
 _MOST_RECIPES = 60  # recipes of one name that are tried
 _PRIVATE = re.compile(r"differential(ly)?[ -]priva|privacy mechanism|geo-?indistinguish|\bl?dp\b", re.I)  # in the summary of a package
@@ -84,9 +84,11 @@ def readings_of(found: Discovered, only: str = "") -> list[Reading]:
         if name.kind == "class":
             classes[name.path] = name
             classes.setdefault(each["defined"].replace(":", "."), name)
-    convention = convention_of(names)
+    convention, summary = convention_of(names), str(found.about.get("summary", ""))
     chosen_names = [name for name in names if not only or only in (name.path, name.name)]
-    private = bool(_PRIVATE.search(str(found.about.get("summary", ""))))
+    if metric := METRIC.search(summary.partition("\n")[0]):  # the claim of the package as a whole
+        chosen_names = [replace(name, doc=f"{name.doc}\n\nPackage: {metric[0]}") for name in chosen_names]
+    private = bool(_PRIVATE.search(summary))
     return [read(name, classes, convention, private) for name in chosen_names]
 
 
@@ -95,7 +97,7 @@ def propose(
     folder: Path,
     *,
     python: str | None,
-    network: bool,
+    preamble: str,
     root: str,
     memory: float,
     deadline: float,
@@ -111,8 +113,8 @@ def propose(
         Folder for the file of trial calls; the only folder that the calls may write to.
     python : str or None
         Interpreter of the package.
-    network : bool
-        Whether the import of the package asks the network.
+    preamble : str
+        Lines of Python before the imports (`Discovered.preamble`).
     root : str
         Folder that the package is imported from; empty for an installed package.
     memory : float
@@ -125,7 +127,7 @@ def propose(
     names = target_names([reading.name for reading in readings])
     ready = {f"call_{n}": callable_recipes(reading) for n, reading in enumerate(readings)}
     file = folder / "trial_calls.py"
-    write_trials(ready, file, root=root, network=network)
+    write_trials(ready, file, root=root, preamble=preamble)
     found = []
     with limits(folder):
         for n, reading in enumerate(readings):

@@ -10,9 +10,9 @@ from dpwitness.auditors.scanning.arguments import Arguments, Choice, fill
 from dpwitness.auditors.scanning.claims import ClaimReading, read_claim
 from dpwitness.auditors.scanning.data_forms import Form, forms_for
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName
-from dpwitness.auditors.scanning.vocabulary import FEEDING, READING, RELEASE_METHODS, role
+from dpwitness.auditors.scanning.vocabulary import FEEDING, FILES, READING, RELEASE_METHODS, role
 
-_MOST_FORMS = 14
+_MOST_FORMS = 16
 _MOST_METHODS = 3
 _STREAM = 100  # records of a long stream
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
@@ -113,7 +113,9 @@ def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) 
     needed = [p for p in named if p.required]
     if positional and len(needed) == 1 and role(needed[0]) in ("categories", "norm", "utility"):
         return needed[0]  # of a method that releases something, whatever its name
-    return first if positional and first in open_parameters else None
+    if positional and first is not None and first in open_parameters and not FILES.match(first.word):
+        return first
+    return next((p for p in named if p.required and FILES.match(p.word)), None)
 
 
 def _variants(source: Source, data: Parameter | None, parameters: Sequence[Parameter], text: str) -> Iterator[tuple[Form, Choice]]:
@@ -130,14 +132,15 @@ def function_recipes(source: Source) -> Iterator[Recipe]:
     parameters, name = source.name.parameters or (), source.name
     makes = _MAKER.match(name.name)
     data = data_parameter(parameters, positional=not makes)
-    if data is None:
+    noisy = re.search(r"noise|laplace|geometric|gauss", name.name, re.I)
+    if data is None or (noisy and role(data) == "size"):
         made = _class_made(source)
         if made is not None:
             yield from _released(source, made, parameters, source.spelled)
         elif makes:  # perhaps a function of the data
             called = Method("__call__", (Parameter("data", kind="POSITIONAL_ONLY"),))
             yield from _released(source, replace(name, kind="class", methods=(called,)), parameters, source.spelled)
-        elif re.search(r"noise|laplace|geometric|gauss", name.name, re.I):
+        elif noisy:
             yield from _noise(source, parameters)
         return
     for form, choice in _variants(source, data, parameters, source.text):
@@ -200,12 +203,19 @@ def objects(source: Source) -> Iterator[Recipe]:
     yield from _released(source, cls, cls.parameters or (), source.spelled)
     for factory in [m for m in cls.methods if m.kind != "method" and _FACTORY.match(m.name) and m.parameters]:
         yield from _released(source, cls, factory.parameters or (), f"{source.spelled}.{factory.name}")
-    for method in [m for m in cls.methods if m.kind != "method" and not _FACTORY.match(m.name) and m.parameters]:
-        if data_parameter(method.parameters or ()) is not None:
-            static = replace(
-                cls, kind="function", name=f"{cls.name}.{method.name}", parameters=method.parameters, doc=f"{method.doc}\n{cls.doc}"
-            )
-            yield from function_recipes(replace(source, name=static))
+    static = [
+        m for m in cls.methods if m.kind != "method" and not _FACTORY.match(m.name) and data_parameter(m.parameters or ()) is not None
+    ]
+    for method in sorted(static, key=lambda m: (not _spends(m), m.name not in RELEASE_METHODS)):
+        if data_parameter(method.parameters or ()) is None:
+            continue
+        doc = f"{method.doc}\n{cls.doc}"
+        called = replace(cls, kind="function", name=f"{cls.name}.{method.name}", parameters=method.parameters, doc=doc)
+        yield from function_recipes(replace(source, name=called))
+
+
+def _spends(method: Method) -> bool:
+    return any(role(p) in ("epsilon", "rho") for p in method.parameters or ())
 
 
 def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], maker: str) -> Iterator[Recipe]:

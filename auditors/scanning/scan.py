@@ -196,7 +196,7 @@ def prepare(
             seconds=_DISCOVERY_SHARE * seconds,
             progress=lambda name: announce(f"import {name}"),
         )
-        options: Json = {"python": python, "network": found.network, "root": str(found.about.get("root") or ""), "memory": memory}
+        options: Json = {"python": python, "preamble": found.preamble, "root": str(found.about.get("root") or ""), "memory": memory}
         options["deadline"] = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
         options["progress"] = lambda done, total, name: announce(f"{done + 1} of {total}: {name}")
         typed = typed_entries(found, python=python, folder=folder, memory=memory, seconds=_TYPED_SHARE * seconds, progress=announce)
@@ -233,7 +233,7 @@ def written(
     about, root = found.about, str(found.about.get("root") or "")
     title = f"{about['distribution']} {about['version']}" if about.get("distribution") else package
     relative = os.path.relpath(root, file.resolve().parent) if root else ""
-    options: Json = {"about": about, "python": python, "root": relative, "network": found.network, "typed": typed}
+    options: Json = {"about": about, "python": python, "root": relative, "preamble": found.preamble, "typed": typed}
     text = target_file(proposals, title=title, file=file.name, **options)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
@@ -272,7 +272,7 @@ def propose_one(package: str, name: str, file: Path, *, python: str | None) -> P
             near = [r.name.path for r in same] or difflib.get_close_matches(name, [r.name.name for r in readings], 3)
             what = f"; did you mean {', '.join(near)}?" if near else ""
             raise InvalidArgument(f"--from must name one public function or class of {package}, got {name!r}{what}")
-        options: Json = {"python": python, "network": found.network, "root": str(found.about.get("root") or ""), "memory": 0.0}
+        options: Json = {"python": python, "preamble": found.preamble, "root": str(found.about.get("root") or ""), "memory": 0.0}
         (proposal,) = propose(same, folder, deadline=time.monotonic() + 60.0, **options)
     written(package, file, found, [proposal], python, record=False)
     return proposal

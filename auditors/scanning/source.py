@@ -11,30 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpwitness.auditors.scanning.arguments import EPSILON
+from dpwitness.auditors.scanning.data_forms import COLUMN
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.vocabulary import role
-
-NETWORK_ANSWERS = """
-class _Answer:  # the import of the package asks the network, which is cut off: requests get an empty answer
-    status_code = status = code = 200
-    found = {"info": {"version": "0"}}  # in the form of a package index, as most ask for the newest version of themselves
-    text = '{"info": {"version": "0"}}'
-    ok, content, headers, url = True, text.encode(), {}, ""
-    read = lambda self, *_: self.content
-    json = lambda self: self.found
-    raise_for_status = lambda self: None
-    __enter__ = lambda self: self
-    __exit__ = lambda self, *_: None
-
-
-urllib.request.urlopen = lambda *_, **__: _Answer()
-try:
-    import requests
-
-    requests.Session.request = lambda *_, **__: _Answer()
-except ImportError:
-    pass
-"""
 
 
 def import_lines(imports: Sequence[str]) -> list[str]:
@@ -45,7 +24,7 @@ def import_lines(imports: Sequence[str]) -> list[str]:
     return sorted(lines)
 
 
-def file_header(imports: Sequence[str], docstring: str, *, root: str = "", network: bool = False, safe: bool = False) -> str:
+def file_header(imports: Sequence[str], docstring: str, *, root: str = "", preamble: str = "", safe: bool = False) -> str:
     """Return the first lines of a target file: docstring, imports.
 
     Parameters
@@ -56,23 +35,17 @@ def file_header(imports: Sequence[str], docstring: str, *, root: str = "", netwo
         Docstring of the file; empty for none.
     root : str
         Folder to import from, relative to the file; empty for an installed package.
-    network : bool
-        Whether requests to the network at import get an empty answer.
+    preamble : str
+        Lines before the imports (`Discovered.preamble`).
     safe : bool
         Whether an import that fails is passed over.
     """
     lines = ['"""' + docstring + '"""', ""] if docstring else []
-    lines += [
-        *(["import os"] if root else []),
-        "import random",
-        *(["import sys"] if root else []),
-        *(["import urllib.request"] if network else []),
-    ]
+    lines += [*(["import os"] if root else []), "import random", *(["import sys"] if root else [])]
     lines += ["", "import numpy as np"]
     if root:
         lines += ["", f"sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), {root!r}))"]
-    if network:
-        lines += ["", NETWORK_ANSWERS.strip("\n"), ""]
+    lines += ["", preamble, ""] if preamble else []
     for line in import_lines(imports):
         lines += ["try:", f"    {line}", "except Exception:", "    pass"] if safe else [line]
     return "\n".join(lines) + "\n"
@@ -125,6 +98,7 @@ _NAMED = re.compile(
     r"|must (?:have|contain).{0,20}columns?"
     r"|ColumnNotFoundError)(?P<rest>.*)"
 )
+_UNQUOTED = re.compile(r"[Cc]olumn not found: (\w+)")
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][\w .\-]{0,40})['\"`]")
 _DATES = re.compile(r"(^|_)(date|datetime|day|time|timestamp|month|year)s?($|_)|_at$", re.I)
 _IDS = re.compile(r"(^|_)(id|uid|user|customer|person|index|key)s?($|_)|Id$", re.I)
@@ -147,10 +121,14 @@ def missing_columns(error: str) -> tuple[str, ...]:
     (('city',), ('age', 'sex'))
     >>> missing_columns("ValueError: missing required columns: ['age']"), missing_columns("ValueError: epsilon must be positive")
     (('age',), ())
+    >>> missing_columns("KeyError: 'Column not found: Activity'")
+    ('Activity',)
     """
     found = _NAMED.search(error)
     if found is None:
         return ()
+    if plain := _UNQUOTED.search(error):
+        return (plain[1],)
     text = error[found.start() :] if found["rest"] is not None else found["attribute"] or f"'{found['key']}"
     return tuple(dict.fromkeys(_QUOTED.findall(text)))[:8]
 
@@ -164,7 +142,8 @@ def column_values(column: str, recipe: Recipe) -> str:
         return 'pandas.Timestamp("2020-03-02")'
     if _IDS.search(column):
         return "range(len(dataset))"
-    return '"a"' if _TEXTS.search(column) else "np.array(dataset)[..., 0] if np.ndim(dataset) > 1 else np.array(dataset)"
+    own = re.fullmatch(rf'pandas\.DataFrame\(\{{"{COLUMN}": (.*)\}}\)', recipe.form.data)
+    return '"a"' if _TEXTS.search(column) else own[1] if own else "np.array(dataset)[..., 0] if np.ndim(dataset) > 1 else np.array(dataset)"
 
 
 def open_frame(recipe: Recipe) -> Recipe:

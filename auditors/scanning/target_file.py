@@ -52,7 +52,7 @@ def target_file(
     about: Json,
     python: str | None = None,
     root: str = "",
-    network: bool = False,
+    preamble: str = "",
     typed: TypedEntries = TypedEntries(),  # noqa: B008 - immutable
 ) -> str:
     """Return the text of a target file.
@@ -69,8 +69,8 @@ def target_file(
         Interpreter of the package.
     root : str
         Folder to import from, relative to the file; empty for an installed package.
-    network : bool
-        Whether the import of the package asks the network.
+    preamble : str
+        Lines of Python before the imports (`Discovered.preamble`).
     typed : TypedEntries
         Entries of typed constructors.
     """
@@ -78,7 +78,7 @@ def target_file(
     needed = {each for p in running if p.recipe is not None for each in p.recipe.imports}
     imports = sorted(needed | {_import_of(p.reading.name) for p in proposals if p.role == "accountant" and p.target})
     option = f" --python {python}" if python else ""
-    parts = [file_header(imports, _HEADER.format(title=title, file=file, python=option), root=root, network=network)]
+    parts = [file_header(imports, _HEADER.format(title=title, file=file, python=option), root=root, preamble=preamble)]
     if about.get("distribution"):
         parts.append(f"LIBRARY = {about['distribution']!r}\n")
     parts += [_declared(p) for p in proposals if p.reading.declared and p.runs]

@@ -91,7 +91,7 @@ def limits(folder: Path) -> Iterator[None]:
         CONFINED.reset(token)
 
 
-def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, root: str = "", network: bool = False) -> None:
+def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, root: str = "", preamble: str = "") -> None:
     """Write all recipes of all names to one file, so that one worker imports the package once.
 
     Parameters
@@ -102,12 +102,12 @@ def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, root: s
         File to write.
     root : str
         Folder to import from, relative to the file; empty for an installed package.
-    network : bool
-        Whether the import of the package needs an answer from the network.
+    preamble : str
+        Lines of Python before the imports (`Discovered.preamble`).
     """
     imports = sorted({each for group in recipes.values() for recipe in group for each in recipe.imports})
     texts = [trial_source(f"{prefix}_{number}", recipe) for prefix, group in recipes.items() for number, recipe in enumerate(group)]
-    header = file_header(imports, "", root=root, network=network, safe=True)
+    header = file_header(imports, "", root=root, preamble=preamble, safe=True)
     file.write_text("\n\n".join([header, _LEAKS_RAISE, *texts]) + "\n", encoding="utf-8")
 
 

@@ -33,7 +33,7 @@ UPPER = re.compile(
     r"^(upper|upper_bound|hi|high|ub|max|maximum|max_val|max_value|value_max|upper_limit|max_bound|clip_max|clip_upper|range_max|u_bound|a_max)$"
 )
 BOUNDS = re.compile(
-    r"^(bounds|data_bounds|value_bounds|range|value_range|data_range|clip_range|clipping_range|clip_bounds|clamp_range|limits|interval|domain_bounds|bounds_x|bounds_y|bound)$"
+    r"^((x|data|value|feature)_(bounds|range)|bounds|range|clip_range|clipping_range|clip_bounds|clamp_range|limits|interval|domain_bounds|bounds_x|bounds_y|bound)$"
 )
 NORM = re.compile(
     r"^(data_norm|norm|max_norm|clip|clipping|clip_norm|clipping_norm|l2_clip|l2_norm_clip|norm_bound|clipping_bound|clip_threshold|max_grad_norm|l2_norm)$"
@@ -44,7 +44,20 @@ CATEGORIES = re.compile(
 CATEGORY_LISTS = re.compile(
     r"^(categories|candidates|options|choices|values_domain|alphabet|universe|classes|outputs|output_set|items_domain|domain|domain_values|all_values|possible_values)$"
 )
-COUNTS = ("n", "size", "length", "n_records", "num_records", "dataset_size", "data_size", "num_rows", "n_rows", "count_of_records", "total")
+COUNTS = (
+    "n",
+    "size",
+    "length",
+    "n_records",
+    "num_records",
+    "dataset_size",
+    "data_size",
+    "num_rows",
+    "n_rows",
+    "count_of_records",
+    "total",
+    "batch_size",
+)
 ACCOUNTANTS = re.compile(r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$")
 BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)  # names of classes
 PURE_CHOICES = frozenset(("'laplace'", "'geometric'", "'exponential'", "'discrete_laplace'", "'randomized_response'"))  # defaults
@@ -183,6 +196,7 @@ RELEASE_METHODS = (
     *("clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
     *("estimate", "evaluate", "predict"),  # last, as these often process what was released
 )
+FILES = re.compile(r"^((input|data|csv|source)_?)?(file|path|filename|filepath|csv)(_?(path|name|file))?$")  # of a table of records
 FEEDING = re.compile(
     r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
 )

@@ -1,4 +1,4 @@
-"""Page on the scan: what is found in 40 packages, from the JSON of `dpwitness bench scan`.
+"""Page on the scan: what is found in 55 packages, from the JSON of `dpwitness bench scan`.
 
 ``python -m dpwitness.reports.site.scan_page FOLDER scan.json`` writes ``scan.md``. All numbers come from the JSON.
 """
@@ -15,11 +15,11 @@ from dpwitness.reports.phrasing.wording import escaped_markdown, table
 from dpwitness.reports.site.trust_page import read_table
 
 _INTRODUCTION = (
-    "`dpwitness scan` reads signatures and docstrings. For each of 40 packages, a person first"
+    "`dpwitness scan` reads signatures and docstrings. For each of 55 packages, a person first"
     " listed its mechanisms (`benchmarks/scan/lists.toml`); then the package was scanned. A mechanism is *found* if the "
     "scan reads it as one; its target is *right* if the proposed call runs, and kind of claim and neighboring relation are "
-    "those of the list, without editing. Ten packages were named by the project, and the scan was developed on them. Three times ten "
-    "were drawn by chance from the packages of the registry that mention differential privacy. `dpwitness bench scan` "
+    "those of the list, without editing. Ten packages were named by the project, and the scan was developed on them. Five times six to "
+    "ten were drawn by chance from the packages of the registry that mention differential privacy. `dpwitness bench scan` "
     "computes this page."
 )
 _DRAWN = (
@@ -27,9 +27,9 @@ _DRAWN = (
     "(`benchmarks/scan/first_scans.toml`). The other rows show the present code, after changes that the draws suggested; so they are no "
     "test on unseen packages. The first draw says less than its shares: five of its packages define no mechanism or have no import, and "
     "diffprivlib-fix is a copy of a named package, without which its first scan found 12 of 20 mechanisms and had no right target. The "
-    "second and the third draw pass over copies, packages without a mechanism, and packages that need large frameworks. Mechanisms of "
+    "later draws pass over copies, packages without a mechanism, and packages that need large frameworks. Mechanisms of "
     "packages that cannot be installed or imported count as not found. Right targets on unseen packages are rare: most of their mechanisms "
-    "need objects, files or data frames with certain columns, which a scan does not build, and it says so in the target file. A right "
+    "need objects or data frames with certain values, which a scan does not build, and it says so in the target file. A right "
     "target has the right kind of claim and relation; whether its datasets are those that the library means is not part of this count."
 )
 _AUDITS = (
@@ -47,6 +47,7 @@ _TITLES = {
     "second draw": "Packages of the second draw",
     "third draw": "Packages of the third draw",
     "fourth draw": "Packages of the fourth draw",
+    "fifth draw": "Packages of the fifth draw",
 }
 
 
@@ -56,7 +57,7 @@ def page(found: Mapping[str, Any]) -> str:
         (row["case"], f"{'at most' if row['at_most'] else 'at least'} {row['required']:g}", _share(row), "met" if _met(row) else "missed")
         for row in found["rows"]
     ]
-    lines = ["# Scan of 40 packages", "", _INTRODUCTION, "", *table(("measurement", "required", "measured", ""), rows), "", _DRAWN, ""]
+    lines = ["# Scan of 55 packages", "", _INTRODUCTION, "", *table(("measurement", "required", "measured", ""), rows), "", _DRAWN, ""]
     for group, title in _TITLES.items():
         details = [d for d in found["details"] if d["group"] == group]
         lines += [f"## {title}", "", *_packages(details), ""] if details else []

@@ -1,8 +1,8 @@
 """Discovery of the public names of a package, in the interpreter that the package is installed in.
 
 Uses the standard library only (Python 3.8 or later). `package_discovery` starts this file as a script, sends one line of JSON, and reads
-lines of JSON: ``package``, ``importing``, ``failed``, ``note``, ``object`` and ``done``. The line ``importing`` comes before each import,
-so that the reader knows which module ended the process.
+lines of JSON: ``package``, ``importing``, ``failed``, ``repair``, ``note``, ``object``, ``example`` and ``done``. The line ``importing``
+comes before each import, so that the reader knows which module ended the process.
 
 =========  =============================================================================================================
 request    meaning
@@ -77,6 +77,7 @@ class Discovery:
         self.effects = SideEffects(emit)
         self.distribution: Any = None
         self.failed: dict[str, str] = {}
+        self.repairs: list[str] = []
 
     def run(self) -> None:
         """Find the top modules, import all modules, and describe the objects."""
@@ -143,9 +144,10 @@ class Discovery:
         try:
             module = importlib.import_module(name)
         except BaseException as error:  # a module may raise anything, also SystemExit
-            self.failed[name] = _error_text(error)
-            self.emit("failed", module=name, error=_error_text(error), network=_asks_network(error), missing=_missing(error))
-            return None
+            line = next((each for each in from_sibling("repairs").repairs(name, error) if each not in self.repairs), "")
+            if not line.startswith("sys.path") and not line.startswith("sys.modules['src']"):
+                self._fail(name, error)
+            return self._repaired(name, line) if line else None
         for count, what in (
             (threading.active_count() - threads, "starts {} thread(s) at import"),
             (_children_of_process() - processes, "starts {} process(es) at import"),
@@ -155,6 +157,23 @@ class Discovery:
         if _log_size() > printed:
             self.emit("note", module=name, text="prints at import")
         return module
+
+    def _fail(self, name: str, error: BaseException) -> None:
+        """Keep the reason why a module cannot be imported, and send it, unless it is that of a package around the module."""
+        text, parts = _error_text(error), name.split(".")
+        if not any(self.failed.get(".".join(parts[:end])) == text for end in range(1, len(parts))):
+            self.emit("failed", module=name, error=text, network=_asks_network(error), missing=_missing(error))
+        self.failed[name] = text
+
+    def _repaired(self, name: str, line: str) -> Any:
+        """Import a module once more, after a repair; None if it still cannot be imported."""
+        self.repairs.append(line)
+        try:
+            from_sibling("repairs").apply(line)
+        except Exception:
+            return None
+        self.emit("repair", line=line)
+        return self._imported(name)
 
 
 class SideEffects:

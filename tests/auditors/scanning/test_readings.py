@@ -238,3 +238,36 @@ def test_a_synthesizer_is_fitted_to_a_data_frame_and_sampled():
     first = read(name, {}).recipes[0]
     assert first.body[1:] == ('model.fit(pandas.DataFrame(np.array(dataset), columns=["a", "b"]))', "return model.sample(4)")
     assert first.claim.text == "pure:1"
+
+
+def bodies(*, methods=(), kind="class", parameters=(), name="Trainer"):
+    found = PublicName("library", name, kind, parameters, "Differential privacy.", methods=methods)
+    return ["\n".join(recipe.body) for recipe in read(found, {}).recipes]
+
+
+def test_an_estimator_is_fitted_by_its_own_method_with_all_required_arguments():
+    epsilon, rows, labels = Parameter("epsilon"), Parameter("X_train"), Parameter("y_train")
+    methods = (Method("train", (rows, labels, Parameter("epochs"), epsilon)), Method("predict", (Parameter("X"),)))
+    first = bodies(methods=methods)[0]
+    assert "model.train(np.array(dataset[:, :-1]), y_train=np.array(dataset[:, -1]), epochs=4, epsilon=1.0)" in first
+
+
+def test_of_static_methods_those_that_spend_privacy_come_first():
+    data, epsilon = Parameter("values"), Parameter("epsilon")
+    methods = (Method("split", (data,), kind="static"), Method("total", (data, epsilon), kind="static"))
+    assert ".total(" in bodies(methods=methods)[0]
+
+
+def test_a_file_holds_the_records_and_a_number_of_draws_is_no_data():
+    epsilon = Parameter("epsilon")
+    found = bodies(kind="function", name="private_mean", parameters=(Parameter("csv_path"), epsilon))
+    assert 'to_csv("records.csv", index=False) or "records.csv"' in found[0]
+    noise = bodies(kind="function", name="laplace_noise", parameters=(Parameter("batch_size"), epsilon))
+    assert noise[0] == "return float(dataset[0]) + library.laplace_noise(batch_size=1, epsilon=1.0)"
+
+
+def test_a_column_of_an_example_gives_way_to_the_column_of_the_frame():
+    column = Parameter("column", example="'age'")
+    (form, *_) = forms_for(Parameter("df"), (), "mean", "")
+    assert fill((column,), form, None, Choice(), {}).spelled() == 'column="value"'
+    assert fill((column,), records("replace-one"), None, Choice(), {}).spelled() == "column='age'"

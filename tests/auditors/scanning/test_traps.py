@@ -34,7 +34,8 @@ def test_discovery_goes_on_and_says_what_happened_in_one_line_each(trapped):
     ):
         assert line in remarks
     assert found.missing == ("a_library_that_is_not_installed",)
-    assert {each["name"] for each in found.objects} == {"aborting", "shadow", "writing", "unreachable_sum"}
+    assert {each["name"] for each in found.objects} == {"aborting", "shadow", "writing", "unreachable_sum", "hollow_sum"}
+    assert remarks.count("traps.hollow") == 1  # the package, not its modules
 
 
 @pytest.mark.skipif("network" not in offered(), reason="this system cannot cut off the network")
@@ -44,12 +45,13 @@ def test_an_import_that_asks_the_network_gets_an_empty_answer(trapped):
 
 def test_calls_that_crash_or_write_elsewhere_are_skeletons_with_the_reason(trapped):
     found, folder = trapped
-    options = {"python": None, "network": True, "root": found.about["root"], "memory": 0.0, "deadline": time.monotonic() + 60}
+    options = {"python": None, "preamble": found.preamble, "root": found.about["root"], "memory": 0.0, "deadline": time.monotonic() + 60}
     proposals = {p.reading.name.name: p for p in propose(readings_of(found), folder, **options)}
     unreachable = proposals["unreachable_sum"]
     assert unreachable.is_skeleton and "cannot be imported: ModuleNotFoundError" in unreachable.why
     assert [(p.name, p.default) for p in unreachable.reading.name.parameters] == [("values", None), ("epsilon", "1.0")]
     assert "killed by signal 6 (SIGABRT)" in proposals["aborting"].why and not proposals["aborting"].runs
+    assert proposals["hollow_sum"].runs  # imported without the code of its package, as the target file does
     if "files" in offered():
         assert "PermissionError" in proposals["writing"].why
     assert not Path("/dpwitness-scan-must-not-write-here").exists()

@@ -1,0 +1,3 @@
+"""Constants of `inner`."""
+
+SCALE = 1.0
