@@ -114,6 +114,8 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield audit(bound=bounds["pure"], claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
     yield audit(bound=bounds["pure"], claim="gdp:3", claim_numbers=[3.0], level="bit")
     yield audit(bound=0.5, claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
+    above = bounds["pure"] + 4e-10  # a claim that the counts just do not refute, and a bound just above it
+    yield audit(bound=above + 4e-10, claim="pure:1.7707070630", claim_numbers=[above, 0.0])
     yield audit(bound=bounds["pure"], claim="other:3", claim_numbers=[3.0])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit")
@@ -218,9 +220,11 @@ def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)], F(1), False)
-    yield lambda: [k.lines("fdp", curve, x, several) for curve in (CURVE, FLAT_END) for x in (F(0), F(5, 7)) for several in (False, True)]
+    yield lambda: [
+        k.lines("fdp", curve, x, several) for curve in (CURVE, FLAT_END) for x in (F(1, 9), F(5, 7)) for several in (False, True)
+    ]
     yield lambda: k.allowed(("approx", [F(1), F(1, 2)], F(1)), F(1), one // 10, False)
-    yield lambda: k.budgets(("rdp", [F(7, 3), F(1)], F(1)), F(1, 3))
+    yield lambda: k.budgets(("rdp", [F(7, 3), F(1), F(8), F(1, 5)], F(1)), F(1, 3))
     rough = [(one + (one * i >> 6), (one >> 8) * (1 + i * i * 37 % 101)) for i in range(1, 97)]  # many local optima
     yield lambda: [k.renyi_allowed(rough[start:], one // 2) for start in range(0, 60, 7)]
     yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
@@ -248,6 +252,8 @@ def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
             yield lambda s=share, e=level, m=more, b=many: k.conditional_error(e, m, b, s)
         yield lambda s=share: [k.conditional_error(one // 50, one // 2, one, s), k.conditional_error(k.LEAST, 0, k.LEAST, s)]
     yield lambda: k.frequency(100, 50, one - 1)
+    for stages in ([LAST], [STAGE, LAST], [STAGE, {**STAGE, "weight": 0.7}, LAST]):
+        yield lambda stages=stages: steps_of(k, stages)
     yield lambda: k.refutes(("pure", [F(1), F(0)], F(1)), F(0), [{**LAST, "correct": 900, "wrong": 0}], F(k.LEAST, one))
     yield lambda: [k.normal_integral(-one, b * one, one // 3, one // 2, terms) for b in (-1, 2) for terms in (1, 2, 40)]
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
@@ -288,6 +294,25 @@ def replaced(k: ModuleType, call: Callable[[], Any], **functions: Callable[..., 
         return call()
     finally:
         vars(k).update(before)
+
+
+def steps_of(k: ModuleType, stages: list[Json]) -> list[Any]:
+    """Return the arguments with which the stages of a combination are tested."""
+    seen = list[Any]()
+
+    def p_values(claim: Any, x: F, stage: Json, gamma: F, several: bool) -> tuple[int, int]:
+        seen.append((gamma, several))
+        return k.ONE // 60, k.ONE // 50
+
+    def conditional_error(level: int, more: int, as_many: int, share: F) -> int:
+        seen.append((level, more, as_many, share))
+        return level * 2 // 3
+
+    for kind in ("pure", "approx"):
+        claim = kind, [F(1), F(1, 100)], F(1)
+        parts = {"p_values": p_values, "conditional_error": conditional_error}
+        seen.append(replaced(k, lambda c=claim: k.refutes(c, F(3, 2), stages, F(1, 20)), **parts))
+    return seen
 
 
 def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
