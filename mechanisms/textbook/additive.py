@@ -344,8 +344,7 @@ class Gaussian(_NoisySum):
     def truth(self) -> Truth:
         """Return the true epsilon at the claimed delta.
 
-        On the grid it is slightly below the value for floats, since rounding a shifted normal is
-        post-processing.
+        On the grid it is slightly below the value for floats, since rounding a shifted normal is post-processing.
         """
         steps = round(self.sensitivity / GRID) if self.arithmetic == "grid" else 0
         epsilon = epsilon_of_shift(self.sensitivity / self.sigma, self.delta, steps)
@@ -356,8 +355,7 @@ class Gaussian(_NoisySum):
         return self.noise_multiplier * self.sensitivity / shift_over_sigma(self.epsilon, self.delta)
 
     def draws(self, dataset: Any) -> Draws:
-        step = GRID if self.arithmetic == "grid" else 0.0
-        return Draws(fill_gaussian, (self._center(dataset), self.sigma, step), 1, GAUSSIAN_FROM_STATE)
+        return Draws(fill_gaussian, (self._center(dataset), self.sigma, GRID * (self.arithmetic == "grid")), 1, GAUSSIAN_FROM_STATE)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each output, or on the grid the log-probability, of shape (size,)."""
