@@ -1,12 +1,13 @@
 """Opacus as a target file for `dpwitness audit FILE:NAME --python PYTHON`: a model and the bounds of its data, nothing else.
 
 Clipping: without noise, one step with learning rate 1 moves the parameters by the sum of the clipped gradients. A record that is added or
-removed may change this sum by `max_grad_norm`. Noise and sampling: steps of the private loader and optimizer, against the claim for the noise,
-rate and number of steps that the accountant has recorded. Accounting: `get_epsilon` against the exact figure. Each target makes its model
-private with `PrivacyEngine.make_private`.
+removed may change this sum by `max_grad_norm`. Noise and sampling: steps of the private loader and optimizer, with the claim that follows
+from the accountant's record of noise, rate and steps. Accounting: `get_epsilon` against the exact figure. Each target makes its model private
+with `PrivacyEngine.make_private`.
 """
 
 import functools
+import inspect
 import warnings
 
 import numpy as np
@@ -29,6 +30,10 @@ ADAPTIVE = {
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
+try:
+    from opacus.utils.fast_gradient_clipping_utils import double_backward  # ghost clipping before Opacus 1.5.3
+except ImportError:
+    double_backward = None
 
 
 class Tied(torch.nn.Module):
@@ -83,10 +88,12 @@ class Private:
         torch.manual_seed(0)
         model, self.criterion, self.engine = MODELS[name](), SquaredError(), PrivacyEngine()
         data = TensorDataset(torch.zeros(rows, STEPS, FEATURES), torch.zeros(rows, STEPS, 1))
-        if mode == "ghost":
-            options["criterion"] = self.criterion
+        self.twice = mode == "ghost" and double_backward is not None  # which divides by the number of rows
+        self.unit = rows if self.twice else 1
         if mode != "hooks":
             options["grad_sample_mode"] = mode
+        if mode == "ghost":
+            options |= {"clipping": "ghost"} if self.twice else {"criterion": self.criterion}
         made = self.engine.make_private(
             module=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
@@ -94,11 +101,14 @@ class Private:
             noise_multiplier=noise,
             max_grad_norm=clip,
             poisson_sampling=False,
-            loss_reduction="sum",
+            loss_reduction="mean" if self.twice else "sum",
             **options,
         )
         self.module, self.optimizer = made[:2]
-        self.criterion = made[2] if mode == "ghost" else self.criterion
+        if self.twice:
+            self.criterion.reduction = "none"
+        elif mode == "ghost":
+            self.criterion = made[2]
         self.start = [parameter.detach().clone() for parameter in self.module.parameters()]
 
     def moved(self, columns, parts=1):
@@ -111,10 +121,14 @@ class Private:
             if parts > 1:  # as BatchMemoryManager does
                 self.optimizer.signal_skip_step(do_skip=number + 1 < len(physical))
             self.optimizer.zero_grad()
-            self.criterion(self.module(part[..., :FEATURES]), part[..., FEATURES:]).backward()
+            loss = self.criterion(self.module(part[..., :FEATURES]), part[..., FEATURES:])
+            if self.twice:
+                double_backward(self.module, self.optimizer, loss)
+            else:
+                loss.backward()
             self.optimizer.step()
         pairs = zip(self.module.parameters(), self.start, strict=True)
-        return torch.cat([(value - parameter.detach()).flatten() for parameter, value in pairs])
+        return self.unit * torch.cat([(value - parameter.detach()).flatten() for parameter, value in pairs])
 
 
 private = functools.cache(Private)
@@ -198,7 +212,8 @@ def recorded_noise(**options):
 
 (recorded,) = list(epochs(np.zeros(RECORDS), True, 1))[-1]
 noisy_step.claim = f"gdp:{2 / recorded_noise()}"
-adaptive_step.claim = f"gdp:{2 / recorded_noise(**ADAPTIVE)}"
+if "kwargs" in inspect.signature(PrivacyEngine.make_private).parameters:  # of adaptive clipping, from Opacus 1.5 on
+    adaptive_step.claim = f"gdp:{2 / recorded_noise(**ADAPTIVE)}"
 for target in (noisy_step, adaptive_step):
     target.domain = {"kind": "Rows", "size": ROWS, "features": ((-1, 1),) * (STEPS * (FEATURES + 1))}
 for target in (sampled_epoch, shuffled_epoch):
