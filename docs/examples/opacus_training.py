@@ -2,8 +2,8 @@
 
 Clipping: without noise, one step with learning rate 1 moves the parameters by the sum of the clipped gradients. A record that is added or
 removed may change this sum by `max_grad_norm`. Noise and sampling: steps of the private loader and optimizer, with the claim that follows
-from the accountant's record of noise, rate and steps. Accounting: `get_epsilon` against the exact figure. Each target makes its model private
-with `PrivacyEngine.make_private`.
+from the accountant's record of noise, rate and steps. Accounting: `get_epsilon` against the exact figure. Each target makes its model
+private with `PrivacyEngine.make_private`.
 """
 
 import functools
