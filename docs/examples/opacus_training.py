@@ -149,15 +149,15 @@ def clipped_sum(frame, name, mode, clip=MAX_GRAD_NORM, parts=1):
 
 def noisy_step(dataset, size, rng):
     """Parameters of the linear model after steps with noise; replacing a record moves the sum by 2 max_grad_norm at most."""
-    torch.manual_seed(int(rng.integers(2**63)))
     made = private("linear", "hooks", ROWS, NOISE)
+    torch.manual_seed(int(rng.integers(2**63)))
     return np.array([made.moved(records(dataset)).numpy() for _ in range(size)])
 
 
 def adaptive_step(dataset, size, rng):
     """Parameters after a step with adaptive clipping, and the next clipping norm, which a noisy count of clipped records determines."""
-    torch.manual_seed(int(rng.integers(2**63)))
     made, found = Private("linear", "hooks", ROWS, NOISE, **ADAPTIVE), []
+    torch.manual_seed(int(rng.integers(2**63)))
     for _ in range(size):
         made.optimizer.max_grad_norm = MAX_GRAD_NORM
         found.append([*made.moved(records(dataset)).tolist(), float(np.log(float(made.optimizer.max_grad_norm)))])
