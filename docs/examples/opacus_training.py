@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 MAX_GRAD_NORM, NOISE, ROWS = 0.5, 2.0, 3
 STEPS, FEATURES = 4, 2  # a record is a sequence of STEPS inputs with FEATURES numbers, and a label for each step
-RECORDS, BATCH, SAMPLED_NOISE = 8, 2, 0.7  # of the sampled epoch
+RECORDS, BATCH, SAMPLED_NOISE = 8, 2, 0.4  # of the sampled epoch
 ADAPTIVE = {
     "clipping": "adaptive",
     "target_unclipped_quantile": 0.5,
