@@ -41,7 +41,9 @@ _LIMITS = (
     "DP-Sniper and Delta-Siege that the zoo has; a campaign may have run some of them only. The comparison covers the zoo: the bugs of the "
     "corpus of `dpwitness bench recall` need datasets and outputs of many kinds, and the peers have not been run on them."
 )
-_UNBOUNDED = {ANSWER: "no bound"}
+_CASES = (
+    "Certified bound over truth with the best settings, or the bound if the truth is infinite; **bold** if the tool states a violation."
+)
 _COMMANDS = """```
 dpwitness bench peers
 python -m dpwitness.benchmarks.peers.run --checkout dp_sniper=FOLDER --checkout delta_siege=FOLDER --checkout dp_auditorium_tester=FOLDER
@@ -71,12 +73,7 @@ def page(runs: Runs, budget: float) -> str:
         else "On these mechanisms no peer finds a violation that this tool misses with the same settings and CPU seconds.",
         "",
     ]
-    lines += [
-        "## Every case",
-        "",
-        "Certified bound over truth with the best settings, or the bound if the truth is infinite; **bold** if the tool states a violation.",
-        "",
-    ]
+    lines += ["## Every case", "", _CASES, ""]
     lines += [
         *_cases_table(runs, cases),
         "",
@@ -132,9 +129,8 @@ def _entry(runs: list[Run]) -> str:
         return ""
     share = ratio(runs, runs[0].case)
     bounds = [run.bound for run in runs if run.bound is not None]
-    without = (
-        f"epsilon > {figure(float(np.median(bounds)), 3)}" if bounds else sorted({_UNBOUNDED.get(run.state, run.state) for run in runs})[0]
-    )
+    states = sorted({"no bound" if run.state == ANSWER else run.state for run in runs})
+    without = f"epsilon > {figure(float(np.median(bounds)), 3)}" if bounds else states[0]
     text = without if share is None else figure(share, 3)
     return f"**{text}**" if any(run.violated for run in runs) else text
 

@@ -186,7 +186,7 @@ def power(texts: Mapping[str, str]) -> SectionCharts | None:
 def peers(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the chart of certified bounds over the truth for each mechanism, one mark per tool."""
     rows = [row for table in tables(texts["peers"]) if table.has("mechanism", "claim", "truth", "dpwitness") for row in table.rows]
-    axis, strips = LogAxis(0.2, 1.3), list[Strip]()
+    axis, strips = LogAxis(0.1, 1.3), list[Strip]()
     for row in (row for row in rows if math.isfinite(value(row["truth"]))):
         found = {tool: value(cell.strip("*")) for tool, cell in row.items() if tool not in ("mechanism", "claim", "truth")}
         shown = [(tool, share) for tool, share in found.items() if share > 0]
