@@ -203,6 +203,21 @@ def peers(texts: Mapping[str, str]) -> SectionCharts | None:
     )
 
 
+def recall(texts: Mapping[str, str]) -> SectionCharts | None:
+    """Return the chart of the share of documented bugs that audits find, by part of the corpus and budget."""
+    rows = [row for table in tables(texts["recall"]) if table.has("part", "budget", "recall", "found (interval)") for row in table.rows]
+    axis, strips = LogAxis(0.1, 1.0), list[Strip]()
+    for row in rows:
+        rate, found = value(row["recall"]), text(row["found (interval)"])
+        mark = Mark(axis.place(rate), MIDDLE, "large", f"{found}, {text(row['budget'])}")
+        strips.append(Strip(f"{text(row['part'])}, {text(row['budget'])}", (mark,), figure(rate, 3)))
+    if not strips:
+        return None
+    chart = Strips("Share of the documented bugs that are found", tuple(strips), axis.ticks((1, 2, 5)), axis.place(1.0))
+    caption = "Logarithmic. The dashed line is 1. Each entry is a release before the repair of a documented bug; intervals are on the page."
+    return SectionCharts([chart], [("large", "recall")], caption, (strips[0].value, "of the documented bugs of the tuned part found"))
+
+
 def canaries(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the charts of certified and true epsilon of ideal canaries, one chart per number of canaries, by kind of claim."""
     rows = [row for table in tables(texts["canaries"]) if table.has("case", "measured", "ceiling") for row in table.rows]
@@ -336,6 +351,7 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, str]], SectionCharts | None]] = {
     "scan": scan,
     "library-scans": library_scans,
     "reproductions": figures,
+    "recall": recall,
     "peers": peers,
     "power": power,
     "canaries": canaries,
