@@ -19,7 +19,8 @@ _INTRODUCTION = (
 _METHOD = (
     "A third of the entries, drawn by a seed, was set aside before any tuning and audited once, at the end. An entry that an audit of "
     f"{BUDGETS[0]} CPU minute misses may have another one of {BUDGETS[1]} CPU minutes; a row for both counts the violations of either. "
-    f"Intervals are exact, at confidence {CONFIDENCE:g}. An audit without a verdict counts as a miss."
+    f"Intervals are exact, at confidence {CONFIDENCE:g}. An audit without a verdict counts as a miss. A budget is given by the clock: an "
+    "audit on a busy machine uses fewer CPU seconds than it may, as each row shows."
 )
 _COMMANDS = """```
 dpwitness bench recall

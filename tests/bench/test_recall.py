@@ -116,7 +116,7 @@ def test_the_published_runs_are_of_the_corpus_and_every_miss_has_a_cause():
     entries = {entry.name: entry for entry in corpus()}
     for found in stored().values():
         release = dict(entries[found.entry].sides)[found.side]
-        assert release.name == found.release and found.cpu_seconds <= 60 * found.minutes
+        assert release.name == found.release and (found.cpu_seconds <= 60 * found.minutes or found.headline.startswith("over the budget"))
         wrong = found.outcome != NOT_INSTALLED and (found.violated if found.side == "after" else not found.violated)
         assert not wrong or causes().get(f"{found.entry} {found.side}"), f"{found.entry} {found.side} has no cause in causes.toml"
 
