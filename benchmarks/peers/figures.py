@@ -85,18 +85,24 @@ def seconds_to_truth(runs: Runs, tool: str, case: str) -> float | None:
 
 
 def only_a_peer(runs: Runs) -> list[str]:
-    """Return the broken cases of which a peer states a violation and this project does not with as many CPU seconds or fewer."""
-    found: dict[tuple[str, float], set[str]] = {}
+    """Return the broken cases of which a peer states a violation, and this project does not with the same settings and CPU seconds."""
+    found: dict[tuple[str, str, float], set[str]] = {}
     for run in runs.values():
         if run.violated and Case(run.case).broken:
-            found.setdefault((run.case, run.budget), set()).add(run.tool)
-    own = [run for run in runs.values() if run.tool == OWN and run.state == ANSWER]
+            found.setdefault((run.case, run.settings, run.budget), set()).add(run.tool)
     missed = []
-    for (case, budget), by in sorted(found.items()):
-        tried = [run for run in own if run.case == case and run.budget <= budget]
+    for (case, settings, budget), by in sorted(found.items()):
+        tried = [run for run in selected_own(runs, case, settings) if run.budget <= budget]
         if tried and not any(run.violated for run in tried):
-            missed.append(f"{case}, {budget:g} s: {', '.join(sorted(by))}")
+            reasons = "; ".join(sorted({run.note for run in tried if run.state != ANSWER}))
+            peers = ", ".join(tools()[name].title for name in sorted(by))
+            missed.append(f"{case}, {settings} settings, {budget:g} s: {peers}" + (f" (this tool {reasons})" if reasons else ""))
     return missed
+
+
+def selected_own(runs: Runs, case: str, settings: str) -> list[Run]:
+    """Return the runs of this project's audit on a case with these settings."""
+    return [run for run in runs.values() if (run.tool, run.case, run.settings) == (OWN, case, settings)]
 
 
 def table(runs: Runs) -> Table:

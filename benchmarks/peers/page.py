@@ -41,6 +41,9 @@ _LIMITS = (
     "DP-Sniper and Delta-Siege that the zoo has; a campaign may have run some of them only. The comparison covers the zoo: the bugs of the "
     "corpus of `dpwitness bench recall` need datasets and outputs of many kinds, and the peers have not been run on them."
 )
+_CASES = (
+    "Certified bound over truth with the best settings, or the bound if the truth is infinite; **bold** if the tool states a violation."
+)
 _COMMANDS = """```
 dpwitness bench peers
 python -m dpwitness.benchmarks.peers.run --checkout dp_sniper=FOLDER --checkout delta_siege=FOLDER --checkout dp_auditorium_tester=FOLDER
@@ -67,10 +70,10 @@ def page(runs: Runs, budget: float) -> str:
     lines += [
         f"Only a peer finds: {'; '.join(missed)}."
         if missed
-        else "On these mechanisms no peer finds a violation that this tool misses with as many CPU seconds.",
+        else "On these mechanisms no peer finds a violation that this tool misses with the same settings and CPU seconds.",
         "",
     ]
-    lines += ["## Every case", "", "Certified bound over truth with the best settings; **bold** if the tool states a violation.", ""]
+    lines += ["## Every case", "", _CASES, ""]
     lines += [
         *_cases_table(runs, cases),
         "",
@@ -125,7 +128,10 @@ def _entry(runs: list[Run]) -> str:
     if not runs:
         return ""
     share = ratio(runs, runs[0].case)
-    text = figure(share, 3) if share is not None else sorted({"no bound" if run.state == ANSWER else run.state for run in runs})[0]
+    bounds = [run.bound for run in runs if run.bound is not None]
+    states = sorted({"no bound" if run.state == ANSWER else run.state for run in runs})
+    without = f"epsilon > {figure(float(np.median(bounds)), 3)}" if bounds else states[0]
+    text = without if share is None else figure(share, 3)
     return f"**{text}**" if any(run.violated for run in runs) else text
 
 

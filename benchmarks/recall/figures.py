@@ -51,10 +51,14 @@ class Recall:
 
 
 def recall(entries: Sequence[Entry], runs: Runs, minutes: int) -> Recall:
-    """Return the recall on entries: violations of releases before the repair, among the audits that could run."""
-    outcomes = [runs[key] for key in ((entry.name, "before", minutes) for entry in entries) if key in runs]
-    audited = [run for run in outcomes if run.outcome != NOT_INSTALLED]
-    return Recall(sum(run.violated for run in audited), len(audited))
+    """Return the recall on entries: violations of releases before the repair, among the entries whose audits could run.
+
+    A violation with a smaller budget counts: only what an audit misses is audited again with the next budget.
+    """
+    spent = [budget for budget in BUDGETS if budget <= minutes]
+    outcomes = [[runs[key] for key in ((entry.name, "before", budget) for budget in spent) if key in runs] for entry in entries]
+    audited = [kept for found in outcomes if (kept := [run for run in found if run.outcome != NOT_INSTALLED])]
+    return Recall(sum(any(run.violated for run in found) for found in audited), len(audited))
 
 
 def table(entries: Sequence[Entry], runs: Runs) -> Table:
@@ -75,18 +79,23 @@ def table(entries: Sequence[Entry], runs: Runs) -> Table:
     rows, notes = list[Row](), list[str]()
     for minutes in BUDGETS:
         for held_out in (False, True):
-            part = [entry for entry in entries if entry.held_out is held_out]
+            part = part_of(entries, runs, minutes, held_out)
             found, label = recall(part, runs, minutes), "set aside" if held_out else "tuned"
             if found.audited:
                 counts = (found.found, found.audited)
-                rows.append(Row(f"recall, {label}, {minutes} CPU min", REQUIRED[held_out, minutes], found.rate, "rate", counts=counts))
+                rows.append(Row(f"recall, {label}, {spent_by(minutes)}", REQUIRED[held_out, minutes], found.rate, "rate", counts=counts))
         repaired = [run for run in runs.values() if run.side == "after" and run.minutes == minutes and run.outcome != NOT_INSTALLED]
         if repaired:
             alarms = sum(run.violated for run in repaired)
             row = Row(f"violations of {len(repaired)} repaired releases, {minutes} CPU min", 0, alarms, "audits", at_most=True)
             rows.append(row)
-        notes += [f"{minutes} CPU min, {line}" for line in _families(entries, runs, minutes)]
-    return Table("recall", tuple(rows), (*notes, *_misses(runs), *_undecided(runs), *_not_run(entries, runs)))
+        notes += [f"{spent_by(minutes)}, {family}: {count}" for family, count in by_family(entries, runs, minutes).items()]
+    return Table("recall", tuple(rows), (*notes, *misses(runs), *undecided(runs), *not_run(entries, runs)))
+
+
+def spent_by(minutes: int) -> str:
+    """Return the words for the budgets of an entry up to this one."""
+    return " then ".join(str(budget) for budget in BUDGETS if budget <= minutes) + " CPU min"
 
 
 def causes(file: Path = FOLDER / "causes.toml") -> dict[str, str]:
@@ -94,14 +103,21 @@ def causes(file: Path = FOLDER / "causes.toml") -> dict[str, str]:
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
-def _families(entries: Sequence[Entry], runs: Runs, minutes: int) -> list[str]:
-    """Lines with the recall of each family that has runs."""
-    found = {family: recall([entry for entry in entries if entry.family == family], runs, minutes) for family in FAMILIES}
-    return [f"{family}: {count}" for family, count in found.items() if count.audited]
+def part_of(entries: Sequence[Entry], runs: Runs, minutes: int, held_out: bool) -> list[Entry]:
+    """Return the entries of a part; none if no audit of the part had this budget."""
+    part = [entry for entry in entries if entry.held_out is held_out]
+    return part if any((entry.name, "before", minutes) in runs for entry in part) else []
 
 
-def _misses(runs: Runs) -> list[str]:
-    """Lines with the misses and the violations of repaired releases, each with its cause."""
+def by_family(entries: Sequence[Entry], runs: Runs, minutes: int) -> dict[str, Recall]:
+    """Return the recall of each family that has runs, over the parts with audits of this budget."""
+    parts = [entry for held_out in (False, True) for entry in part_of(entries, runs, minutes, held_out)]
+    found = {family: recall([entry for entry in parts if entry.family == family], runs, minutes) for family in FAMILIES}
+    return {family: count for family, count in found.items() if count.audited}
+
+
+def misses(runs: Runs) -> list[str]:
+    """Return lines with the misses and the violations of repaired releases, each with its cause."""
     known = causes()
     wrong = [run for run in runs.values() if run.outcome != NOT_INSTALLED and run.violated is not (run.side == "before")]
     return [
@@ -112,14 +128,14 @@ def _misses(runs: Runs) -> list[str]:
     ]
 
 
-def _undecided(runs: Runs) -> list[str]:
-    """Lines with the repaired releases whose audit has no verdict: a repair that refuses the call, or a target that fails."""
+def undecided(runs: Runs) -> list[str]:
+    """Return lines with the repaired releases whose audit has no verdict: a repair that refuses the call, or a target that fails."""
     found = [run for run in runs.values() if run.side == "after" and run.outcome in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)]
     return [f"no verdict after the repair, {run.minutes} CPU min: {run.entry} {run.release}: {run.headline}" for run in found]
 
 
-def _not_run(entries: Sequence[Entry], runs: Runs) -> list[str]:
-    """Lines with the releases that could not be installed and the entries without one."""
+def not_run(entries: Sequence[Entry], runs: Runs) -> list[str]:
+    """Return lines with the releases that could not be installed and the entries without one."""
     failed = [f"not installed: {run.entry} {run.release}: {run.headline}" for run in runs.values() if run.outcome == NOT_INSTALLED]
     by_hand = [f"{entry.name}: {release.build}" for entry in entries for _, release in entry.sides if release.build]
     without = [
@@ -127,5 +143,6 @@ def _not_run(entries: Sequence[Entry], runs: Runs) -> list[str]:
         for entry in entries
         if not entry.target and not entry.harmless and all(not r.build for _, r in entry.sides)
     ]
+    without += [f"not audited yet: {entry.name}" for entry in entries if entry.runnable and (entry.name, "before", BUDGETS[0]) not in runs]
     harmless = [f"harmless: {entry.name}: {entry.harmless}" for entry in entries if entry.harmless]
     return [*failed, *harmless, *(f"needs a build from source: {line}" for line in by_hand), *without]

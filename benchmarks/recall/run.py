@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from dpwitness.benchmarks.recall.campaign import BUDGETS, campaign, stored
 from dpwitness.benchmarks.recall.corpus import corpus
 from dpwitness.benchmarks.recall.figures import table
+from dpwitness.benchmarks.recall.page import write_page
 from dpwitness.benchmarks.table import Table, format_table
 
 PARTS = ("tuned", "held-out", "all")
@@ -31,11 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=int, choices=BUDGETS, default=BUDGETS[0], help="CPU minutes of one audit")
     parser.add_argument("--part", choices=PARTS, default="tuned", help="part of the corpus; run the part set aside once, at the end")
     parser.add_argument("--figures", action="store_true", help="print the figures of the stored runs, and run nothing")
+    parser.add_argument("--page", metavar="FOLDER", type=Path, help="write recall.md from the stored runs, and run nothing")
     parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names of entries; default: all of the part")
     args = parser.parse_args(arguments)
     wanted = {"tuned": (False,), "held-out": (True,), "all": (False, True)}[args.part]
     entries = [entry for entry in corpus() if entry.held_out in wanted and entry.name.startswith(tuple(args.names) or "")]
-    if not args.figures:
+    if args.page:
+        write_page(corpus(), stored(), args.page)
+    elif not args.figures:
         campaign(entries, args.minutes, _say)
     print(format_table(table(corpus(), stored())))
     return 0

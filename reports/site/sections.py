@@ -186,8 +186,8 @@ def power(texts: Mapping[str, str]) -> SectionCharts | None:
 def peers(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the chart of certified bounds over the truth for each mechanism, one mark per tool."""
     rows = [row for table in tables(texts["peers"]) if table.has("mechanism", "claim", "truth", "dpwitness") for row in table.rows]
-    axis, strips = LogAxis(0.2, 1.3), list[Strip]()
-    for row in rows:
+    axis, strips = LogAxis(0.1, 1.3), list[Strip]()
+    for row in (row for row in rows if math.isfinite(value(row["truth"]))):
         found = {tool: value(cell.strip("*")) for tool, cell in row.items() if tool not in ("mechanism", "claim", "truth")}
         shown = [(tool, share) for tool, share in found.items() if share > 0]
         marks = [
@@ -201,6 +201,21 @@ def peers(texts: Mapping[str, str]) -> SectionCharts | None:
     return SectionCharts(
         [chart], [("large", "dpwitness"), ("small", "another tool")], caption, (str(len(rows[0]) - 4), "other tools on the same mechanisms")
     )
+
+
+def recall(texts: Mapping[str, str]) -> SectionCharts | None:
+    """Return the chart of the share of documented bugs that audits find, by part of the corpus and budget."""
+    rows = [row for table in tables(texts["recall"]) if table.has("part", "budget", "recall", "found (interval)") for row in table.rows]
+    axis, strips = LogAxis(0.1, 1.0), list[Strip]()
+    for row in rows:
+        rate, found = value(row["recall"]), text(row["found (interval)"])
+        mark = Mark(axis.place(rate), MIDDLE, "large", f"{found}, {text(row['budget'])}")
+        strips.append(Strip(f"{text(row['part'])}, {text(row['budget'])}", (mark,), figure(rate, 3)))
+    if not strips:
+        return None
+    chart = Strips("Share of the documented bugs that are found", tuple(strips), axis.ticks((1, 2, 5)), axis.place(1.0))
+    caption = "Logarithmic. The dashed line is 1. Each entry is a release before the repair of a documented bug; intervals are on the page."
+    return SectionCharts([chart], [("large", "recall")], caption, (strips[0].value, "of the documented bugs of the tuned part found"))
 
 
 def canaries(texts: Mapping[str, str]) -> SectionCharts | None:
@@ -336,6 +351,7 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, str]], SectionCharts | None]] = {
     "scan": scan,
     "library-scans": library_scans,
     "reproductions": figures,
+    "recall": recall,
     "peers": peers,
     "power": power,
     "canaries": canaries,

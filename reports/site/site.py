@@ -28,6 +28,7 @@ PAGES = (  # (name, label, subject) of the pages in the navigation; pages withou
     ("scan", "Scan", "mechanisms of 55 packages that a scan finds by itself"),
     ("library-scans", "Trackers", "privacy bugs that scans of libraries find, compared with the libraries' issue trackers"),
     ("reproductions", "Figures", "published figures, reproduced"),
+    ("recall", "Recall", "documented bugs of libraries, before and after their repair"),
     ("peers", "Peers", "the same mechanisms audited by other tools"),
     ("power", "Power", "certified bounds compared with those of an oracle"),
     ("canaries", "Canaries", "bounds from one run of a training, compared with a published tool"),

@@ -51,7 +51,9 @@ def test_bounds_are_divided_by_the_truth_and_statements_counted_by_the_truth():
 
 
 def test_a_peer_that_finds_more_is_a_missed_row_and_a_name():
-    assert only_a_peer(RUNS) == ["laplace-0.9, 5 s: dp_sniper"]
+    assert only_a_peer(RUNS) == ["laplace-0.9, best settings, 5 s: DP-Sniper"]
+    late = keyed(run(OWN, "svt4", 2.0, True), run(OWN, "svt4", settings="default", state="no answer"))
+    assert only_a_peer(late | keyed(run("dp_sniper", "svt4", 2.0, True, settings="default"))) == ["svt4, default settings, 5 s: DP-Sniper"]
     found = table(RUNS)
     met = {row.case: row.met for row in found.rows}
     assert met["broken mechanisms that only a peer finds"] is False
@@ -69,7 +71,7 @@ def test_the_page_shows_statements_in_bold_and_what_only_a_peer_finds(tmp_path):
     write_page(RUNS, tmp_path)
     text = (tmp_path / "peers.md").read_text()
     assert "| laplace | 1 | 1 | 0.97 |" in text and "**1.02**" in text
-    assert "Only a peer finds: laplace-0.9, 5 s: dp_sniper." in text
+    assert "Only a peer finds: laplace-0.9, best settings, 5 s: DP-Sniper." in text
     assert "filled: violation stated" in (tmp_path / "peers.svg").read_text()
 
 

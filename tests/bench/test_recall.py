@@ -9,6 +9,7 @@ from dpwitness.benchmarks.recall import campaign as campaigns
 from dpwitness.benchmarks.recall.campaign import NOT_INSTALLED, Run, campaign, command, read, store, stored
 from dpwitness.benchmarks.recall.corpus import FOLDER, corpus, held_out_names
 from dpwitness.benchmarks.recall.figures import Recall, causes, recall, table
+from dpwitness.benchmarks.recall.page import write_page
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
@@ -85,13 +86,25 @@ def test_what_could_not_be_installed_does_not_count():
     entries = [entry for entry in corpus() if not entry.held_out][:4]
     outcomes = ["VIOLATED", "NOT_REFUTED", NOT_INSTALLED, "ERROR"]
     runs = {found.key: found for found in (run(entry.name, outcome=outcome) for entry, outcome in zip(entries, outcomes, strict=True))}
-    assert recall(entries, runs, 1) == Recall(1, 3) and recall(entries, runs, 10) == Recall(0, 0)
+    assert recall(entries, runs, 1) == recall(entries, runs, 10) == Recall(1, 3)
     alarm = run(entries[0].name, "after")
     shown = table(entries, runs | {alarm.key: alarm})
     rates = {row.case: row.measured for row in shown.rows}
     assert rates == {"recall, tuned, 1 CPU min": 1 / 3, "violations of 1 repaired releases, 1 CPU min": 1}
     assert sum(note.startswith("missed") for note in shown.notes) == 2
     assert sum(note.startswith("violated after the repair") for note in shown.notes) == 1
+
+
+def test_only_misses_are_audited_with_the_next_budget(tmp_path):
+    entries = [entry for entry in corpus() if not entry.held_out][:3]
+    outcomes = [(0, "VIOLATED", 1), (1, "NOT_REFUTED", 1), (2, "ERROR", 1), (1, "VIOLATED", 10)]  # the last miss is not audited again
+    runs = {found.key: found for found in (run(entries[i].name, outcome=outcome, minutes=spent) for i, outcome, spent in outcomes)}
+    rates = {row.case: row.measured for row in table(entries, runs).rows}
+    assert rates == {"recall, tuned, 1 CPU min": 1 / 3, "recall, tuned, 1 then 10 CPU min": 2 / 3}
+    write_page(entries, runs, tmp_path)
+    text = (tmp_path / "recall.md").read_text()
+    assert "| tuned | 1 then 10 CPU min | 0.667 | 2 of 3 (0.09 to 0.99) | 0 of 0 |" in text
+    assert "not refuted (1 s); violated (1 s)" in text and "set aside |" not in text
 
 
 @pytest.mark.parametrize(("found", "audited", "low", "high"), [(9, 10, 0.5550, 0.9975), (0, 0, 0.0, 1.0), (10, 10, 0.6915, 1.0)])
@@ -103,7 +116,7 @@ def test_the_published_runs_are_of_the_corpus_and_every_miss_has_a_cause():
     entries = {entry.name: entry for entry in corpus()}
     for found in stored().values():
         release = dict(entries[found.entry].sides)[found.side]
-        assert release.name == found.release and found.cpu_seconds <= 60 * found.minutes
+        assert release.name == found.release and (found.cpu_seconds <= 60 * found.minutes or found.headline.startswith("over the budget"))
         wrong = found.outcome != NOT_INSTALLED and (found.violated if found.side == "after" else not found.violated)
         assert not wrong or causes().get(f"{found.entry} {found.side}"), f"{found.entry} {found.side} has no cause in causes.toml"
 

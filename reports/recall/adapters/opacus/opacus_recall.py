@@ -72,6 +72,55 @@ def ghost_small_norm(dataset, size, rng):
     return _ghost_steps(dataset, size, rng, 0.1)
 
 
-for _target in (ghost_sequence, ghost_small_norm):
+class _Tied(torch.nn.Module):
+    """Two layers that share a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(1, 1, bias=False), torch.nn.Linear(1, 1, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, rows):
+        return self.second(self.first(rows))
+
+
+def tied_layers(dataset, size, rng):
+    """make_private(max_grad_norm=1) of two layers that share a weight, on four sequences of eight steps, labels in [-1, 1]."""
+    labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
+    rows = torch.ones(_ROWS, _STEPS, 1)
+    torch.manual_seed(int(rng.integers(2**63)))
+    module, optimizer, _ = _private(_Tied(), rows, labels, 1.0)
+    (weight,), found = {id(p): p for p in module.parameters()}.values(), np.empty((size, 1))
+    for i in range(size):
+        with torch.no_grad():
+            weight.fill_(0.5)
+        optimizer.zero_grad()
+        _Half()(module(rows), labels).backward()
+        optimizer.step()
+        found[i] = 0.5 - float(weight.detach())
+    return found
+
+
+def gdp_twice(sigma, steps, delta):
+    """PrivacyEngine(accountant="gdp").get_epsilon after each of two epochs with full batches: the last figure."""
+    engine, found = PrivacyEngine(accountant="gdp"), 0.0
+    for epoch in (int(steps) // 2, int(steps) - int(steps) // 2):
+        for _ in range(epoch):
+            engine.accountant.step(noise_multiplier=sigma, sample_rate=1.0)
+        if epoch:
+            found = float(engine.get_epsilon(delta))
+    return found
+
+
+TARGETS = {
+    "gdp_twice": {
+        "kind": "accountant",
+        "mechanism": "gaussian",
+        "parameters": {name: name for name in ("sigma", "steps", "delta")},
+        "returns": "epsilon",
+        "ranges": {"sigma": [0.5, 50], "delta": [1e-9, 0.1], "steps": [1, 1000]},
+    }
+}
+for _target in (ghost_sequence, ghost_small_norm, tied_layers):
     _target.claim, _target.batch = f"gdp:{2 / _NOISE}", 1024
     _target.domain = {"kind": "Rows", "size": _ROWS, "features": ((-1, 1),) * _STEPS}

@@ -1,0 +1,105 @@
+"""Published page of the recall campaign. All numbers come from the stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpwitness.benchmarks.recall.campaign import BUDGETS, Run
+from dpwitness.benchmarks.recall.corpus import Entry
+from dpwitness.benchmarks.recall.figures import CONFIDENCE, Runs, by_family, misses, not_run, part_of, recall, spent_by, undecided
+from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.reports.phrasing.wording import figure, table
+
+_INTRODUCTION = (
+    "Each entry of the corpus is one documented bug of a library: a release before and a release after the repair, and a target that was "
+    "written from the library's documentation, with a claim and a domain, but no pair of datasets and no event. The audit has the default "
+    "options and a budget. It should find a violation before the repair, and none after it."
+)
+_METHOD = (
+    "A third of the entries, drawn by a seed, was set aside before any tuning and audited once, at the end. An entry that an audit of "
+    f"{BUDGETS[0]} CPU minute misses may have another one of {BUDGETS[1]} CPU minutes; a row for both counts the violations of either. "
+    f"Intervals are exact, at confidence {CONFIDENCE:g}. An audit without a verdict counts as a miss. A budget is given by the clock: an "
+    "audit on a busy machine uses fewer CPU seconds than it may, as each row shows."
+)
+_COMMANDS = """```
+dpwitness bench recall
+python -m dpwitness.benchmarks.recall.run --minutes 1 --part tuned
+python -m dpwitness.benchmarks.recall.run --page reports/published
+```"""
+
+
+def write_page(entries: Sequence[Entry], runs: Runs, folder: Path) -> None:
+    """Write ``recall.md`` into a folder."""
+    write_text(folder / "recall.md", page(entries, runs))
+
+
+def page(entries: Sequence[Entry], runs: Runs) -> str:
+    """Return the markdown of the page."""
+    libraries = len({entry.library for entry in entries})
+    lines = ["# Recall: documented bugs of libraries, before and after their repair", "", _INTRODUCTION, "", _METHOD, ""]
+    lines += [
+        f"The corpus has {len(entries)} entries of {libraries} libraries; {sum(entry.runnable for entry in entries)} of them run from"
+    ]
+    lines[-1] += " releases of a registry."
+    lines += ["", "## Found", "", *_parts_table(entries, runs), "", *_also_after(runs), "## By family", "", *_families_table(entries, runs)]
+    lines += ["", "## Every entry", "", *_entries_table(entries, runs), "", "## Misses and violations after the repair", ""]
+    lines += [f"- {line}." for line in [*misses(runs), *undecided(runs)]]
+    lines += ["", "## Not audited", "", *(f"- {line.rstrip('.')}." for line in not_run(entries, runs))]
+    return "\n".join([*lines, "", "## Reproduce", "", _COMMANDS]) + "\n"
+
+
+def _parts_table(entries: Sequence[Entry], runs: Runs) -> list[str]:
+    """Return the table of the recall and the violations after the repair, by part and budget."""
+    rows = []
+    for held_out, label in ((False, "tuned"), (True, "set aside")):
+        for minutes in BUDGETS:
+            part = part_of(entries, runs, minutes, held_out)
+            names = {entry.name for entry in part}
+            found = recall(part, runs, minutes)
+            if found.audited:
+                repaired = [run for run in _audited(runs) if run.entry in names and run.side == "after" and run.minutes == minutes]
+                alarms = f"{sum(run.violated for run in repaired)} of {len(repaired)}"
+                rows.append([label, spent_by(minutes), figure(found.rate, 3), str(found), alarms])
+    return table(["part", "budget", "recall", "found (interval)", "violated after the repair, last budget"], rows)
+
+
+def _audited(runs: Runs) -> list[Run]:
+    return [run for run in runs.values() if run.cpu_seconds > 0]
+
+
+def _also_after(runs: Runs) -> list[str]:
+    """Return a paragraph on the found entries whose repaired release is violated too."""
+    both = sorted({run.entry for run in runs.values() if run.side == "after" and run.violated})
+    if not both:
+        return []
+    names = ", ".join(f"`{name}`" for name in both)
+    return [
+        f"The repaired release is violated too, by another bug, in {names}. Before the repair that bug may be what the audit found.",
+        "",
+    ]
+
+
+def _families_table(entries: Sequence[Entry], runs: Runs) -> list[str]:
+    columns = [by_family(entries, runs, minutes) for minutes in BUDGETS]
+    rows = [[family, *(str(column.get(family, "")) for column in columns)] for family in columns[0]]
+    return table(["family", *(spent_by(minutes) for minutes in BUDGETS)], rows)
+
+
+def _entries_table(entries: Sequence[Entry], runs: Runs) -> list[str]:
+    """Return the table of all audited entries, with the verdict and the CPU seconds of each audit."""
+    rows = []
+    for entry in entries:
+        cells = [_verdicts(entry, side, runs) for side in ("before", "after")]
+        if any(cells):
+            releases = " → ".join(release.name for _, release in entry.sides)
+            address = entry.source[0].split()[0]  # without the section of a changelog
+            source = f"[{address.rsplit('/', 1)[-1][:12]}]({address})"
+            rows.append([f"`{entry.name}`", "set aside" if entry.held_out else "", releases, entry.family, source, *cells])
+    return table(["entry", "part", "releases", "family", "source", "before", "after"], rows)
+
+
+def _verdicts(entry: Entry, side: str, runs: Runs) -> str:
+    """Return verdict and CPU seconds of the audits of one side."""
+    found = [runs[key] for minutes in BUDGETS if (key := (entry.name, side, minutes)) in runs]
+    return "; ".join(f"{run.outcome.replace('_', ' ').lower()} ({run.cpu_seconds:.0f} s)" for run in found)
