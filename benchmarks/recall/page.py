@@ -74,10 +74,7 @@ def _also_after(runs: Runs) -> list[str]:
     if not both:
         return []
     names = ", ".join(f"`{name}`" for name in both)
-    return [
-        f"The repaired release is violated too, by another bug, in {names}. Before the repair that bug may be what the audit found.",
-        "",
-    ]
+    return [f"The repaired release is violated too, by another bug, in {names}. Before the repair the audit may have found that bug.", ""]
 
 
 def _families_table(entries: Sequence[Entry], runs: Runs) -> list[str]:
