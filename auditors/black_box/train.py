@@ -23,6 +23,7 @@ from dpwitness.auditors.statistics.combination import combined_bound
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 
 _MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, learning twice costs too much
+_LEAST_BUDGET = 256  # minimum number of runs that train and test an event
 _MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
 
 
@@ -54,7 +55,7 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     (RDP, zCDP) are tested once, because they have no p-value at a parameter that is cheap to
     combine.
     """
-    budget = runner.remaining
+    budget = max(runner.remaining, _LEAST_BUDGET)  # probes of many pairs may take all planned runs
     wanted = training_rounds(budget, options.width)
     staged = budget <= _MAX_STAGED_BUDGET and wanted >= _MIN_FIRST_TEST_ROUNDS and not options.claim.bounds_renyi
     missing = wanted - sum(len(side) for sides in known for side in sides)

@@ -216,7 +216,7 @@ def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE), ("gdp", [F(1)])):
         for total in (one, one // 50, one * 3 // 2):
             for several in (False, True):
-                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(5, 4), t, s)
+                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(9, 7), t, s)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)], F(1), False)
@@ -329,7 +329,7 @@ def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("gdp", [F(1)]), ("rdp", [F(2), F(1, 3), F(8), F(1)])):
         claim = kind, numbers, F(1)
         for total in (one // 3, one):
-            yield lambda c=claim, t=total: replaced(k, lambda: k.allowed(c, F(5, 4), t, False), **wide)
+            yield lambda c=claim, t=total: replaced(k, lambda: k.allowed(c, F(9, 7), t, False), **wide)
     cells: Any = (("zcdp", [F(1)], F(1)), F(1, 9), RULE, [[90, 70, 140], [150, 70, 80]], F(1, 20))
     yield lambda: replaced(k, lambda: k.cells_excess(*cells), **wide)
     yield lambda: replaced(k, lambda: k.cells_excess(*cells), mean_limit=lambda values, *rest: sum(values) % one)
