@@ -126,6 +126,9 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     for more in ({}, {"combination": "other"}, {"stages": [{**STAGE, "weight": 1.01}]}, {"stages": [{**STAGE, "lost": 31}]}):
         for factor in (1, 1 - 1.05e-6, 1 + 1.05e-6, 1 + 0.95e-6):
             yield audit(bound=bounds["stages"] * factor, counts=LAST | stages | more)
+    border = [{**STAGE, "weight": weight} for weight in (1, 3e-5, 1e-5)]  # the sum of their squares is 1 + 1e-9
+    for some in (border, [{name: STAGE[name] for name in STAGE if name != "weight"}]):
+        yield audit(bound=bounds["stages"], counts=LAST | stages | {"stages": some})
     binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
     event = {"kind": "binned", "rule": {"fields": RULE}}
     for factor in (1, 1 - 3e-9, 1 + 3e-9):
@@ -226,6 +229,7 @@ def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
     yield lambda: k.allowed(("approx", [F(1), F(1, 2)], F(1)), F(1), one // 10, False)
     yield lambda: k.budgets(("rdp", [F(7, 3), F(1), F(8), F(1, 5)], F(1)), F(1, 3))
     rough = [(one + (one * i >> 6), (one >> 8) * (1 + i * i * 37 % 101)) for i in range(1, 97)]  # many local optima
+    yield lambda: k.renyi_allowed([(2 * one, one * 10**6)], one // 2)
     yield lambda: [k.renyi_allowed(rough[start:], one // 2) for start in range(0, 60, 7)]
     yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
     for total in (one // 3, one * 3 // 2, one):
