@@ -226,6 +226,7 @@ def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
     yield lambda: [
         k.lines("fdp", curve, x, several) for curve in (CURVE, FLAT_END) for x in (F(1, 9), F(5, 7)) for several in (False, True)
     ]
+    yield lambda: [k.lines("approx", [F(1), F(1, 3)], F(9, 7), several) for several in (False, True)]
     yield lambda: k.allowed(("approx", [F(1), F(1, 2)], F(1)), F(1), one // 10, False)
     yield lambda: k.budgets(("rdp", [F(7, 3), F(1), F(8), F(1, 5)], F(1)), F(1, 3))
     rough = [(one + (one * i >> 6), (one >> 8) * (1 + i * i * 37 % 101)) for i in range(1, 97)]  # many local optima
