@@ -52,10 +52,10 @@ def fit_logistic(
 
     The curvature, which costs most, is reused once steps gain little. `information` is the curvature at `start`, if known.
     """
-    arrays = (features, ones + zeros, ones, precision, np.zeros(features.shape[1]) if start is None else start)
+    begin = np.zeros(features.shape[1]) if start is None else start
+    arrays = [np.ascontiguousarray(each, dtype=float) for each in (features, ones + zeros, ones, precision, begin)]
     known = np.zeros((0, 0)) if information is None else information
-    weights, factor, loss, known = _newton(*(np.ascontiguousarray(each, dtype=float) for each in arrays), steps, known)
-    return Fit(weights, factor, loss, known)
+    return Fit(*_newton(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], steps, known))
 
 
 @jit
@@ -123,7 +123,8 @@ def _curvature(features: FloatArray, total: FloatArray, rates: FloatArray, scale
         root = math.sqrt(total[i] * rates[i] * (1.0 - rates[i]))
         for j in range(features.shape[1]):
             scaled[i, j] = features[i, j] * root
-    return np.dot(scaled.T, scaled)
+    hessian: FloatArray = np.dot(scaled.T, scaled)
+    return hessian
 
 
 @jit

@@ -7,6 +7,7 @@ import io
 import tempfile
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -114,8 +115,8 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield audit(bound=bounds["pure"], claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
     yield audit(bound=bounds["pure"], claim="gdp:3", claim_numbers=[3.0], level="bit")
     yield audit(bound=0.5, claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
-    above = bounds["pure"] + 4e-10  # a claim that the counts just do not refute, and a bound just above it
-    yield audit(bound=above + 4e-10, claim="pure:1.7707070630", claim_numbers=[above, 0.0])
+    nearly = bounds["pure"] + 4e-10  # a claim that the counts just do not refute, and a bound just above it
+    yield audit(bound=nearly + 4e-10, claim="pure:1.7707070630", claim_numbers=[nearly, 0.0])
     yield audit(bound=bounds["pure"], claim="other:3", claim_numbers=[3.0])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit")
@@ -315,8 +316,8 @@ def steps_of(k: ModuleType, stages: list[Json]) -> list[Any]:
 
     for kind in ("pure", "approx"):
         claim = kind, [F(1), F(1, 100)], F(1)
-        parts = {"p_values": p_values, "conditional_error": conditional_error}
-        seen.append(replaced(k, lambda c=claim: k.refutes(c, F(3, 2), stages, F(1, 20)), **parts))
+        refutes = partial(k.refutes, claim, F(3, 2), stages, F(1, 20))
+        seen.append(replaced(k, refutes, p_values=p_values, conditional_error=conditional_error))
     return seen
 
 
@@ -326,7 +327,7 @@ def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
     A limit taken from the wrong side of an enclosure, or a search that stops elsewhere, would otherwise change digits that no answer shows.
     """
     one, log, exp, normal = k.ONE, k.log, k.exp, k.normal
-    wide = {
+    wide: dict[str, Any] = {
         "log": lambda n, d: (log(n, d)[0] - (one >> 20), log(n, d)[1] + (one >> 21)),
         "exp": lambda x: (exp(x)[0] - (exp(x)[0] >> 20), exp(x)[1] + (exp(x)[1] >> 21)),
         "normal": lambda t: (normal(t)[0] - (normal(t)[0] >> 20), normal(t)[1] + (normal(t)[1] >> 21)),
