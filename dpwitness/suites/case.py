@@ -27,18 +27,41 @@ _WHITE_BOX_TRIALS = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One audit of a suite."""
+    """One audit of a suite.
 
-    name: str  # name in reports and for ``-k``
+    Parameters
+    ----------
+    name : str
+        Name in reports and for ``-k``.
+    mechanism : Mechanism
+    claim : Claim, optional
+        The mechanism's claim by default.
+    pairs : tuple of Pair, optional
+        Candidate pairs; pairs of the mechanism's domain by default.
+    truth : Truth, optional
+        Reference for the verdict; None if unknown.
+    settled : bool
+        Whether the budget suffices for a verdict. If False, a missed violation does not count as wrong.
+    bits : bool
+        Whether to audit low-order bits, and to compare the result with ``truth.bits_safe``.
+    trials : int, optional
+        Number of runs; the suite's by default.
+    white_box : bool
+        Whether to enclose the exact privacy loss of the audited pair too, if the mechanism has a density.
+    stop : {"gross", "violation", "never"}
+        Stopping rule of the audit.
+    """
+
+    name: str
     mechanism: Any
-    claim: Claim | None = None  # the mechanism's claim by default
-    pairs: tuple[Pair, ...] | None = None  # candidate pairs; pairs of the mechanism's domain by default
-    truth: Truth | None = None  # reference for the verdict; None if unknown
-    settled: bool = True  # whether the budget suffices for a verdict. If False, a missed violation does not count as wrong.
-    bits: bool = True  # whether to audit low-order bits, and to compare the result with ``truth.bits_safe``
-    trials: int | None = None  # number of runs; the suite's by default
-    white_box: bool = False  # whether to enclose the exact privacy loss of the audited pair too, if the mechanism has a density
-    stop: str = "gross"  # stopping rule of the audit
+    claim: Claim | None = None
+    pairs: tuple[Pair, ...] | None = None
+    truth: Truth | None = None
+    settled: bool = True
+    bits: bool = True
+    trials: int | None = None
+    white_box: bool = False
+    stop: str = "gross"
 
     def where(self) -> tuple[Pair, ...] | None:
         """Return the candidate pairs; subclasses create them on demand."""
@@ -55,15 +78,26 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Named list of cases, with defaults of their audits."""
+    """Named list of cases, with defaults of their audits.
+
+    Attributes
+    ----------
+    name, text : str
+        Name and one-line description.
+    cases : callable
+        Function that builds the cases.
+    trials, confidence, seed
+        Default options of the audits.
+    page : callable, optional
+        Function of the results, the missing requirements and the report's folder, which writes the suite's extra pages.
+    """
 
     name: str
-    text: str  # one-line description
-    cases: Callable[[], list[Case]]  # function that builds the cases
-    trials: int  # default of the audits, as are the next two
+    text: str
+    cases: Callable[[], list[Case]]
+    trials: int
     confidence: float = 0.999
     seed: int = 20_240_229
-    # function of the results, the missing requirements and the report's folder, which writes the suite's extra pages
     page: Callable[[list[Json], dict[str, str], Path], None] | None = None
 
 
