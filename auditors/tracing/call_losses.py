@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import softmax
-from scipy.stats import binom
 
 from dpwitness.auditors.privacy_loss.closed_form import discrete_laplace, finite, gaussian, laplace
 from dpwitness.auditors.privacy_loss.composition import compose
@@ -176,6 +175,8 @@ def _selection_law(law: str, call: Call) -> LossLaw | None:
             if first.size != 1:
                 return None
             count = np.arange(int(call.scale) + 1 if not np.any(np.isnan(call.scale)) else 2)
+            from scipy.stats import binom  # half a second, and few audits need it
+
             sides = [binom.pmf(count, count[-1], float(side[0])) for side in (first, second)]
         else:
             scale = float(np.ravel(call.scale)[0])
