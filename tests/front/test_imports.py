@@ -46,3 +46,11 @@ def test_a_name_that_moved_works_with_a_warning(module, names):
         with pytest.warns(DeprecationWarning, match=rf"^dpwitness.{name} is deprecated, use dpwitness.{module}.{name}$"):
             old = getattr(dpwitness, name)
         assert old is getattr(getattr(dpwitness, module), name)
+
+
+def test_an_audit_does_not_load_what_few_audits_need(shell):
+    """`scipy.stats` alone takes half a second."""
+    ran = shell.run(
+        sys.executable, "-c", "import sys, dpwitness.auditors.black_box.audit; print({'scipy.stats', 'lightgbm'} & set(sys.modules))"
+    )
+    assert ran.stdout == "set()\n", ran.stderr
