@@ -3,7 +3,7 @@ FITTING := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info
 PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do $$p -c '$(FITTING)' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 EXTRAS_test := [test,proofs]
-EXTRAS_docs := [test,docs]
+EXTRAS_docs := [test,docs,proofs]
 EXTRAS_lint := [dev,test,proofs]
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements.lock
 ifneq ($(shell command -v uv),)
