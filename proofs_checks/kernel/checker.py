@@ -1,8 +1,7 @@
 """Checker of witnesses: one file, the standard library only, integers with directed rounding instead of floating point.
 
-``python checker.py witness.json`` prints ACCEPTED, what was checked and what is taken on faith, or REFUSED with the reason. The counts must
-refute the claim and the stated bound at the stated error, by the theorems of `auditors/statistics/certificate.py` and `combination.py`.
-Real numbers are integers in units of 1 / ONE. Functions that enclose a number return (low, high).
+``python checker.py witness.json`` prints ACCEPTED, what was checked and what is taken on faith, or REFUSED with the reason. Counts must
+refute the claim and the bound (theorems: `auditors/statistics`). Real numbers are integers in units of 1 / ONE; enclosures are (low, high).
 """
 
 import hashlib
@@ -50,8 +49,7 @@ def tail(n, k, a, c, one=ONE, stop=STOP):
     mode = (n + 1) * a // (a + c)
     low_above, high_above = side(n, mode, k, n, a, c, one, stop)
     low_below, high_below = side(n, n - mode, 0, n - k, c, a, one, stop)  # mirrored: n - X is binomial with c / (a + c)
-    upper = high_above + high_below + (one if k <= mode else 0)
-    return min(one, -(-upper * one // (low_above + low_below + one)))
+    return min(one, -(-(high_above + high_below + (one if k <= mode else 0)) * one // (low_above + low_below + one)))
 
 
 def floor(x):
@@ -161,8 +159,7 @@ def lines(kind, numbers, x, several):
 def budgets(claim, x):
     """Return (order, (order - 1) * allowed divergence), rounded up, at the orders of RDP, or 1 + 10^(-3 + 7 i / 239) of zCDP."""
     ten, pairs = log(10, 1)[0], list(zip(claim[1][::2], claim[1][1::2]))
-    if claim[0] == "zcdp":
-        pairs = [(order, order) for i in range(240) for order in [Fraction(ONE + exp(ten * (7 * i - 717) // 239)[0], ONE)]]
+    pairs = pairs if claim[0] != "zcdp" else [(a, a) for i in range(240) for a in [Fraction(ONE + exp(ten * (7 * i - 717) // 239)[0], ONE)]]
     return [(floor(order), ceil((order - 1) * unit * x)) for order, unit in pairs]
 
 
@@ -291,7 +288,7 @@ def canonical(value):
 
 
 def records(dataset):
-    """Return the records of a dataset as texts, whether they are in order, and the rest of the dataset; None for an unknown kind."""
+    """Return the records of a dataset (copies are counted), whether they are in order, and the rest; None for an unknown kind."""
     if isinstance(dataset, list):
         return [canonical(record) for record in dataset], True, ""
     kind = dataset.get("$type") if isinstance(dataset, dict) else ""
@@ -301,7 +298,10 @@ def records(dataset):
         return rows, True, canonical([dataset["dtype"], dataset["shape"][1:]])
     if kind == "object" and dataset["class"] == "dpwitness.mechanisms:LabelledVectors":
         x, y = (records(dataset["fields"][name])[0] for name in ("x", "y"))
-        return [row for *row, n in zip(x, y, dataset["fields"]["multiplicity"]["value"]) for row in [tuple(row)] * n], False, ""
+        copies = Counter()
+        for row, n in zip(zip(x, y), dataset["fields"]["multiplicity"]["value"]):
+            copies[row] += len(range(n))
+        return copies, False, ""
     return None
 
 
@@ -314,7 +314,8 @@ def check_pair(pair):
         return [], ["the datasets are neighbors under %s" % pair["relation"]]
     (first, ordered, about), (second, _, other) = sides
     require(about == other, "pair: the datasets are of different kinds")
-    require(relation == "add-remove" or len(first) == len(second), "pair: the numbers of records differ")
+    counts = Counter(first), Counter(second)
+    require(relation == "add-remove" or sum(counts[0].values()) == sum(counts[1].values()), "pair: the numbers of records differ")
     if relation[0] == "l":
         numbers = [[Fraction(number) for number in (d if isinstance(d, list) else d["value"])] for d in (d0, d1)]
         steps = [abs(a - b) for a, b in zip(*numbers)]
@@ -322,7 +323,7 @@ def check_pair(pair):
         room = Fraction(max(1, *(abs(number) for side in numbers for number in side))) * len(steps) / (1 << 50)
         size = 1 + (room if any(step.denominator > 1 for step in steps) else 0)
     else:
-        removed, added = sum((Counter(first) - Counter(second)).values()), sum((Counter(second) - Counter(first)).values())
+        removed, added = (sum((a - b).values()) for a, b in (counts, counts[::-1]))
         apart = removed + added if relation == "add-remove" else sum(a != b for a, b in zip(first, second)) if ordered else removed
     require(0 < apart <= size, "pair: the distance is %.9g, at most %.9g is allowed" % (apart, size))
     return ["pair"], []
@@ -346,12 +347,11 @@ def check_audit(witness):
         require(is_possible and all(isinstance(n, int) for n in (correct, wrong, rounds, lost)), "counts: they are impossible")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
     bound = Fraction(MOST) if witness["bound"] == "inf" else Fraction(witness["bound"])
-    error = "cells_alpha" if "cells" in counts else "alpha"
+    error, rule = ("cells_alpha", witness["event"]["rule"]["fields"]) if "cells" in counts else ("alpha", None)
     alpha, slack = Fraction(counts.get(error, most)), max(1, bound) * (SLACK if len(stages) == 1 else SLACKS)
     require(0 < alpha <= most, "counts: the error exceeds 1 - confidence")
     tested = claim if witness["level"] == "value" or claim[0] in KINDS[:2] else ("pure", [Fraction(0)] * 2, Fraction(0))
     require(tested[2] < bound <= MOST, "bound: it does not exceed the claim")
-    rule = witness["event"]["rule"]["fields"] if "cells" in counts else None
     proved = refutes(tested, bound - slack, stages, alpha, rule)  # who refutes a larger parameter refutes the claim
     is_refuted = (proved and tested is claim and bound - slack >= claim[2]) or refutes(claim, claim[2], stages, alpha, rule)
     require(is_refuted, "counts: they do not refute the claim")

@@ -16,7 +16,7 @@ import dpwitness
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, _conditional_error, combined_bound
-from dpwitness.benchmarks.kernel.answers import BOUNDS, answer, bounds_of, questions
+from dpwitness.benchmarks.kernel.answers import BOUNDS, answer, bounds_of, labelled, pair, questions
 from dpwitness.mechanisms.privacy import parse_claim
 from dpwitness.proofs_checks.kernel import checker as k
 
@@ -102,6 +102,13 @@ def test_answers_are_fixed():
     answers = [answer(question) for question in questions(k)]
     digest = hashlib.sha256("\n".join(answers).encode()).hexdigest()
     assert digest == "9e87a7ae456af78b39ea1ad9929b18269a94da94f686840c366655d1ae3bdd91"
+
+
+def test_copies_of_a_record_are_counted_and_not_listed():
+    many = 10**15
+    assert k.check_pair(pair("replace-one", labelled([1.0, 2.0], [many, 1]), labelled([1.0, 2.0], [many - 1, 2]))) == (["pair"], [])
+    with pytest.raises(k.Refused, match="distance is 2"):
+        k.check_pair(pair("replace-one", labelled([1.0, 2.0], [many, 1]), labelled([1.0, 2.0], [many - 2, 3])))
 
 
 @pytest.mark.parametrize("path", WITNESSES[::16], ids=lambda path: path.stem)
