@@ -338,7 +338,10 @@ def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
             yield lambda c=claim, t=total: replaced(k, lambda: k.allowed(c, F(9, 7), t, False), **wide)
     cells: Any = (("zcdp", [F(1)], F(1)), F(1, 9), RULE, [[90, 70, 140], [150, 70, 80]], F(1, 20))
     yield lambda: replaced(k, lambda: k.cells_excess(*cells), **wide)
-    yield lambda: replaced(k, lambda: k.cells_excess(*cells), mean_limit=lambda values, *rest: sum(values) % one)
+    thirds = {**RULE, "loss": {"value": [F(-2, 5), F(0), F(5, 7)]}, "order": F(7, 3)}
+    other: Any = (("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, *cells[3:])
+    for each in (cells, other):
+        yield lambda c=each: replaced(k, lambda: k.cells_excess(*c), mean_limit=lambda values, *rest: sum(values) % one)
     for excess in (0, 1):
         yield lambda e=excess: replaced(k, lambda: k.refutes(*cells[:2], [{"cells": []}], F(1), RULE), cells_excess=lambda *_: e)
     yield lambda: [k.mean_limit([value], [50], F(3, 10), F(1, 20)) for value in (0, 2 * one)]
@@ -346,14 +349,21 @@ def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
     for digits in (0, 370, 376):  # tails that fall in steps of 2^digits, and tails that never fall below the error
         for least in (1, one // 50):
             yield lambda d=digits, e=least: searched(k, lambda s: max(s >> d << d, e), one // 64)
+    yield lambda: searched(k, first_below(one // 64), one // 64)
 
 
-def searched(k: ModuleType, tail_at: Callable[[int], int], error: int) -> tuple[int, list[int]]:
+def first_below(error: int) -> Callable[[int], int]:
+    """Return a tail that is below the error at four points, and above it afterwards."""
+    values = iter([error - 1] * 4 + [error + 1] * 100)
+    return lambda s: next(values)
+
+
+def searched(k: ModuleType, tail_at: Callable[[int], int], error: int) -> tuple[int, list[tuple[int, int]]]:
     """Return the limit of a frequency, and the points that its search visits, with another binomial tail."""
-    visited = list[int]()
+    visited = list[tuple[int, int]]()
 
     def tail(n: int, j: int, a: int, c: int) -> int:
-        visited.append(a)
+        visited.append((a, c))
         return tail_at(a)
 
     return replaced(k, lambda: k.frequency.__wrapped__(1000, 300, error), tail=tail), visited
