@@ -353,8 +353,8 @@ def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
 
 
 def first_below(error: int) -> Callable[[int], int]:
-    """Return a tail that is below the error at four points, and above it afterwards."""
-    values = iter([error - 1] * 4 + [error + 1] * 100)
+    """Return a tail that is below the error at two points, and above it afterwards."""
+    values = iter([error - 1] * 2 + [error + 1] * 100)
     return lambda s: next(values)
 
 
