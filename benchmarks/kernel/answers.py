@@ -338,7 +338,8 @@ def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
             yield lambda c=claim, t=total: replaced(k, lambda: k.allowed(c, F(9, 7), t, False), **wide)
     cells: Any = (("zcdp", [F(1)], F(1)), F(1, 9), RULE, [[90, 70, 140], [150, 70, 80]], F(1, 20))
     yield lambda: replaced(k, lambda: k.cells_excess(*cells), **wide)
-    thirds = {**RULE, "loss": {"value": [F(-2, 5), F(0), F(5, 7)]}, "order": F(7, 3)}
+    fractions = [F(-2, 5), F(-1, 3), F(-1, 7), F(1, 11), F(2, 9), F(5, 7)]
+    thirds = {**RULE, "loss": {"value": fractions}, "order": F(7, 3)}
     other: Any = (("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, *cells[3:])
     for each in (cells, other):
         yield lambda c=each: replaced(k, lambda: k.cells_excess(*c), mean_limit=lambda values, *rest: sum(values) % one)
