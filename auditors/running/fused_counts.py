@@ -43,8 +43,10 @@ class Counter:
             return table, Outputs(np.empty((0, 1)), np.empty(0))
         head = np.empty((min(size, _BLOCK_ROWS), self.draws.width))
         count, rule = self.kernel
-        state = None if self.draws.inlined is None else state_of(rng)
-        fill, source = (self.draws.fill, rng) if self.draws.inlined is None or state is None else (self.draws.inlined, state)
+        fill: Callable[..., None] = self.draws.fill
+        source: Any = rng
+        if self.draws.inlined is not None and (state := state_of(rng)) is not None:
+            fill, source = self.draws.inlined, state
         _fused_loop(fill, count)(self.draws.arguments, rule, size, head, table, source)
         return table, encode(head, len(head))
 

@@ -38,10 +38,8 @@ def page(entries: Sequence[Entry], runs: Runs) -> str:
     """Return the markdown of the page."""
     libraries = len({entry.library for entry in entries})
     lines = ["# Recall: documented bugs of libraries, before and after their repair", "", _INTRODUCTION, "", _METHOD, ""]
-    lines += [
-        f"The corpus has {len(entries)} entries of {libraries} libraries; {sum(entry.runnable for entry in entries)} of them run from"
-    ]
-    lines[-1] += " releases of a registry."
+    runnable = sum(entry.runnable for entry in entries)
+    lines += [f"The corpus has {len(entries)} entries of {libraries} libraries; {runnable} of them run from releases of a registry."]
     lines += ["", "## Found", "", *_parts_table(entries, runs), "", *_also_after(runs), "## By family", "", *_families_table(entries, runs)]
     lines += ["", "## Every entry", "", *_entries_table(entries, runs), "", "## Misses and violations after the repair", ""]
     lines += [f"- {line}." for line in [*misses(runs), *undecided(runs)]]

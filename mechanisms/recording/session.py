@@ -102,16 +102,15 @@ class Session:
             self.patched.add(name)
         generators.add_recording_methods(self.sources)
         self.patches += replace(generators.numpy_replacements())
-        for module, name, value in attributes(generators.KINDS, by_type=True):
-            if module.__name__.partition(".")[0] != "numpy":
-                self.patches.append(Patch(module, name, generators.traced(value)))
+        held = [each for each in attributes(generators.KINDS, by_type=True) if each[0].__name__.partition(".")[0] != "numpy"]
         owner = getattr(self.run, "__self__", None)
         if owner is not None and hasattr(owner, "__dict__"):
-            for name, value in list(vars(owner).items()):
-                new = generators.traced(value)
-                if new is not None:
-                    with contextlib.suppress(AttributeError, TypeError):  # attributes of a frozen dataclass cannot be replaced
-                        self.patches.append(Patch(owner, name, new))
+            held += [(owner, name, value) for name, value in vars(owner).items()]
+        for holder, name, value in held:
+            new = generators.traced(value)
+            if new is not None:
+                with contextlib.suppress(AttributeError, TypeError):  # attributes of a frozen dataclass cannot be replaced
+                    self.patches.append(Patch(holder, name, new))
         for cell in getattr(unbound(self.run), "__closure__", None) or ():
             new = generators.traced(_cell_content(cell))
             if new is not None:
