@@ -216,7 +216,7 @@ def _run(python: str, script: str, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def rows(python: str | None = None, seconds: float = 600.0) -> Sequence[Row]:
+def rows(python: str | None = None, seconds: float = 3600.0) -> Sequence[Row]:
     """Return the rows of the scan: causes with a witness that holds, findings in sound chains, and issues of the tracker.
 
     Parameters
@@ -224,7 +224,7 @@ def rows(python: str | None = None, seconds: float = 600.0) -> Sequence[Row]:
     python : str, optional
         Interpreter with ``opendp[polars]``. Default: that of the environment ``opendp``.
     seconds : float
-        Time of the search of sound chains.
+        Limit on the time of the search of sound chains, which ends at 10,000 chains; a quiet machine needs about 5 minutes.
 
     Returns
     -------
