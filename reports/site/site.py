@@ -25,7 +25,7 @@ PAGES = (  # (name, label, subject) of the pages in the navigation; pages withou
     ("papers-checks", "Checks", "the check of each of these claims"),
     ("third-party", "Libraries", "releases of third-party libraries, each run in its own interpreter"),
     ("findings", "Findings", "privacy bugs that no public issue named before"),
-    ("scan", "Scan", "mechanisms of 55 packages that a scan finds by itself"),
+    ("scan", "Scan", "mechanisms of packages that a scan finds by itself"),
     ("library-scans", "Trackers", "privacy bugs that scans of libraries find, compared with the libraries' issue trackers"),
     ("reproductions", "Figures", "published figures, reproduced"),
     ("recall", "Recall", "documented bugs of libraries, before and after their repair"),
