@@ -24,6 +24,7 @@ PAGES = (  # (name, label, subject) of the pages in the navigation; pages withou
     ("papers", "Papers", "checks of every claim of four papers"),
     ("papers-checks", "Checks", "the check of each of these claims"),
     ("third-party", "Libraries", "releases of third-party libraries, each run in its own interpreter"),
+    ("violations", "Violations", "violations of libraries on all pages, each bug of a release counted once"),
     ("findings", "Findings", "privacy bugs that no public issue named before"),
     ("scan", "Scan", "mechanisms of packages that a scan finds by itself"),
     ("library-scans", "Trackers", "privacy bugs that scans of libraries find, compared with the libraries' issue trackers"),
