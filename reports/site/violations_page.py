@@ -90,7 +90,7 @@ def _every(published: Path) -> Iterator[tuple[str, str, str, str]]:
 
 def _recall_libraries() -> dict[str, str]:
     """Return the library of each entry of the recall campaign."""
-    found = {}
+    found: dict[str, str] = {}
     for path in _RECALL.glob("*/entries.toml"):
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         found |= {name: str(entry.get("library", data["library"])) for name, entry in data["entries"].items()}
