@@ -37,7 +37,11 @@ def _add_bench(command: Command) -> None:
         "--seed", type=SEED, metavar="S", help="seed of the attacks of `adversarial`; default: drawn from the operating system"
     )
     bench.add_argument(
-        "--part", metavar="PART", action="append", default=[], help="part of `scan` or `sequential` to run; may be repeated; default: all"
+        "--part",
+        metavar="PART",
+        action="append",
+        default=[],
+        help="part of `scan` or `sequential` to run; may be repeated; default: all, but of the draws of `scan` the newest only",
     )
     bench.add_argument("--json", action="store_true", help="print as JSON")
 

@@ -1,4 +1,4 @@
-"""Page on the scan: what is found in 55 packages, from the JSON of `dpwitness bench scan`.
+"""Page on the scan: what is found in packages of the registry, from the JSON of `dpwitness bench scan`.
 
 ``python -m dpwitness.reports.site.scan_page FOLDER scan.json`` writes ``scan.md``. All numbers come from the JSON.
 """
@@ -15,12 +15,12 @@ from dpwitness.reports.phrasing.wording import escaped_markdown, table
 from dpwitness.reports.site.trust_page import read_table
 
 _INTRODUCTION = (
-    "`dpwitness scan` reads signatures and docstrings. For each of 55 packages, a person first"
+    "`dpwitness scan` reads signatures and docstrings. For each of {packages} packages, a person first"
     " listed its mechanisms (`benchmarks/scan/lists.toml`); then the package was scanned. A mechanism is *found* if the "
     "scan reads it as one; its target is *right* if the proposed call runs, and kind of claim and neighboring relation are "
-    "those of the list, without editing. Ten packages were named by the project, and the scan was developed on them. Five times six to "
-    "ten were drawn by chance from the packages of the registry that mention differential privacy. `dpwitness bench scan` "
-    "computes this page."
+    "those of the list, without editing. Ten packages were named by the project, and the scan was developed on them. The others were "
+    "drawn by chance, six to ten at a time, from the packages of the registry that mention differential privacy. `dpwitness bench scan` "
+    "computes this page from the named packages and the newest draw, `--part` scans an earlier draw again."
 )
 _DRAWN = (
     "The rows *first scan* are the test on unseen packages: each draw was listed, and scanned once by the code of that day "
@@ -48,6 +48,7 @@ _TITLES = {
     "third draw": "Packages of the third draw",
     "fourth draw": "Packages of the fourth draw",
     "fifth draw": "Packages of the fifth draw",
+    "sixth draw": "Packages of the sixth draw",
 }
 
 
@@ -57,7 +58,17 @@ def page(found: Mapping[str, Any]) -> str:
         (row["case"], f"{'at most' if row['at_most'] else 'at least'} {row['required']:g}", _share(row), "met" if _met(row) else "missed")
         for row in found["rows"]
     ]
-    lines = ["# Scan of 55 packages", "", _INTRODUCTION, "", *table(("measurement", "required", "measured", ""), rows), "", _DRAWN, ""]
+    packages = sum(d["group"] in _TITLES for d in found["details"])
+    lines = [
+        f"# Scan of {packages} packages",
+        "",
+        _INTRODUCTION.format(packages=packages),
+        "",
+        *table(("measurement", "required", "measured", ""), rows),
+        "",
+        _DRAWN,
+        "",
+    ]
     for group, title in _TITLES.items():
         details = [d for d in found["details"] if d["group"] == group]
         lines += [f"## {title}", "", *_packages(details), ""] if details else []

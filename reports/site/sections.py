@@ -262,6 +262,19 @@ def findings(texts: Mapping[str, str]) -> SectionCharts | None:
     return SectionCharts([chart], keys, caption, (str(len(rows)), "bugs in other libraries that no public issue named"))
 
 
+def violations(texts: Mapping[str, str]) -> SectionCharts | None:
+    """Return the chart of all counted violations: one square for each bug of a release."""
+    rows = [row for table in tables(texts["violations"]) if table.has("release", "violations", "bugs") for row in table.rows]
+    if not rows:
+        return None
+    named = [(text(row["release"]), bug) for row in rows for bug in text(row["bugs"]).split(", ")]
+    cells = tuple(Cell("violations.html", "fails", SIGNS["fails"][0], f"{release}: {bug}") for release, bug in named)
+    total = f"{sum(value(row['violations']) for row in rows):g}"
+    figure = Cells(f"{total} violations in {len(rows)} releases", cells)
+    tile = (total, f"violations in {len(rows)} releases of libraries")
+    return SectionCharts([figure], [("fails", "violated by values")], "One square for each bug of a release.", tile)
+
+
 def scan(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the chart of the shares of mechanisms that are found and that get a right target, one column for each package."""
     read = [row for table in tables(texts["scan"]) if table.has("package", "listed", "found", "right") for row in table.rows]
@@ -347,6 +360,7 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, str]], SectionCharts | None]] = {
     "zoo": zoo,
     "papers": papers,
     "third-party": libraries,
+    "violations": violations,
     "findings": findings,
     "scan": scan,
     "library-scans": library_scans,

@@ -18,10 +18,10 @@ def proposal(name, claim, relation, role="mechanism"):
     )
 
 
-def test_the_list_has_ten_named_packages_and_five_draws():
+def test_the_list_has_ten_named_packages_and_six_draws():
     found = listed()
-    assert [sum(each.group == group for each in found) for group in GROUPS] == [10, 10, 10, 10, 9, 6]
-    assert sum(len(each.mechanisms) for each in found) > 280
+    assert [sum(each.group == group for each in found) for group in GROUPS] == [10, 10, 10, 10, 9, 6, 10]
+    assert sum(len(each.mechanisms) for each in found) > 310
     shared = [each for each in found if each.environment == "second-draw"]
     assert len(shared) == 9 and all(each.no_deps == ("isage-privacy==0.1.0.2",) and len(each.requirements) > 10 for each in shared)
 
@@ -31,6 +31,18 @@ def test_counts_of_first_scans_are_rows_of_their_own():
     assert cases["third draw, first scan: mechanisms that are found"] == (24, 48)
     assert cases["third draw, first scan: targets whose claim is right"] == (2, 11)
     assert "drawn, first scan: targets whose claim is right" not in {row.case for row in _group_rows("drawn", [])}
+
+
+def test_by_default_the_newest_draw_is_scanned_and_first_scans_of_the_earlier_draws_are_shown(tmp_path, monkeypatch):
+    """Of the earlier draws no package is scanned, of the newest one all are."""
+    asked = []
+    monkeypatch.setattr(run, "Partial", lambda: Partial(tmp_path / "scan.json"))
+    monkeypatch.setattr(run, "measured", lambda found: asked.append(found.group) or {"listed": 1, "found": 1, "right": 1})
+    monkeypatch.setattr(run.opendp, "rows", list)
+    monkeypatch.setattr(run.first_finding, "LIBRARIES", {})
+    cases = {row.case for row in measure().rows}
+    assert set(asked) == {"named", GROUPS[-1]} and len(asked) == 20
+    assert "drawn, first scan: mechanisms that are found" in cases and "drawn: mechanisms that are found" not in cases
 
 
 def test_an_unknown_part_is_refused():
