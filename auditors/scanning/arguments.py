@@ -13,6 +13,7 @@ from dpwitness.mechanisms.objects.randomness import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
 PERMANENT = 2.0  # epsilon of a permanent randomized response, whose first report has a smaller epsilon
+OUTPUT_FILE = '"output.csv"'  # expression of the path of a file that a call writes
 _DEPTH = 2  # objects inside of arguments of arguments
 
 _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their values
