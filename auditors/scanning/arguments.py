@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.data_forms import CATEGORIES, COLUMN, Form
 from dpwitness.auditors.scanning.names import Parameter, PublicName
-from dpwitness.auditors.scanning.vocabulary import BUDGETS, PURE_CHOICES, QUERIES, default_number, is_tolerance, role
+from dpwitness.auditors.scanning.vocabulary import BUDGETS, OUTPUTS, PURE_CHOICES, QUERIES, default_number, is_tolerance, role
 from dpwitness.mechanisms.objects.randomness import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
@@ -27,9 +27,12 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
     (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
     (r"horizon|max_steps|steps|t|time_steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
-    (r"(.*_)?col(umn)?(_name)?|by|feature", f'"{COLUMN}"'),
-    (r"(.*_)?col(umn)?s|column_names|features", f'["{COLUMN}"]'),
-    (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions", "2"),
+    (r"(.*_)?(col(umn)?|field|attribute|attr)(_name)?|by|feature|variable|key", f'"{COLUMN}"'),
+    (r"(.*_)?(col(umn)?|field|attribute|attr)s|column_names|features|variables", f'["{COLUMN}"]'),
+    (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions|bin_count|bucket_count|(num_|n_)buckets", "2"),
+    (r"repeats?|n_repeats|num_repeats|repetitions|n_runs|runs|contributions|max_count|max_per_\w+", "1"),
+    (r"((num|n|number_of)_)?(bits|slots|levels|layers|users|clients|parties)|sketch_size|depth|width", "4"),
+    (r"sql", f'"SELECT SUM({COLUMN}) FROM data"'),
     (r"size|n_samples|num_samples|n_draws", "1"),
     (r"value_?0|label_?0|false_value|negative_label", '"no"'),
     (r"value_?1|label_?1|true_label|positive_label", '"yes"'),
@@ -45,6 +48,8 @@ _COSTS = {"n_jobs": "1", "num_workers": "1", "n_workers": "1", "n_estimators": "
 _SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "parameters"}
 _WEIGHTS = re.compile(r"^(w|weights?|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
 _UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
+_DISTANCES = re.compile(r"^(distance|dist|metric|similarity|loss)(_?(fn|func|function|metric))?$")
+_SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
 _FRAMES = ("df", "dataframe", "data_frame")
 _BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
     (r"bool", "False", ""),
@@ -142,7 +147,7 @@ def fill(
             expression = form.labels
         elif not parameter.required and (_is_left_out(part, parts, choice) or (part == "delta" and pure_by_default(parameters))):
             continue
-        elif part in ("delta", "rho") or (part == "epsilon" and not is_tolerance(parameter)):
+        elif part in ("delta", "rho", "mu") or (part == "epsilon" and not is_tolerance(parameter)):
             number, expression = _privacy_value(parameter, part, choice)
             if number is not None:
                 found = replace(found, privacy=(*found.privacy, (part, parameter.name, number)))
@@ -160,7 +165,7 @@ def fill(
 
 def pure_by_default(parameters: Sequence[Parameter]) -> bool:
     """Return whether the default of a parameter chooses a noise without delta, such as ``mechanism="laplace"``."""
-    return any(str(p.default).lower() in PURE_CHOICES for p in parameters)
+    return any(PURE_CHOICES.search(str(p.default)) for p in parameters if not p.required)
 
 
 def _is_left_out(part: str, parts: Collection[str], choice: Choice) -> bool:
@@ -175,7 +180,7 @@ def _privacy_value(parameter: Parameter, part: str, choice: Choice) -> tuple[flo
         if not parameter.required and default is not None and 0 < default < 1:
             return default, None
         return (DELTA, repr(DELTA)) if parameter.required or choice.delta else (None, None)
-    number = PERMANENT if parameter.word == "eps_perm" else EPSILON if part == "epsilon" else RHO
+    number = PERMANENT if parameter.word == "eps_perm" else RHO if part == "rho" else EPSILON
     return number, repr(number)
 
 
@@ -199,13 +204,18 @@ def _value(
     if choice.exact and parameter.required and (part == "scale" or parameter.word == "alpha"):
         return "1", Arguments()
     known = _by_role(parameter, part, form, choice, matrix)
+    if known is not None and re.match(r"(typing\.)?([Dd]ict|Mapping)", parameter.annotation):
+        known = f'{{"{COLUMN}": {known}}}'
     if known is not None:
         return known, Arguments()
     if not parameter.required:
         return None, Arguments()
     if parameter.choices:
-        return parameter.choices[0], Arguments(imports=_module_of(parameter.choices[0]))
-    if "Callable" in parameter.annotation or (not parameter.annotation and (QUERIES.match(parameter.word) or parameter.word in _UTILITIES)):
+        pure = next((each for each in parameter.choices if re.search("laplace|pure|epsilon", each, re.I)), parameter.choices[0])
+        return pure, Arguments(imports=_module_of(pure))
+    if OUTPUTS.match(parameter.word):
+        return OUTPUT_FILE, Arguments()
+    if "Callable" in parameter.hint or (not parameter.annotation and (QUERIES.match(parameter.word) or parameter.word in _UTILITIES)):
         return _function(parameter, form), Arguments()
     built = _built(parameter, form, choice, classes, depth)
     if built is not None:
@@ -224,10 +234,13 @@ def _value(
 
 
 def _function(parameter: Parameter, form: Form) -> str | None:
-    """Return a query whose sensitivity is 1 for records in [0, 1], or a utility; None for another function."""
+    """Return a query whose sensitivity is 1 for records in [0, 1], a utility, or a distance; None for another function."""
+    if _DISTANCES.match(parameter.word):
+        return "lambda one, other: float(one != other)"
     if role(parameter) == "utility" or parameter.word in _UTILITIES:
         return "lambda data, candidate: float(sum(value == candidate for value in data))"
-    return "sum" if QUERIES.match(parameter.word) and form.many and form.high <= 1 else None
+    one = parameter.hint.count("Any") in (0, 2) or parameter.hint.startswith("Callable[[") and "," not in parameter.hint.partition("]")[0]
+    return "sum" if QUERIES.match(parameter.word) and one and form.many and form.high <= 1 and form.data.startswith(_SUMMED) else None
 
 
 def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None:
@@ -264,6 +277,8 @@ def _by_role(parameter: Parameter, part: str, form: Form, choice: Choice, matrix
 
 
 def _category_list(form: Form) -> str:
+    if form.relation == "linf":  # a candidate for each score
+        return f"list(range({form.domain['length']}))"
     if '["no", "yes"]' in form.data:
         return '["no", "yes"]'
     if '"a", "b"' in form.data:
@@ -285,7 +300,7 @@ def _seed(parameter: Parameter) -> str:
 
 def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Arguments]:
     """Return a value for a plain type hint, and the requirements of the value; None for other hints."""
-    note = parameter.annotation.replace("builtins.", "")
+    note = (parameter.annotation or parameter.used).replace("builtins.", "")
     if choice.fractions and note == "float":  # numbers that differ with the last digit of the name: mu0 and mu1
         return repr(0.3 + 0.3 * (parameter.name[-1:] in "12")), Arguments()
     for pattern, value, module in _BY_HINT:
@@ -311,6 +326,7 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
 
     The epsilon of a budget object differs from an epsilon of the call, so its role is ``budget epsilon``.
     """
+    listed = re.match(r"(typing\.)?([Ll]ist|[Tt]uple|Sequence|Iterable|collections\.abc\.\w+)\[", parameter.annotation)
     for place in classes_of(parameter, classes) if depth < _DEPTH else ():
         cls = classes.get(place)
         if cls is None:
@@ -326,7 +342,8 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
         if BUDGETS.search(cls.name):
             inner = replace(inner, privacy=tuple((f"budget {part}", name, number) for part, name, number in inner.privacy))
         if not inner.missing:
-            return f"{cls.path}({inner.spelled()})", replace(inner, values=(), imports=(*inner.imports, cls.module))
+            made = f"{cls.path}({inner.spelled()})"
+            return (f"[{made}]" if listed else made), replace(inner, values=(), imports=(*inner.imports, cls.module))
     return None
 
 

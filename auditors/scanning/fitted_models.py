@@ -11,7 +11,7 @@ from dpwitness.auditors.scanning.claims import ClaimReading
 from dpwitness.auditors.scanning.data_forms import Form, relation_of, rows, table
 from dpwitness.auditors.scanning.names import Method, Parameter
 from dpwitness.auditors.scanning.recipes import Recipe, Source, choices, fed_objects, function_recipes, holders, object_recipe, objects
-from dpwitness.auditors.scanning.vocabulary import role
+from dpwitness.auditors.scanning.vocabulary import VARIANCES, role
 
 _SHARE = 24  # recipes of one kind that are tried before those of the other kinds
 _FITTING = ("fit", "train", "learn")  # methods of estimators
@@ -56,7 +56,10 @@ def scaled(source: Source) -> list[Recipe]:
         return []
     parameters = tuple(replace(p, example="1.0") if role(p) == "scale" else p for p in source.name.parameters or ())
     found = recipes_for(replace(source, name=replace(source.name, parameters=parameters)))
-    claim = ClaimReading("pure:1" if laplace else "zcdp:0.5", f"{'Laplace' if laplace else 'Gaussian'} noise of scale 1")
+    scale = next(p.word for p in parameters if role(p) == "scale")
+    deviation = laplace and (scale in VARIANCES or re.search("^st|_st|sd|deviation", scale))  # that of Laplace noise of scale 1 is sqrt(2)
+    stated = f"{'Laplace' if laplace else 'Gaussian'} noise of {'standard deviation' if deviation else 'scale'} 1"
+    claim = ClaimReading("pure:1.4143" if deviation else "pure:1" if laplace else "zcdp:0.5", stated)
     return [replace(each, claim=claim) for each in found if each.form.domain["kind"] in ("Answers", "Counts")]
 
 

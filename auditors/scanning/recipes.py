@@ -18,6 +18,7 @@ _STREAM = 100  # records of a long stream
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
 _MAKER = re.compile(r"(make|create|build|new)_")
 _SETTER = re.compile(r"^set_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
+_HOLDS_DATA = re.compile(r"ndarray|array|DataFrame|LazyFrame|Series|list|Sequence|Iterable")
 _NOISE_METHOD = re.compile(r"^(compute|generate|sample|get|draw|make)?_?noise(_sample)?$|^sample$|^draw$")
 
 
@@ -80,7 +81,8 @@ class Source:
 def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     """Return the ways of filling in arguments, the usual one first."""
     optional_delta = any(role(p) == "delta" and not p.required for p in parameters)
-    first = Choice(delta=bool(re.search(r"gauss", name, re.I)) and optional_delta)
+    gaussian = re.search(r"gauss", " ".join([name, *(str(p.default) for p in parameters)]), re.I)
+    first = Choice(delta=bool(gaussian) and optional_delta)
     others = [replace(first, integer=True)]
     others += (
         [replace(first, fractions=True)] if any(p.required and p.annotation == "float" and role(p) == "other" for p in parameters) else []
@@ -101,21 +103,17 @@ def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) 
         found = [p for p in named if role(p) == wanted and (p.required or p.word in ("value", "x", "values", "data"))]
         if found:
             return found[0]
-    hinted = [
-        p
-        for p in named
-        if p.required and role(p) == "other" and re.search(r"ndarray|array|DataFrame|Series|list|Sequence|Iterable", p.annotation)
-    ]
+    hinted = [p for p in named if p.required and role(p) == "other" and _HOLDS_DATA.search(p.hint)]
     if hinted:
         return hinted[0]
+    if read := [p for p in named if p.required and FILES.match(p.word)]:
+        return read[0]
     open_parameters = [p for p in named if p.required and role(p) in ("other", "size")]
     first = named[0] if named else None
     needed = [p for p in named if p.required]
     if positional and len(needed) == 1 and role(needed[0]) in ("categories", "norm", "utility"):
         return needed[0]  # of a method that releases something, whatever its name
-    if positional and first is not None and first in open_parameters and not FILES.match(first.word):
-        return first
-    return next((p for p in named if p.required and FILES.match(p.word)), None)
+    return first if positional and first is not None and first in open_parameters else None
 
 
 def _variants(source: Source, data: Parameter | None, parameters: Sequence[Parameter], text: str) -> Iterator[tuple[Form, Choice]]:
