@@ -26,13 +26,14 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"threshold|cutoff", "1.0"),
     (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
     (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
-    (r"horizon|max_steps|steps|t|time_steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
+    (r"horizon|max_steps|t|time_steps|stream_length", "16"),
+    (r"steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
     (r"(.*_)?(col(umn)?|field|attribute|attr)(_name)?|by|feature|variable|key", f'"{COLUMN}"'),
     (r"(.*_)?(col(umn)?|field|attribute|attr)s|column_names|features|variables", f'["{COLUMN}"]'),
     (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions|bin_count|bucket_count|(num_|n_)buckets", "2"),
     (r"repeats?|n_repeats|num_repeats|repetitions|n_runs|runs|contributions|max_count|max_per_\w+", "1"),
     (r"((num|n|number_of)_)?(bits|slots|levels|layers|users|clients|parties)|sketch_size|depth|width", "4"),
-    (r"sql", f'"SELECT SUM({COLUMN}) FROM data"'),
+    (r"sql|(sql_)?query(_(text|string|str))?", '"SELECT COUNT(*) FROM data"'),
     (r"size|n_samples|num_samples|n_draws", "1"),
     (r"value_?0|label_?0|false_value|negative_label", '"no"'),
     (r"value_?1|label_?1|true_label|positive_label", '"yes"'),
@@ -209,7 +210,9 @@ def _value(
     if known is not None:
         return known, Arguments()
     if not parameter.required:
-        return None, Arguments()
+        hinted = [classes[place] for place in classes_of(parameter, classes) if place in classes]
+        spends = any(role(p) == "epsilon" for cls in hinted for p in cls.parameters or ())
+        return (spends and _built(parameter, form, choice, classes, depth)) or (None, Arguments())
     if parameter.choices:
         pure = next((each for each in parameter.choices if re.search("laplace|pure|epsilon", each, re.I)), parameter.choices[0])
         return pure, Arguments(imports=_module_of(pure))
@@ -217,7 +220,7 @@ def _value(
         return OUTPUT_FILE, Arguments()
     if "Callable" in parameter.hint or (not parameter.annotation and (QUERIES.match(parameter.word) or parameter.word in _UTILITIES)):
         return _function(parameter, form), Arguments()
-    built = _built(parameter, form, choice, classes, depth)
+    built = _configured(parameter, form, choice, classes, depth) or _built(parameter, form, choice, classes, depth)
     if built is not None:
         return built
     usual = _usual_value(parameter, form, choice)
@@ -312,13 +315,27 @@ def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Ar
 
 def classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tuple[str, ...]:
     """Return the classes in the type hint of a parameter, or else the classes whose names end with the name of the parameter."""
+    if not parameter.classes and parameter.annotation:  # a type hint that cannot be resolved, as its module imports it for type checks only
+        words = re.findall(r"[A-Z]\w+", parameter.annotation)
+        return tuple(place for word in words for place, cls in classes.items() if cls.name == word and place == cls.path)[:3]
     wanted = _SHORT.get(parameter.word, parameter.word).replace("_", "")
-    if parameter.classes or parameter.annotation or len(wanted) < 4 or not parameter.required:
+    if parameter.classes or len(wanted) < 4 or not parameter.required:
         return parameter.classes
     found = [place for place, cls in classes.items() if cls.name.lower().endswith(wanted) and not cls.enum and place == cls.path]
     if not found and role(parameter) == "accountant":
         found = [place for place, cls in classes.items() if BUDGETS.search(cls.name) and place == cls.path]
     return tuple(sorted(found, key=len)[:3])
+
+
+def _configured(
+    parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int
+) -> tuple[str, Arguments] | None:
+    """Return a dict with the keys that the code reads from a parameter; None for another parameter, or if a value is not known."""
+    if not parameter.keys or not re.match(r"(typing\.)?([Dd]ict|Mapping|Any|$)", parameter.annotation) or depth >= _DEPTH:
+        return None
+    inner = fill(parameter.keys, form, None, choice, classes, depth=depth + 1)
+    items = ", ".join(f"{name!r}: {value}" for name, value in inner.values)
+    return None if inner.missing else (f"{{{items}}}", replace(inner, values=()))
 
 
 def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int) -> tuple[str, Arguments] | None:
@@ -338,7 +355,10 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
                 return inner_built
         if cls.abstract or cls.parameters is None or cls.enum:
             continue
-        inner = fill(cls.parameters, form, None, choice, classes, depth=depth + 1)
+        made_from = cls.parameters
+        if {"lower", "upper", "bounds"} & {role(p) for p in made_from}:  # it describes a column
+            made_from = tuple(replace(p, example=f'"{COLUMN}"') if p.word == "name" else p for p in made_from)
+        inner = fill(made_from, form, None, choice, classes, depth=depth + 1)
         if BUDGETS.search(cls.name):
             inner = replace(inner, privacy=tuple((f"budget {part}", name, number) for part, name, number in inner.privacy))
         if not inner.missing:

@@ -227,7 +227,7 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     selecting = SELECTING.search(f"{name} {text[:400]}")
     callables = any("Callable" in p.hint or (p.required and QUERIES.match(p.word)) for p in others)
     found = [*_keyed(note, "linf" if selecting else "l1", relation), *_by_kind(data, roles, relation, name, text)]
-    if selecting and not callables:
+    if selecting and not callables and not roles & {"categories", "category list"}:
         scores = [answer(4, "linf", data="np.array(dataset)"), answer(4, "linf", data="dataset.tolist()")]
         found = [*scores, *found] if data.word not in SINGLE else found
     if callables:  # a function of the data is no answer, but is computed from records
@@ -236,7 +236,7 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
         found = sorted(found, key=lambda form: '["no", "yes"]' not in form.data)
     if "series" in note:
         found = [framed(form, note, "Series") for form in found]
-    yield from _ranked(found, note)
+    yield from _ranked(found, note or ("iterated" if data.used == "list" else ""))
 
 
 def _points(data: Parameter, others: Sequence[Parameter]) -> Iterator[Form]:
@@ -331,6 +331,10 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
 def _ranked(forms: list[Form], note: str) -> list[Form]:
     """Return the forms, first the forms that fit the type hint."""
     scalar = re.fullmatch(r"(builtins\.)?(int|float|str|bool|number|numbers\.\w+)", note)
+    if "dict" in note or "mapping" in note:
+        return forms
+    if note == "iterated":
+        return sorted(forms, key=lambda form: form.data.startswith(("float(", "int(", "bool(")))
     tests = {"int": "int(dataset", "float": "float(dataset", "bool": "bool(dataset", "str": '"][int(dataset'}
     if scalar and scalar[2] in tests:
         return sorted(forms, key=lambda form: not form.data.startswith(tests[scalar[2]]) and tests[scalar[2]] not in form.data)

@@ -15,7 +15,8 @@ _OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?(\w+)\((.*)\)\s*->")
 class Parameter:
     """Parameter of a function, a method or a constructor; `default`, `choices` and `example` are Python expressions.
 
-    `used` is the kind of values that the code of the function uses it for, in the words of a type hint.
+    `used` is the kind of values that the code of the function uses it for, in the words of a type hint. `keys` are those that the code
+    reads from it, as parameters.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Parameter:
     classes: tuple[str, ...] = ()
     example: str = ""
     used: str = ""
+    keys: tuple[Parameter, ...] = ()
 
     @property
     def hint(self) -> str:
@@ -150,6 +152,7 @@ def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
             **{key: each[key] for key in keys if key in each},
             choices=tuple(each.get("choices", ())),
             classes=tuple(each.get("classes", ())),
+            keys=tuple(Parameter(key) for key in each.get("keys", ())),
         )
         for each in found
     )

@@ -129,7 +129,7 @@ def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = 
 def _read(name: PublicName, classes: Mapping[str, PublicName], convention: str, private: bool) -> Reading:
     if name.declared.get("claim") is not None:
         return Reading(name, "mechanism", f"declares the claim {name.declared['claim']}", declared=True)
-    if reason := _no_mechanism(name):
+    if reason := _no_mechanism(name, classes):
         return Reading(name, "other", reason, skip=reason)
     if computed := _accountant(name):
         return computed
@@ -160,7 +160,7 @@ def _about(name: PublicName) -> str:
     return " ".join([name.doc, *(method.doc for method in name.methods if method.own)])
 
 
-def _no_mechanism(name: PublicName) -> str:
+def _no_mechanism(name: PublicName, classes: Mapping[str, PublicName]) -> str:
     """Return the reason why a name is certainly not a mechanism, from its kind and spelling; empty if it may be a mechanism."""
     if name.enum:
         return "an enumeration"
@@ -172,7 +172,7 @@ def _no_mechanism(name: PublicName) -> str:
         return "its name says that it checks, reads, writes or plots"
     if name.parameters is None and not name.methods:
         return "it has no signature"
-    if POST_PROCESSING.search(name.name) and not (_privacy_parameters(name) and _LAWS.search(" ".join(sorted(name.names)))):
+    if POST_PROCESSING.search(name.name) and not ((_privacy_parameters(name) or _spending(name, classes)) and _LAWS.search(" ".join(sorted(name.names)))):
         return "its name says that it processes what was released"
     if (
         DIAGNOSTIC.search(name.name)
@@ -187,8 +187,8 @@ def _no_mechanism(name: PublicName) -> str:
 
 def _parameters_of(name: PublicName) -> list[Parameter]:
     """Return the parameters of a function, or those of the constructor and the methods of a class."""
-    own = list(name.parameters or ())
-    return own + [p for method in name.methods for p in method.parameters or ()]
+    own = [*(name.parameters or ()), *(p for method in name.methods for p in method.parameters or ())]
+    return own + [key for p in own for key in p.keys if role(key) in ("epsilon", "rho")]
 
 
 def _privacy_parameters(name: PublicName) -> list[Parameter]:
@@ -201,7 +201,7 @@ def _privacy_parameters(name: PublicName) -> list[Parameter]:
 
 def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], convention: str, private: bool) -> Reading:
     """Return the reading of a name without a privacy parameter: noise of a given scale, a transformation, or something else."""
-    nested = [place for p in name.parameters or () for place in classes_of(p, classes) if place in classes and _spends(place, classes)]
+    nested = _spending(name, classes)
     if nested and (private or PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         because = f"its argument is a {nested[0].rpartition('.')[2]}"
         recipes = tuple(recipes_for(Source(name, classes, convention)))
@@ -252,6 +252,11 @@ def _mechanism_without_claim(name: PublicName) -> Reading | None:
 def _draws_noise(name: PublicName) -> bool:
     """Return whether the code of a name uses a source of noise: a function of a generator, or another one that is named after a law."""
     return bool(name.names & _NOISE) or any(re.search("lapla|gauss|geometric|add_noise", each, re.I) for each in name.names)
+
+
+def _spending(name: PublicName, classes: Mapping[str, PublicName]) -> list[str]:
+    """Return the classes of arguments that take an epsilon."""
+    return [place for p in name.parameters or () for place in classes_of(p, classes) if place in classes and _spends(place, classes)]
 
 
 def _spends(place: str, classes: Mapping[str, PublicName]) -> bool:

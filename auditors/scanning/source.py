@@ -181,7 +181,7 @@ def adapted(recipe: Recipe, outcome: str) -> Recipe | None:
             return replace(recipe, body=(*before, call, f"return open({OUTPUT_FILE}).read()"))
         lines = ("printed = io.StringIO()", "with contextlib.redirect_stdout(printed):", f"    {call}", "return printed.getvalue()")
         return replace(recipe, body=(*before, *lines), imports=(*recipe.imports, "contextlib", "io"))
-    changed = _with_listed_value(recipe.body, outcome)
+    changed = _with_suggested_option(recipe, outcome) or _with_listed_value(recipe.body, outcome)
     return replace(recipe, body=changed) if changed else None
 
 
@@ -189,6 +189,18 @@ _LISTED = re.compile(r"(?i)\b(one of|must be|either|among|in|supported|available
 _CHOICE = re.compile(r"['\"`]([A-Za-z_][\w .\-]{0,40})['\"`]")
 _INTERVAL = re.compile(r"(?i)(?:between|\bin\b|range)\D{0,12}?(?P<low>-?\d+(?:\.\d+)?)\s*(?:and|,|to)\s*(?P<high>-?\d+(?:\.\d+)?)")
 _LEAST = re.compile(r"(?i)(?:at least|greater than|larger than|>=?)\s*(?P<low>\d+)")
+
+
+def _with_suggested_option(recipe: Recipe, error: str) -> tuple[str, ...]:
+    """Return the lines of a call with one more option, which an exception spells as ``option='value'``; empty if it spells none."""
+    optional = [p.name for p in recipe.parameters if not p.required]
+    for name, value in re.findall(r"(\w+)\s?=\s?('\w+'|\"\w+\"|True|False|\d+)", error):
+        for number, line in enumerate(recipe.body):
+            call = re.search(r"[(, ](\w+)=", line)
+            if name in optional and call and f"{name}=" not in line and re.search(rf"\b{call[1]}\b", error):
+                changed = f"{line[: call.start() + 1]}{name}={value}, {line[call.start() + 1 :]}"
+                return (*recipe.body[:number], changed, *recipe.body[number + 1 :])
+    return ()
 
 
 def _with_listed_value(body: Sequence[str], error: str) -> tuple[str, ...]:

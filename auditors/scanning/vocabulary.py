@@ -12,7 +12,7 @@ EPSILON = re.compile(r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param
 DELTA = re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")
 RHO = re.compile(r"^(total_|zcdp_|target_)?rho$")
 MU = re.compile(r"^(gdp_)?mu(_gdp)?$")  # of Gaussian differential privacy, where the docstring names the notion
-SENSITIVITY = re.compile(r"^(.*_)?(sensitivity|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$")
+SENSITIVITY = re.compile(r"^(.*_)?(sensitivity|sensitivities|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$")
 SCALES = (
     "scale",
     "sigma",
@@ -209,7 +209,7 @@ RELEASE_METHODS = (
 FILES = re.compile(r"^((input|data|csv|source|src|dataset|in)_?)?(file|path|filename|filepath|csv)(_?(path|name|file))?$|^(infile|input_csv)$")  # of a table of records
 OUTPUTS = re.compile(r"^(out|output|outfile|save|dest|destination|target|result)s?_?(file|path|csv|filename|filepath)?$")  # a file to write
 FEEDING = re.compile(
-    r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
+    r"^(fit|add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
 )
 READING = re.compile(
     r"^(get_)?(result|results|finali[sz]e|finish|compute|release|query|value|estimate|quick_result|count|counts|mean|sum|median|quantile"
@@ -260,7 +260,7 @@ def role(parameter: Parameter) -> str:
         return "seed"
     for name, pattern in patterns:
         if pattern.match(word):
-            return name
+            return "bounds" if name == "norm" and re.match(r"(typing\.)?[Tt]uple|Sequence", parameter.annotation) else name
     if word in SCALES:
         return "scale"
     if word in LABELS:

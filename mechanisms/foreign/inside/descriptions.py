@@ -161,6 +161,8 @@ def _parameter(parameter: inspect.Parameter, hint: Any, tops: list[str], uses: d
     }
     if uses.get("kind"):
         about["used"] = uses["kind"]
+    if uses.get("keys"):
+        about["keys"] = uses["keys"]
     if choices := _choices(hint) or uses.get("choices", []):
         about["choices"] = choices
     classes = [place for place in _classes_in(hint) if place.partition(".")[0] in [top.partition(".")[0] for top in tops]]

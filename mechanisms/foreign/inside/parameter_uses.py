@@ -1,4 +1,4 @@
-"""Uses of the parameters of a function or class in its source: kinds of values, and texts that a parameter is compared with.
+"""Uses of the parameters of a function or class in its source: kinds of values, keys of a dict, and texts that a parameter is compared with.
 
 Uses the standard library only (Python 3.8 or later). `descriptions` loads this file in the interpreter of the package. Nothing is called.
 """
@@ -31,19 +31,23 @@ _MOST_CHOICES = 8
 
 
 def uses_of(value: Any, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Return by parameter its uses: `kind`, the kind of its values, and `choices`, the texts that it is compared with, as expressions."""
+    """Return by parameter its uses in the source of a function or class.
+
+    These are `kind`, the kind of its values; `choices`, the texts that it is compared with, as expressions; and `keys`, the texts that it
+    is indexed with.
+    """
     tree = None
     with contextlib.suppress(Exception):
         tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
     if tree is None or not tree.body or sys.version_info < (3, 9):  # without `ast.unparse`
         return {}
-    uses: dict[str, dict[str, Any]] = {name: {"kinds": set(), "choices": []} for name in names}
+    uses: dict[str, dict[str, Any]] = {name: {"kinds": set(), "choices": [], "keys": []} for name in names}
     for scope, known in _scopes(tree.body[0], names):
         for node in ast.walk(scope):
-            for place, kind, choices in _evidence(node):
+            for place, kind, texts in _evidence(node):
                 if place in known:
                     uses[known[place]]["kinds"].add(kind)
-                    uses[known[place]]["choices"] += choices
+                    uses[known[place]]["keys" if kind == "keys" else "choices"] += texts
     return {name: _summary(found) for name, found in uses.items() if found["kinds"]}
 
 
@@ -51,9 +55,10 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
     kinds = found["kinds"]
     arity = max((int(kind[8:]) for kind in kinds if kind[:8] == "Callable"), default=-1)
     if arity >= 0:
-        return {"kind": "Callable[[" + ", ".join(["Any"] * arity) + "], Any]", "choices": []}
+        return {"kind": "Callable[[" + ", ".join(["Any"] * arity) + "], Any]", "choices": [], "keys": []}
     kind = next((each for each in _KINDS if each in kinds), "")
-    return {"kind": kind, "choices": list(dict.fromkeys(found["choices"]))[:_MOST_CHOICES]}
+    texts = {key: list(dict.fromkeys(found[key]))[:_MOST_CHOICES] for key in ("choices", "keys")}
+    return dict(texts, kind=kind)
 
 
 def _scopes(node: Any, names: list[str]) -> Iterator[tuple[Any, dict[str, str]]]:
@@ -91,7 +96,13 @@ def _plain(node: Any) -> str:
 
 
 def _evidence(node: Any) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield (text of an expression, kind of its values, choices) for the expressions that a piece of syntax says something about."""
+    """Yield (text of an expression, kind of its values, choices or keys) for the expressions that a piece of syntax says something about."""
+    index = getattr(node, "slice", node.args[0] if isinstance(node, ast.Call) and node.args else None)
+    if isinstance(index, ast.Constant) and isinstance(index.value, str):
+        if isinstance(node, ast.Subscript):
+            yield ast.unparse(node.value), "keys", [index.value]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            yield ast.unparse(node.func.value), "keys", [index.value]
     if isinstance(node, ast.Attribute):
         for kind, attributes in _ATTRIBUTES.items():
             if node.attr in attributes:
