@@ -59,7 +59,9 @@ def scaled(source: Source) -> list[Recipe]:
     laplace, gauss = bool(re.search("lapla", text, re.I)), bool(re.search(r"gauss|\bnormal\b", text, re.I))
     if laplace == gauss:
         return []
-    parameters = tuple(replace(p, example="1.0") if role(p) == "scale" else p for p in source.name.parameters or ())
+    given = {"scale": "1.0", "sensitivity": "", "norm": ""}  # whatever their defaults are
+    changed = [replace(p, example=given[role(p)], required=True) if role(p) in given else p for p in source.name.parameters or ()]
+    parameters = tuple(changed)
     found = recipes_for(replace(source, name=replace(source.name, parameters=parameters)))
     scale = next(p.word for p in parameters if role(p) == "scale")
     deviation = laplace and (scale in VARIANCES or re.search("^st|_st|sd|deviation", scale))  # that of Laplace noise of scale 1 is sqrt(2)

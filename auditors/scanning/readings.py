@@ -11,7 +11,16 @@ from dpwitness.auditors.scanning.data_forms import relation_of
 from dpwitness.auditors.scanning.fitted_models import recipes_for, scaled
 from dpwitness.auditors.scanning.names import Parameter, PublicName
 from dpwitness.auditors.scanning.recipes import Recipe, Source, data_parameter
-from dpwitness.auditors.scanning.vocabulary import BUDGETS, DIAGNOSTIC, GAUSSIAN_NOTION, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
+from dpwitness.auditors.scanning.vocabulary import (
+    BUDGETS,
+    DIAGNOSTIC,
+    GAUSSIAN_NOTION,
+    POST_PROCESSING,
+    PRIVACY_NAMES,
+    PRIVACY_WORDS,
+    is_tolerance,
+    role,
+)
 
 _NOISE = frozenset(
     (
@@ -172,7 +181,9 @@ def _no_mechanism(name: PublicName, classes: Mapping[str, PublicName]) -> str:
         return "its name says that it checks, reads, writes or plots"
     if name.parameters is None and not name.methods:
         return "it has no signature"
-    if POST_PROCESSING.search(name.name) and not ((_privacy_parameters(name) or _spending(name, classes)) and _LAWS.search(" ".join(sorted(name.names)))):
+    if POST_PROCESSING.search(name.name) and not (
+        (_privacy_parameters(name) or _spending(name, classes)) and _LAWS.search(" ".join(sorted(name.names)))
+    ):
         return "its name says that it processes what was released"
     if (
         DIAGNOSTIC.search(name.name)

@@ -47,7 +47,7 @@ _SHOWN = 160
 _MOST_ADAPTATIONS = 6  # changes of one call
 _MOST_EQUAL_FAILURES = 8  # of one method on different data, after which the method is given up
 _MOST_CRASHES = 2  # crashes and time-outs after which a name is given up
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+|<Mock ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from dpwitness.auditors.scanning.names import Parameter
 from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
 from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
 
-EPSILON = re.compile(r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε)(_total|_dp|_budget|_value|_perm|_[a-z0-9])?$")
+EPSILON = re.compile(
+    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε)(_total|_dp|_budget|_value|_perm|_[a-z0-9])?$"
+)
 DELTA = re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")
 RHO = re.compile(r"^(total_|zcdp_|target_)?rho$")
 MU = re.compile(r"^(gdp_)?mu(_gdp)?$")  # of Gaussian differential privacy, where the docstring names the notion
@@ -71,7 +73,9 @@ COUNTS = (
 ACCOUNTANTS = re.compile(r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$")
 BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)  # names of classes
 PURE_CHOICES = re.compile(r"^('|<\w+\.)(discrete_)?(laplac\w*|geometric|exponential|randomized_response)('|:)", re.I)  # defaults
-QUERIES = re.compile(r"^(query|queries_fn|(query|aggregation|agg|stat|statistic)_(fn|func|function)|func|function|fn|f|statistic|stat|aggregat\w*|agg|q)$")
+QUERIES = re.compile(
+    r"^(query|queries_fn|(query|aggregation|agg|stat|statistic)_(fn|func|function)|func|function|fn|f|statistic|stat|aggregat\w*|agg|q)$"
+)
 UTILITY = re.compile(r"^(utility|utilities|scores|score_list|quality_scores|qualities|quality|utility_scores)$")
 
 SINGLE = (
@@ -206,7 +210,9 @@ RELEASE_METHODS = (
     *("clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
     *("estimate", "evaluate", "predict"),  # last, as these often process what was released
 )
-FILES = re.compile(r"^((input|data|csv|source|src|dataset|in)_?)?(file|path|filename|filepath|csv)(_?(path|name|file))?$|^(infile|input_csv)$")  # of a table of records
+FILES = re.compile(
+    r"^((input|data|csv|source|src|dataset|in)_?)?(file|path|filename|filepath|csv)(_?(path|name|file))?$|^(infile|input_csv)$"
+)  # of a table of records
 OUTPUTS = re.compile(r"^(out|output|outfile|save|dest|destination|target|result)s?_?(file|path|csv|filename|filepath)?$")  # a file to write
 FEEDING = re.compile(
     r"^(fit|add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
