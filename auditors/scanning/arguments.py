@@ -50,6 +50,7 @@ _SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "par
 _WEIGHTS = re.compile(r"^(w|weights?|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
 _UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
 _DISTANCES = re.compile(r"^(distance|dist|metric|similarity|loss)(_?(fn|func|function|metric))?$")
+_TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more
 _SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
 _FRAMES = ("df", "dataframe", "data_frame")
 _BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
@@ -204,6 +205,9 @@ def _value(
         return None, Arguments()
     if choice.exact and parameter.required and (part == "scale" or parameter.word == "alpha"):
         return "1", Arguments()
+    configured = _configured(parameter, form, choice, classes, depth) if parameter.required else None
+    if configured is not None:
+        return configured
     known = _by_role(parameter, part, form, choice, matrix)
     if known is not None and re.match(r"(typing\.)?([Dd]ict|Mapping)", parameter.annotation):
         known = f'{{"{COLUMN}": {known}}}'
@@ -220,7 +224,7 @@ def _value(
         return OUTPUT_FILE, Arguments()
     if "Callable" in parameter.hint or (not parameter.annotation and (QUERIES.match(parameter.word) or parameter.word in _UTILITIES)):
         return _function(parameter, form), Arguments()
-    built = _configured(parameter, form, choice, classes, depth) or _built(parameter, form, choice, classes, depth)
+    built = _built(parameter, form, choice, classes, depth)
     if built is not None:
         return built
     usual = _usual_value(parameter, form, choice)
@@ -242,8 +246,8 @@ def _function(parameter: Parameter, form: Form) -> str | None:
         return "lambda one, other: float(one != other)"
     if role(parameter) == "utility" or parameter.word in _UTILITIES:
         return "lambda data, candidate: float(sum(value == candidate for value in data))"
-    one = parameter.hint.count("Any") in (0, 2) or parameter.hint.startswith("Callable[[") and "," not in parameter.hint.partition("]")[0]
-    return "sum" if QUERIES.match(parameter.word) and one and form.many and form.high <= 1 and form.data.startswith(_SUMMED) else None
+    summed = form.many and form.high <= 1 and form.data.startswith(_SUMMED)
+    return "sum" if summed and QUERIES.match(parameter.word) and not _TWO.match(parameter.hint) else None
 
 
 def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None:

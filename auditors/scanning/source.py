@@ -16,7 +16,6 @@ from dpwitness.auditors.scanning.data_forms import COLUMN
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.vocabulary import role
 
-
 _MOST_COLUMNS = 12
 
 

@@ -1,4 +1,4 @@
-"""Uses of the parameters of a function or class in its source: kinds of values, keys of a dict, and texts that a parameter is compared with.
+"""Uses of the parameters of a function or class in its source: kinds of values, keys of a dict, and texts that a value is compared with.
 
 Uses the standard library only (Python 3.8 or later). `descriptions` loads this file in the interpreter of the package. Nothing is called.
 """
@@ -96,7 +96,7 @@ def _plain(node: Any) -> str:
 
 
 def _evidence(node: Any) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield (text of an expression, kind of its values, choices or keys) for the expressions that a piece of syntax says something about."""
+    """Yield (text of an expression, kind of its values, choices or keys) for the expressions whose kind a piece of syntax shows."""
     index = getattr(node, "slice", node.args[0] if isinstance(node, ast.Call) and node.args else None)
     if isinstance(index, ast.Constant) and isinstance(index.value, str):
         if isinstance(node, ast.Subscript):

@@ -23,7 +23,7 @@ def repairs(name: str, error: BaseException) -> Iterator[str]:
 
     The module may import a neighbor as if a folder of the package, or the folder `src` of its sources, were the working folder.
     A package whose own code fails becomes a package without code, so that the modules in it can be imported. In other modules, a library
-    that is not installed is replaced by a mock object, which has no numbers: code that needs the library raises an exception when it is called.
+    that is not installed is replaced by a mock object, which has no numbers: code that needs the library raises an exception.
     """
     top, missing = name.partition(".")[0], getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
     wanted = str(missing or "").partition(".")[0]
@@ -38,8 +38,7 @@ def repairs(name: str, error: BaseException) -> Iterator[str]:
         parent, _, last = name.rpartition(".")
         attribute = f"importlib.import_module({parent!r}).{last} = " if parent else ""
         yield f"sys.modules[{name!r}] = {attribute}importlib.util.module_from_spec(importlib.util.find_spec({name!r}))"
-
-    elif wanted and wanted != top and wanted != "src":
+    elif wanted and wanted not in (top, "src"):
         yield f"sys.modules[{missing!r}] = importlib.import_module('unittest.mock').Mock()"
 
 

@@ -1,0 +1,147 @@
+"""Arguments and changes of calls that are read from source code, exceptions and results of trial calls."""
+
+import ast
+from dataclasses import replace
+
+import pytest
+
+from dpwitness.auditors.scanning.arguments import Choice, fill
+from dpwitness.auditors.scanning.claims import ClaimReading
+from dpwitness.auditors.scanning.data_forms import answer, category, forms_for, framed, records
+from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name
+from dpwitness.auditors.scanning.readings import read
+from dpwitness.auditors.scanning.recipes import Recipe, Source, fed_objects, holders
+from dpwitness.auditors.scanning.source import adapted, function_source
+from dpwitness.auditors.scanning.vocabulary import role
+from dpwitness.mechanisms.foreign.inside.parameter_uses import uses_of
+
+
+def example(data, scorer, kind, options, size, table, path, shift=1.0):
+    """A function whose parameters are used in the usual ways."""
+    if str(kind).lower() not in ("count", "sum"):
+        raise ValueError(kind)
+    with open(path) as file:
+        rows = [scorer(row, size) for row in range(size)] + list(file)
+    return table.groupby("a"), rows, options["epsilon"], options.get("delta", 0.0), [value - shift for value in data]
+
+
+class Keeper:
+    """A class that keeps its parameters."""
+
+    def __init__(self, mode, config):
+        self.mode, self._config = mode, config
+
+    def release(self, values):
+        return sum(values) / self._config["epsilon"] if self.mode == "pure" else 0.0
+
+
+def test_the_code_of_a_function_shows_the_kinds_keys_and_choices_of_its_parameters():
+    found = uses_of(example, ["data", "scorer", "kind", "options", "size", "table", "path", "shift"])
+    assert {name: uses["kind"] for name, uses in found.items()} == {
+        "data": "list", "scorer": "Callable[[Any, Any], Any]", "kind": "str", "options": "dict", "size": "int", "table": "DataFrame",
+        "path": "path", "shift": "float",
+    }  # fmt: skip
+    assert found["kind"]["choices"] == ["'count'", "'sum'"] and found["options"]["keys"] == ["epsilon", "delta"]
+
+
+def test_attributes_that_keep_parameters_are_followed_and_code_without_source_shows_nothing():
+    found = uses_of(Keeper, ["mode", "config"])
+    assert found["mode"]["choices"] == ["'pure'"] and found["config"]["keys"] == ["epsilon"] and uses_of(len, ["x"]) == {}
+
+
+def test_a_dict_of_options_gets_the_keys_that_the_code_reads_and_they_spend_privacy():
+    data = {"module": "m", "name": "Noise", "kind": "class", "parameters": [], "doc": "Private noise."}
+    method = {"name": "apply", "parameters": [{"name": "value"}, {"name": "options", "keys": ["epsilon", "sensitivity"]}]}
+    name = read_name(data | {"methods": [method]})
+    found = fill(name.methods[0].parameters, answer(), "value", Choice(), {})
+    assert found.spelled() == "float(dataset[0]), options={'epsilon': 1.0, 'sensitivity': 1.0}" and found.privacy[0][0] == "epsilon"
+    assert read(name, {}).role == "mechanism"
+
+
+CONFIG = PublicName("m", "Config", "class", (Parameter("epsilon", False, "2.0"),))
+SCHEMA = PublicName("m", "Schema", "class", (Parameter("name"), Parameter("lower"), Parameter("upper")))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        (Parameter("config", False, "None", "Config | None"), "config=m.Config(epsilon=1.0)"),
+        (Parameter("schema", annotation="List[Schema]", classes=("m.Schema",)), 'schema=[m.Schema(name="value", lower=0.0, upper=1.0)]'),
+        (Parameter("kind", choices=("'gaussian'", "'laplace'")), "kind='laplace'"),
+        (Parameter("sensitivities", annotation="Dict[str, float]"), 'sensitivities={"value": 1.0}'),
+        (Parameter("output_path"), 'output_path="output.csv"'),
+        (Parameter("fields"), 'fields=["value"]'),
+        (Parameter("query_fn"), "query_fn=sum"),
+        (Parameter("combine", annotation="Callable[[Any, Any], Any]"), ""),
+    ],
+)
+def test_required_arguments_and_optional_ones_that_spend_privacy_get_values(parameter, expected):
+    assert fill((parameter,), records("replace-one"), None, Choice(), {"m.Config": CONFIG, "m.Schema": SCHEMA}).spelled() == expected
+
+
+def recipe(*body, form=None, parameters=()):
+    return Recipe("function", body, form or answer(), ClaimReading("pure:1"), parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome", "expected"),
+    [
+        ("return f(x)", "<coroutine object f at 0x7f>", ("return asyncio.run(f(x))",)),
+        ("return f(x)", "<generator object f at 0x7f>", ("return list(f(x))",)),
+        ('return f(x, out="output.csv")', "returns None", ('f(x, out="output.csv")', 'return open("output.csv").read()')),
+        ("return f(x, kind='a')", "ValueError: kind must be one of 'gaussian', 'laplace'", ("return f(x, kind='laplace')",)),
+        ("return f(x, rate=1.0)", "ValueError: rate must be in (0, 0.5)", ("return f(x, rate=0.25)",)),
+        ("return f(x, eps_1=1.0)", "ValueError: eps_1 only applies with mode='uniform'", ("return f(x, mode='uniform', eps_1=1.0)",)),
+    ],
+)
+def test_the_outcome_of_a_trial_changes_the_call(line, outcome, expected):
+    assert adapted(recipe(line, parameters=(Parameter("mode", False, "'a'"),)), outcome).body == expected
+
+
+def test_a_call_that_prints_returns_what_it_prints_and_other_outcomes_change_nothing():
+    changed = adapted(recipe("return print(1)"), "returns None")
+    scope = {each: __import__(each) for each in changed.imports}
+    exec(compile(ast.parse(function_source("f", changed)), "f", "exec"), scope)
+    assert scope["f"](None, 2, None) == ["1\n", "1\n"]
+    assert adapted(recipe("return f(x, epsilon=1.0)"), "ValueError: epsilon must be between 2 and 3") is None
+
+
+def test_columns_of_a_data_frame_are_added_once():
+    frame = framed(records("replace-one"), "")
+    first = adapted(recipe(f"return f({frame.data})", form=frame), "KeyError: 'city'")
+    assert ".assign(**{'city': \"a\"})" in first.body[0] and adapted(first, "KeyError: 'city'") is None
+
+
+def test_an_argument_of_a_release_does_not_depend_on_the_data():
+    methods = (Method("fit", (Parameter("values"),)), Method("estimate", (Parameter("item"),)))
+    source = Source(PublicName("m", "Sketch", "class", (Parameter("epsilon"),), "Private.", methods), {})
+    assert all("dataset" not in each.body[-1] for each in fed_objects(source) if ".estimate(" in each.body[-1])
+
+
+def test_a_builder_gets_its_privacy_parameter_by_its_own_method():
+    methods = (Method("with_epsilon", (Parameter("epsilon"),)), Method("sum", ()))
+    found = next(holders(Source(PublicName("m", "Query", "class", (Parameter("data"),), "Private.", methods), {})))
+    assert found.claim.text == "pure:1" and found.body[1] == "mechanism = mechanism.with_epsilon(epsilon=1.0)"
+
+
+def test_scores_are_compared_in_the_largest_difference_and_a_query_gets_records():
+    assert next(iter(forms_for(Parameter("queries"), (), "sparse_vector", ""))).relation == "linf"
+    assert next(iter(forms_for(Parameter("data"), (Parameter("query"), Parameter("sensitivity")), "noisy", ""))).many
+
+
+def test_noise_of_a_standard_deviation_and_gaussian_privacy_have_their_claims():
+    parameters = (Parameter("value"), Parameter("std_dev"))
+    laplace = PublicName("m", "laplace_noise", "function", parameters, names=frozenset(["laplace"]))
+    assert read(laplace, {}, private=True).recipes[0].claim.text == "pure:1.4143"
+    gaussian = replace(laplace, name="noisy_mean", parameters=(Parameter("value"), Parameter("mu")), doc="Private under mu-GDP.")
+    assert read(gaussian, {}).recipes[0].claim.text == "gdp:1.0"
+
+
+def test_a_clip_of_two_numbers_is_a_range_and_a_budget_of_a_number_is_an_epsilon():
+    assert role(Parameter("clip", annotation="Tuple[float, float]")) == "bounds" and role(Parameter("clip", annotation="float")) == "norm"
+    assert role(Parameter("budget", annotation="float")) == "epsilon" and role(Parameter("budget", annotation="Budget")) == "accountant"
+
+
+def test_a_candidate_is_proposed_for_each_score():
+    found = fill((Parameter("scores"), Parameter("candidates")), answer(4, "linf"), "scores", Choice(), {})
+    assert "candidates=list(range(4))" in found.spelled() and category().relation == "replace-one"
