@@ -19,6 +19,7 @@ _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
 _MAKER = re.compile(r"(make|create|build|new)_")
 _SETTER = re.compile(r"^(set|with)_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
 _NAMES = re.compile(r"(^|_)(col|column|field|attribute|attr|feature|key|name|group_by|by)(_name)?$")  # of parts of the data
+_ENCODED = re.compile(r"^(encoded|encoding|bits|bit_?vector|vector|vec|v|one_?hot|unary)")  # results of a method `encode`
 _HOLDS_DATA = re.compile(r"ndarray|array|DataFrame|LazyFrame|Series|list|Sequence|Iterable")
 _NOISE_METHOD = re.compile(r"^(compute|generate|sample|get|draw|make)?_?noise(_sample)?$|^sample$|^draw$")
 
@@ -234,7 +235,7 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
         for form, choice in _variants(source, data, parameters, text):
             exact = replace(choice, exact=computes)
             first = fill(made_from, form, None, exact, source.classes)
-            second = fill(own, form, data.name, exact, source.classes)
+            second = fill(own, _encoded(cls, data, form), data.name, exact, source.classes)
             lines = [f"mechanism = {maker}({first.spelled()})"]
             together = first.joined(second)
             for line, arguments in _setting(source, setters, form, choice):
@@ -247,6 +248,14 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
                 if computes
                 else recipe
             )
+
+
+def _encoded(cls: PublicName, data: Parameter, form: Form) -> Form:
+    """Return the form of data that the object has encoded first, if the parameter receives the result of a method ``encode``."""
+    encode = cls.method("encode")
+    if encode is None or not _ENCODED.match(data.word) or len([p for p in encode.parameters or () if p.required]) != 1:
+        return form
+    return replace(form, data=f"mechanism.encode({form.data})")
 
 
 def _method_noise(source: Source, cls: PublicName, made_from: Sequence[Parameter], maker: str) -> Iterator[Recipe]:

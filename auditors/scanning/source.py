@@ -180,6 +180,9 @@ def adapted(recipe: Recipe, outcome: str) -> Recipe | None:
             return replace(recipe, body=(*before, call, f"return open({OUTPUT_FILE}).read()"))
         lines = ("printed = io.StringIO()", "with contextlib.redirect_stdout(printed):", f"    {call}", "return printed.getvalue()")
         return replace(recipe, body=(*before, *lines), imports=(*recipe.imports, "contextlib", "io"))
+    if (parts := re.match(r"returns the true value in (\[.*\])", outcome)) and "printed" not in last:
+        released = f"released = vars(output) if hasattr(output := {call}, '__dict__') else dict(output)"
+        return replace(recipe, body=(*before, released, f"return [released[name] for name in released if name not in {parts[1]}]"))
     changed = _with_suggested_option(recipe, outcome) or _with_listed_value(recipe.body, outcome)
     return replace(recipe, body=changed) if changed else None
 

@@ -47,6 +47,9 @@ _SHOWN = 160
 _MOST_ADAPTATIONS = 6  # changes of one call
 _MOST_EQUAL_FAILURES = 8  # of one method on different data, after which the method is given up
 _MOST_CRASHES = 2  # crashes and time-outs after which a name is given up
+_TRUTH = re.compile(
+    r"(?i)(?<![a-z])(?:true|original|actual|raw|exact|real|unnoised|non_?private)(?![a-z])"
+)  # names of values without noise
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+|<Mock ")
 
 
@@ -208,9 +211,19 @@ def _tried(target: Target, recipe: Recipe) -> Trial:
     kinds = [[_shown(each) for each in row] for row in outputs]
     if any(_ADDRESS.search(each) for each in kinds[0]):
         return Trial(False, f"returns an object that is no number or text: {_line(kinds[0][0])}", outcome=kinds[0][0])
+    if beside := _truth(outputs[0][0], recipe):
+        return Trial(False, "returns the true value beside the noisy one", outcome=f"returns the true value in {beside}")
     if len(set(kinds[0])) == 1 and len(set(kinds[2])) == 1:
         return Trial(False, "returns the same output in every run", constant=len(kinds[0]) == _RUNS)
     return Trial(True, "", kinds[0] == kinds[1], seconds, partial=partial, follows=_follows(target, recipe))
+
+
+def _truth(output: Any, recipe: Recipe) -> list[str]:
+    """Return the parts of an output that are named after the true value, and are no release; for a printed text, its words."""
+    if isinstance(output, str):
+        return _TRUTH.findall(output) if "printed" in recipe.body[-1] else []
+    parts = dict(getattr(output, "dpwitness_parts", ())) or (output if isinstance(output, dict) else {})
+    return [name for name in parts if isinstance(name, str) and _TRUTH.search(name)] if len(parts) > 1 else []
 
 
 def _follows(target: Target, recipe: Recipe) -> bool:

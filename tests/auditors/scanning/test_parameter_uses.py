@@ -10,8 +10,9 @@ from dpwitness.auditors.scanning.claims import ClaimReading
 from dpwitness.auditors.scanning.data_forms import answer, category, forms_for, framed, records
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name
 from dpwitness.auditors.scanning.readings import read
-from dpwitness.auditors.scanning.recipes import Recipe, Source, fed_objects, holders
+from dpwitness.auditors.scanning.recipes import Recipe, Source, fed_objects, holders, objects
 from dpwitness.auditors.scanning.source import adapted, function_source
+from dpwitness.auditors.scanning.trials import _truth
 from dpwitness.auditors.scanning.vocabulary import role
 from dpwitness.mechanisms.foreign.inside.parameter_uses import uses_of
 
@@ -104,6 +105,21 @@ def test_a_call_that_prints_returns_what_it_prints_and_other_outcomes_change_not
     exec(compile(ast.parse(function_source("f", changed)), "f", "exec"), scope)
     assert scope["f"](None, 2, None) == ["1\n", "1\n"]
     assert adapted(recipe("return f(x, epsilon=1.0)"), "ValueError: epsilon must be between 2 and 3") is None
+
+
+def test_a_true_value_beside_the_noisy_one_is_left_out_and_a_printed_one_is_no_release():
+    call = recipe("return f(x)")
+    assert _truth({"true_sum": 1.0, "noisy_sum": 2.0}, call) == ["true_sum"] and not _truth({"sum": 1.0, "epsilon": 1.0}, call)
+    assert _truth("True count: 5, noisy 6", recipe("return printed.getvalue()")) and not _truth("True", call)
+    scope = {"f": lambda x: {"true_sum": 1.0, "noisy_sum": 2.0}, "x": 0}
+    exec(function_source("g", adapted(call, "returns the true value in ['true_sum']")), scope)
+    assert scope["g"](None, 1, None) == [[2.0]]
+
+
+def test_an_object_that_perturbs_what_it_has_encoded_encodes_the_data_first():
+    methods = (Method("encode", (Parameter("value"),)), Method("perturb", (Parameter("encoded"),)))
+    found = next(objects(Source(PublicName("m", "Client", "class", (Parameter("epsilon"),), "Local privacy.", methods), {})))
+    assert found.body[-1].startswith("return mechanism.perturb(mechanism.encode(")
 
 
 def test_columns_of_a_data_frame_are_added_once():
