@@ -47,7 +47,7 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
 )
 _COSTS = {"n_jobs": "1", "num_workers": "1", "n_workers": "1", "n_estimators": "3", "num_trees": "3", "n_trees": "3"}  # of time, by default
 _SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "parameters"}
-_WEIGHTS = re.compile(r"^(w|weights?|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
+_WEIGHTS = re.compile(r"^(w|weights?|params|parameters|model_params|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
 _UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
 _DISTANCES = re.compile(r"^(distance|dist|metric|similarity|loss)(_?(fn|func|function|metric))?$")
 _TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more

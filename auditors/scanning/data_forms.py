@@ -216,6 +216,8 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
         return
     if any(role(p) == "labels" and p.required for p in others):
         yield rows(relation, labels=True)
+        if data.name == "x":  # perhaps one column
+            yield replace(rows(relation, labels=True), data="np.array(dataset[:, 0])")
         return
     second = next((p.name for p in others if p.required and _is_second(data, p)), "")
     if second:
@@ -227,7 +229,7 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     selecting = SELECTING.search(f"{name} {text[:400]}")
     callables = any("Callable" in p.hint or (p.required and QUERIES.match(p.word)) for p in others)
     found = [*_keyed(note, "linf" if selecting else "l1", relation), *_by_kind(data, roles, relation, name, text)]
-    if selecting and not callables and not roles & {"categories", "category list"}:
+    if selecting and not callables and not roles & {"categories", "category list", "lower", "upper", "bounds"}:
         scores = [answer(4, "linf", data="np.array(dataset)"), answer(4, "linf", data="dataset.tolist()")]
         found = [*scores, *found] if data.word not in SINGLE else found
     if callables:  # a function of the data is no answer, but is computed from records
@@ -245,7 +247,9 @@ def _points(data: Parameter, others: Sequence[Parameter]) -> Iterator[Form]:
     if second:
         yield replace(answer(2, "l2"), labels="float(dataset[1])", second=second)
         return
-    yield from (answer(2, "l2", data=text) for text in ("np.array(dataset)", "dataset.tolist()", "tuple(dataset.tolist())"))
+    spelled = ["np.array(dataset)", "dataset.tolist()", "tuple(dataset.tolist())"]
+    several = re.search(r"list|sequence|iterable", data.hint.lower()) or data.word in ("trajectory", "points", "coordinates", "locations")
+    yield from (answer(2, "l2", data=text) for text in (*["[tuple(dataset.tolist())]"] * bool(several), *spelled))
     yield answer(1, "l2")
 
 
@@ -341,7 +345,7 @@ def _ranked(forms: list[Form], note: str) -> list[Form]:
     if re.search(r"ndarray|arraylike|array", note):
         return sorted(forms, key=lambda form: not form.data.startswith("np.array"))
     if re.search(r"list|sequence|iterable|tuple", note):
-        wanted = "[int(value)" if "int" in note and "float" not in note else "dataset.tolist()"
+        wanted = '[["' if "str" in note else "[int(value)" if "int" in note and "float" not in note else "dataset.tolist()"
         return sorted(forms, key=lambda form: (not form.data.startswith(wanted), not form.data.startswith(("dataset.tolist()", "[int"))))
     return forms
 

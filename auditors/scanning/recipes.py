@@ -103,8 +103,8 @@ def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) 
     named = [p for p in parameters if p.is_named and not (p.annotation in ("str", "builtins.str") and _NAMES.search(p.word))]
     for wanted in ("data", "utility"):
         found = [p for p in named if role(p) == wanted and (p.required or p.word in ("value", "x", "values", "data"))]
-        if found:
-            return found[0]
+        if found:  # parameters of a model are public where its gradients are data
+            return next((p for p in found if p.word not in ("params", "param")), found[0])
     hinted = [p for p in named if p.required and role(p) == "other" and _HOLDS_DATA.search(p.hint)]
     if hinted:
         return hinted[0]
@@ -202,7 +202,9 @@ def objects(source: Source) -> Iterator[Recipe]:
     cls = source.name
     yield from _released(source, cls, cls.parameters or (), source.spelled)
     for factory in [m for m in cls.methods if m.kind != "method" and _FACTORY.match(m.name) and m.parameters]:
-        yield from _released(source, cls, factory.parameters or (), f"{source.spelled}.{factory.name}")
+        returned = factory.returns.strip("'\"").rpartition(".")[2]
+        made = next((each for each in source.classes.values() if each.name == returned), cls)
+        yield from _released(source, made, factory.parameters or (), f"{source.spelled}.{factory.name}")
     static = [
         m for m in cls.methods if m.kind != "method" and not _FACTORY.match(m.name) and data_parameter(m.parameters or ()) is not None
     ]

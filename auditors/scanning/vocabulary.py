@@ -9,7 +9,8 @@ from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
 from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
 
 EPSILON = re.compile(
-    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε)(_total|_dp|_budget|_value|_perm|_[a-z0-9])?$"
+    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε)"
+    r"(_total|_dp|_budget|_value|_perm|_[a-z0-9]|_per_(query|release|call|report|user|answer|column))?$"
 )
 DELTA = re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")
 RHO = re.compile(r"^(total_|zcdp_|target_)?rho$")
@@ -71,7 +72,9 @@ COUNTS = (
     "record_count",
 )
 ACCOUNTANTS = re.compile(r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$")
-BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)  # names of classes
+BUDGETS = re.compile(
+    r"(budget|accountant|ledger|odometer|composition|(?<!bloom)(?<!bloom_)filter|tracker|spent|spend)", re.I
+)  # names of classes
 PURE_CHOICES = re.compile(r"^('|<\w+\.)(discrete_)?(laplac\w*|geometric|exponential|randomized_response)('|:)", re.I)  # defaults
 QUERIES = re.compile(
     r"^(query|queries_fn|(query|aggregation|agg|stat|statistic)_(fn|func|function)|func|function|fn|f|statistic|stat|aggregat\w*|agg|q)$"
@@ -176,6 +179,13 @@ MORE_DATA = (
         "weights_vector",
         "input_tuple",
         "f_x",
+        "grads",
+        "per_example_grads",
+        "per_sample_grads",
+        "per_example_gradients",
+        "per_sample_gradients",
+        "updates",
+        "client_updates",
     ),
 )
 DATA_WORDS = frozenset((*DATA, *MORE_DATA, *SINGLE, "X", "array_like"))
@@ -219,7 +229,7 @@ FEEDING = re.compile(
 )
 READING = re.compile(
     r"^(get_)?(result|results|finali[sz]e|finish|compute|release|query|value|estimate|quick_result|count|counts|mean|sum|median|quantile"
-    r"|cardinality|frequency|frequencies|histogram|report|output|statistics)(_\w+)?$"
+    r"|build|publish|snapshot|cardinality|frequency|frequencies|histogram|report|output|statistics)(_\w+)?$"
 )
 POST_PROCESSING = re.compile(r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I)
 DIAGNOSTIC = re.compile(
@@ -230,7 +240,9 @@ PRIVACY_NAMES = re.compile(
     r"(?-i:(?<![A-Z])L?DP(?![a-z]))|(^|[_.])(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",
     re.I,
 )
-SELECTING = re.compile(r"sparse.?vector|above.?threshold|noisy.?(arg)?.?max|\bsvt\b|exponential.?mech|permute.?and.?flip", re.I)
+SELECTING = re.compile(
+    r"sparse.?vector|above.?threshold|noisy.?(arg)?.?max|\bsvt\b|permute.?and.?flip|exponential.?mech\w*(?= .{0,40}scores)", re.I
+)
 GAUSSIAN_NOTION = re.compile(r"\bGDP\b|gaussian differential(ly)? priva", re.I)
 METRIC = re.compile(r"metric.?priv|metric[ -](local )?(dp|differential)|geo.?indist|metric.?dp|\bd_x\b|planar", re.I)
 ADD_REMOVE = re.compile(
