@@ -29,7 +29,10 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"horizon|max_steps|t|time_steps|stream_length", "16"),
     (r"steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
     (r"(.*_)?(col(umn)?|field|attribute|attr)(_name)?|by|feature|variable|key", f'"{COLUMN}"'),
-    (r"(.*_)?(col(umn)?|field|attribute|attr)s|column_names|features|variables", f'["{COLUMN}"]'),
+    (
+        r"(.*_)?(col(umn)?|field|attribute|attr)s|column_names|features|variables|categorical|numeric(al)?|quasi_identifiers",
+        f'["{COLUMN}"]',
+    ),
     (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions|bin_count|bucket_count|(num_|n_)buckets", "2"),
     (r"repeats?|n_repeats|num_repeats|repetitions|n_runs|runs|contributions|max_count|max_per_\w+", "1"),
     (r"((num|n|number_of)_)?(bits|slots|levels|layers|users|clients|parties)|sketch_size|depth|width", "4"),
@@ -51,6 +54,8 @@ _WEIGHTS = re.compile(r"^(w|weights?|params|parameters|model_params|theta|coef|w
 _UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
 _DISTANCES = re.compile(r"^(distance|dist|metric|similarity|loss)(_?(fn|func|function|metric))?$")
 _TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more
+_PREDICATES = re.compile(r"^(predicate|condition|cond|filter|where|mask)(_(fn|func|function))?$")  # all records count
+_EXTRACTORS = re.compile(r"^(value|key|partition|user|id)?_?(extractor|mapper|getter|selector|accessor)(_(fn|func|function))?$")
 _SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
 _FRAMES = ("df", "dataframe", "data_frame")
 _BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
@@ -105,6 +110,7 @@ class Choice:
     edges: bool = False  # whether bins are edges
     bounded: bool = True  # whether optional bounds are set where a sensitivity is
     fractions: bool = False  # whether unknown numbers lie between 0 and 1
+    shown: bool = False  # whether optional arguments have the values of examples
     usual: bool = False  # whether usual values replace those of examples
     exact: bool = False  # whether scales are set, because the library computes the claim that follows
 
@@ -199,6 +205,8 @@ def _value(
         return "False", Arguments()  # the noise would be a function of the data
     if parameter.word in _COSTS and default_number(parameter) not in (None, 0.0, 1.0):
         return _COSTS[parameter.word], Arguments()
+    if choice.shown and part == "other" and parameter.example and not parameter.required:
+        return parameter.example, Arguments()
     if optional_and_set:
         if parameter.default == "'int'" and parameter.word == "dtype":
             return ('"int"' if form.integer else '"float"'), Arguments()
@@ -241,9 +249,13 @@ def _value(
 
 
 def _function(parameter: Parameter, form: Form) -> str | None:
-    """Return a query whose sensitivity is 1 for records in [0, 1], a utility, or a distance; None for another function."""
+    """Return a query of sensitivity 1 for records in [0, 1], a utility, a distance, or a part of a record; None for another function."""
     if _DISTANCES.match(parameter.word):
         return "lambda one, other: float(one != other)"
+    if _PREDICATES.match(parameter.word) and not _TWO.match(parameter.hint):
+        return "lambda each: True"
+    if _EXTRACTORS.match(parameter.word) and not _TWO.match(parameter.hint):
+        return "lambda each: each"
     if role(parameter) == "utility" or parameter.word in _UTILITIES:
         return "lambda data, candidate: float(sum(value == candidate for value in data))"
     summed = form.many and form.high <= 1 and form.data.startswith(_SUMMED)

@@ -92,6 +92,7 @@ def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     others += [replace(first, delta=not first.delta)] if optional_delta else []
     others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
     others += [replace(first, usual=True)] if any(p.required and p.example for p in parameters) else []
+    others += [replace(first, shown=True)] if any(not p.required and p.example and role(p) == "other" for p in parameters) else []
     optional = {role(p) for p in parameters if not p.required}
     others += [replace(first, bounded=False)] if "sensitivity" in optional and optional & {"lower", "upper", "bounds"} else []
     others += [replace(first, seeded=False)] if any(role(p) == "seed" and not p.required for p in parameters) else []

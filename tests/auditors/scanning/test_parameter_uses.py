@@ -10,7 +10,7 @@ from dpwitness.auditors.scanning.claims import ClaimReading
 from dpwitness.auditors.scanning.data_forms import answer, category, forms_for, framed, records
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name
 from dpwitness.auditors.scanning.readings import read
-from dpwitness.auditors.scanning.recipes import Recipe, Source, fed_objects, holders, objects
+from dpwitness.auditors.scanning.recipes import Recipe, Source, choices, fed_objects, holders, objects
 from dpwitness.auditors.scanning.source import adapted, function_source
 from dpwitness.auditors.scanning.trials import _truth
 from dpwitness.auditors.scanning.vocabulary import role
@@ -73,11 +73,21 @@ SCHEMA = PublicName("m", "Schema", "class", (Parameter("name"), Parameter("lower
         (Parameter("output_path"), 'output_path="output.csv"'),
         (Parameter("fields"), 'fields=["value"]'),
         (Parameter("query_fn"), "query_fn=sum"),
+        (Parameter("predicate"), "predicate=lambda each: True"),
         (Parameter("combine", annotation="Callable[[Any, Any], Any]"), ""),
     ],
 )
 def test_required_arguments_and_optional_ones_that_spend_privacy_get_values(parameter, expected):
     assert fill((parameter,), records("replace-one"), None, Choice(), {"m.Config": CONFIG, "m.Schema": SCHEMA}).spelled() == expected
+
+
+def test_optional_arguments_have_the_values_of_examples_in_one_of_the_tries():
+    method = Parameter("method", False, "'a'", example="'b'")
+    assert Choice(shown=True) in choices("f", [method])
+    assert (
+        fill((method,), answer(), None, Choice(shown=True), {}).spelled() == "method='b'"
+        and not fill((method,), answer(), None, Choice(), {}).values
+    )
 
 
 def recipe(*body, form=None, parameters=()):
