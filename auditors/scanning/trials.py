@@ -50,7 +50,7 @@ _MOST_CRASHES = 2  # crashes and time-outs after which a name is given up
 _TRUTH = re.compile(
     r"(?i)(?<![a-z])(?:true|original|actual|raw|exact|real|unnoised|non_?private)(?![a-z])"
 )  # names of values without noise
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+|<Mock ")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+|<class 'missing\.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,6 @@ def _public(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _is_own(value: Any, tops: list[str]) -> bool:
     """Return whether an object is a function, a class or a callable object that the package defines."""
-    if type(value).__module__ == "unittest.mock":  # in place of a library that is not installed
-        return False
     if isinstance(value, (type, *_FUNCTIONS)):
         target = value.func if isinstance(value, functools.partial) else value
         home = getattr(inspect.unwrap(target) if callable(target) else target, "__module__", None) or ""

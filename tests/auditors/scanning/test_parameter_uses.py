@@ -1,6 +1,7 @@
 """Arguments and changes of calls that are read from source code, exceptions and results of trial calls."""
 
 import ast
+import sys
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from dpwitness.auditors.scanning.source import adapted, function_source
 from dpwitness.auditors.scanning.trials import _truth
 from dpwitness.auditors.scanning.vocabulary import role
 from dpwitness.mechanisms.foreign.inside.parameter_uses import uses_of
+from dpwitness.mechanisms.foreign.inside.repairs import apply, repairs
 
 
 def example(data, scorer, kind, options, size, table, path, shift=1.0):
@@ -73,7 +75,7 @@ SCHEMA = PublicName("m", "Schema", "class", (Parameter("name"), Parameter("lower
         (Parameter("output_path"), 'output_path="output.csv"'),
         (Parameter("fields"), 'fields=["value"]'),
         (Parameter("query_fn"), "query_fn=sum"),
-        (Parameter("predicate"), "predicate=lambda each: True"),
+        (Parameter("predicate", annotation="Callable"), "predicate=lambda each: True"),
         (Parameter("combine", annotation="Callable[[Any, Any], Any]"), ""),
     ],
 )
@@ -88,6 +90,18 @@ def test_optional_arguments_have_the_values_of_examples_in_one_of_the_tries():
         fill((method,), answer(), None, Choice(shown=True), {}).spelled() == "method='b'"
         and not fill((method,), answer(), None, Choice(), {}).values
     )
+
+
+def test_a_missing_library_is_replaced_by_classes_without_values(monkeypatch):
+    error = ModuleNotFoundError("No module named 'heavy_library'", name="heavy_library")
+    (line,) = repairs("single_module", error)
+    monkeypatch.setitem(sys.modules, "heavy_library", None)
+    apply(line)
+    heavy = sys.modules["heavy_library"]
+    layer = type("Layer", (heavy.nn.Module,), {"__init__": lambda self, size: setattr(self, "size", size)})
+    assert layer(3).size == 3 and not isinstance(0, heavy.Tensor) and callable(heavy.no_grad()) and not hasattr(layer, "claim")
+    with pytest.raises(TypeError):
+        float(heavy.randn(1) / 2.0)
 
 
 def recipe(*body, form=None, parameters=()):
