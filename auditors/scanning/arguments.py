@@ -216,9 +216,10 @@ def _value(
     configured = _configured(parameter, form, choice, classes, depth) if parameter.required else None
     if configured is not None:
         return configured
-    known = _by_role(parameter, part, form, choice, matrix)
-    if known is not None and re.match(r"(typing\.)?([Dd]ict|Mapping)", parameter.annotation):
-        known = f'{{"{COLUMN}": {known}}}'
+    by_column = bool(re.match(r"(typing\.)?([Dd]ict|Mapping)", parameter.annotation))
+    known = _by_role(parameter, part, form, choice, matrix and not by_column)
+    if known is not None and by_column:
+        known = f'{{"a": {known}, "b": {known}}}' if '["a", "b"]' in form.data else f'{{"{COLUMN}": {known}}}'
     if known is not None:
         return known, Arguments()
     if not parameter.required:

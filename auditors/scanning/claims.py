@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpwitness.auditors.scanning.arguments import EPSILON
-from dpwitness.auditors.scanning.vocabulary import GAUSSIAN_NOTION, METRIC
+from dpwitness.auditors.scanning.vocabulary import APPROXIMATE, GAUSSIAN_NOTION, METRIC, PURE
 
 _QUOTE = 110  # characters of a quotation
 
@@ -52,6 +52,8 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
         return ClaimReading(f"zcdp:{numbers['rho']!r}", words)
     if roles == {"mu"}:
         return ClaimReading(f"gdp:{numbers['mu']!r}", words)
+    if roles == {"epsilon", "delta"} and PURE.search(doc) and not APPROXIMATE.search(doc):
+        return ClaimReading(f"pure:{numbers['epsilon']:g}", PURE.search(doc)[0])  # type: ignore[index]
     if roles == {"epsilon", "delta"}:
         return ClaimReading(f"approx:{numbers['epsilon']:g},{numbers['delta']:g}", words)
     if roles == {"epsilon"}:

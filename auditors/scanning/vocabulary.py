@@ -243,6 +243,8 @@ PRIVACY_NAMES = re.compile(
 SELECTING = re.compile(
     r"sparse.?vector|above.?threshold|noisy.?(arg)?.?max|\bsvt\b|permute.?and.?flip|exponential.?mech\w*(?= .{0,40}scores)", re.I
 )
+PURE = re.compile(r"\bpure[- ](dp\b|differential|epsilon|ε)|\bdp is pure\b|\bstrictly pure\b", re.I)
+APPROXIMATE = re.compile(r"approximate|gaussian (mechanism|noise)|if delta|delta ?> ?0|\((ε|eps|epsilon), ?(δ|delta)\)", re.I)
 GAUSSIAN_NOTION = re.compile(r"\bGDP\b|gaussian differential(ly)? priva", re.I)
 METRIC = re.compile(r"metric.?priv|metric[ -](local )?(dp|differential)|geo.?indist|metric.?dp|\bd_x\b|planar", re.I)
 ADD_REMOVE = re.compile(

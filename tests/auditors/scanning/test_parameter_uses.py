@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dpwitness.auditors.scanning.arguments import Choice, fill
-from dpwitness.auditors.scanning.claims import ClaimReading
+from dpwitness.auditors.scanning.claims import ClaimReading, read_claim
 from dpwitness.auditors.scanning.data_forms import answer, category, forms_for, framed, records
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name
 from dpwitness.auditors.scanning.readings import read
@@ -175,6 +175,12 @@ def test_noise_of_a_standard_deviation_and_gaussian_privacy_have_their_claims():
     assert read(laplace, {}, private=True).recipes[0].claim.text == "pure:1.4143"
     gaussian = replace(laplace, name="noisy_mean", parameters=(Parameter("value"), Parameter("mu")), doc="Private under mu-GDP.")
     assert read(gaussian, {}).recipes[0].claim.text == "gdp:1.0"
+
+
+def test_a_docstring_that_promises_pure_privacy_makes_a_delta_void_unless_it_has_other_words():
+    privacy = [("epsilon", "epsilon", 1.0), ("delta", "delta", 1e-5)]
+    assert read_claim(privacy, "For this generator DP is pure.", "f").text == "pure:1"
+    assert read_claim(privacy, "Pure DP if delta is 0, by the Gaussian mechanism else.", "f").text == "approx:1,1e-05"
 
 
 def test_a_clip_of_two_numbers_is_a_range_and_a_budget_of_a_number_is_an_epsilon():
