@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.data_forms import CATEGORIES, COLUMN, Form
 from dpwitness.auditors.scanning.names import Parameter, PublicName
-from dpwitness.auditors.scanning.vocabulary import BUDGETS, PURE_CHOICES, QUERIES, default_number, is_tolerance, role
+from dpwitness.auditors.scanning.vocabulary import BUDGETS, OUTPUTS, PURE_CHOICES, QUERIES, default_number, is_tolerance, role
 from dpwitness.mechanisms.objects.randomness import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
 PERMANENT = 2.0  # epsilon of a permanent randomized response, whose first report has a smaller epsilon
+OUTPUT_FILE = '"output.csv"'  # expression of the path of a file that a call writes
 _DEPTH = 2  # objects inside of arguments of arguments
 
 _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their values
@@ -25,10 +26,17 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
     (r"threshold|cutoff", "1.0"),
     (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
     (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
-    (r"horizon|max_steps|steps|t|time_steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
-    (r"(.*_)?col(umn)?(_name)?|by|feature", f'"{COLUMN}"'),
-    (r"(.*_)?col(umn)?s|column_names|features", f'["{COLUMN}"]'),
-    (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions", "2"),
+    (r"horizon|max_steps|t|time_steps|stream_length", "16"),
+    (r"steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
+    (r"(.*_)?(col(umn)?|field|attribute|attr)(_name)?|by|feature|variable|key", f'"{COLUMN}"'),
+    (
+        r"(.*_)?(col(umn)?|field|attribute|attr)s|column_names|features|variables|categorical|numeric(al)?|quasi_identifiers",
+        f'["{COLUMN}"]',
+    ),
+    (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions|bin_count|bucket_count|(num_|n_)buckets", "2"),
+    (r"repeats?|n_repeats|num_repeats|repetitions|n_runs|runs|contributions|max_count|max_per_\w+", "1"),
+    (r"((num|n|number_of)_)?(bits|slots|levels|layers|users|clients|parties)|sketch_size|depth|width", "4"),
+    (r"sql|(sql_)?query(_(text|string|str))?", '"SELECT COUNT(*) FROM data"'),
     (r"size|n_samples|num_samples|n_draws", "1"),
     (r"value_?0|label_?0|false_value|negative_label", '"no"'),
     (r"value_?1|label_?1|true_label|positive_label", '"yes"'),
@@ -42,8 +50,13 @@ _OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their
 )
 _COSTS = {"n_jobs": "1", "num_workers": "1", "n_workers": "1", "n_estimators": "3", "num_trees": "3", "n_trees": "3"}  # of time, by default
 _SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "parameters"}
-_WEIGHTS = re.compile(r"^(w|weights?|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
+_WEIGHTS = re.compile(r"^(w|weights?|params|parameters|model_params|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
 _UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
+_DISTANCES = re.compile(r"^(distance|dist|metric|similarity|loss)(_?(fn|func|function|metric))?$")
+_TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more
+_PREDICATES = re.compile(r"^(predicate|condition|cond|filter|where|mask)(_(fn|func|function))?$")  # all records count
+_EXTRACTORS = re.compile(r"^(value|key|partition|user|id)?_?(extractor|mapper|getter|selector|accessor)(_(fn|func|function))?$")
+_SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
 _FRAMES = ("df", "dataframe", "data_frame")
 _BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
     (r"bool", "False", ""),
@@ -97,6 +110,7 @@ class Choice:
     edges: bool = False  # whether bins are edges
     bounded: bool = True  # whether optional bounds are set where a sensitivity is
     fractions: bool = False  # whether unknown numbers lie between 0 and 1
+    shown: bool = False  # whether optional arguments have the values of examples
     usual: bool = False  # whether usual values replace those of examples
     exact: bool = False  # whether scales are set, because the library computes the claim that follows
 
@@ -141,7 +155,7 @@ def fill(
             expression = form.labels
         elif not parameter.required and (_is_left_out(part, parts, choice) or (part == "delta" and pure_by_default(parameters))):
             continue
-        elif part in ("delta", "rho") or (part == "epsilon" and not is_tolerance(parameter)):
+        elif part in ("delta", "rho", "mu") or (part == "epsilon" and not is_tolerance(parameter)):
             number, expression = _privacy_value(parameter, part, choice)
             if number is not None:
                 found = replace(found, privacy=(*found.privacy, (part, parameter.name, number)))
@@ -159,7 +173,7 @@ def fill(
 
 def pure_by_default(parameters: Sequence[Parameter]) -> bool:
     """Return whether the default of a parameter chooses a noise without delta, such as ``mechanism="laplace"``."""
-    return any(str(p.default).lower() in PURE_CHOICES for p in parameters)
+    return any(PURE_CHOICES.search(str(p.default)) for p in parameters if not p.required)
 
 
 def _is_left_out(part: str, parts: Collection[str], choice: Choice) -> bool:
@@ -174,7 +188,7 @@ def _privacy_value(parameter: Parameter, part: str, choice: Choice) -> tuple[flo
         if not parameter.required and default is not None and 0 < default < 1:
             return default, None
         return (DELTA, repr(DELTA)) if parameter.required or choice.delta else (None, None)
-    number = PERMANENT if parameter.word == "eps_perm" else EPSILON if part == "epsilon" else RHO
+    number = PERMANENT if parameter.word == "eps_perm" else RHO if part == "rho" else EPSILON
     return number, repr(number)
 
 
@@ -191,20 +205,33 @@ def _value(
         return "False", Arguments()  # the noise would be a function of the data
     if parameter.word in _COSTS and default_number(parameter) not in (None, 0.0, 1.0):
         return _COSTS[parameter.word], Arguments()
+    if choice.shown and part == "other" and parameter.example and not parameter.required:
+        return parameter.example, Arguments()
     if optional_and_set:
         if parameter.default == "'int'" and parameter.word == "dtype":
             return ('"int"' if form.integer else '"float"'), Arguments()
         return None, Arguments()
     if choice.exact and parameter.required and (part == "scale" or parameter.word == "alpha"):
         return "1", Arguments()
-    known = _by_role(parameter, part, form, choice, matrix)
+    configured = _configured(parameter, form, choice, classes, depth) if parameter.required else None
+    if configured is not None:
+        return configured
+    by_column = bool(re.match(r"(typing\.)?([Dd]ict|Mapping)", parameter.annotation))
+    known = _by_role(parameter, part, form, choice, matrix and not by_column)
+    if known is not None and by_column:
+        known = f'{{"a": {known}, "b": {known}}}' if '["a", "b"]' in form.data else f'{{"{COLUMN}": {known}}}'
     if known is not None:
         return known, Arguments()
     if not parameter.required:
-        return None, Arguments()
+        hinted = [classes[place] for place in classes_of(parameter, classes) if place in classes]
+        spends = any(role(p) == "epsilon" for cls in hinted for p in cls.parameters or ())
+        return (spends and _built(parameter, form, choice, classes, depth)) or (None, Arguments())
     if parameter.choices:
-        return parameter.choices[0], Arguments(imports=_module_of(parameter.choices[0]))
-    if "Callable" in parameter.annotation or (not parameter.annotation and (QUERIES.match(parameter.word) or parameter.word in _UTILITIES)):
+        pure = next((each for each in parameter.choices if re.search("laplace|pure|epsilon", each, re.I)), parameter.choices[0])
+        return pure, Arguments(imports=_module_of(pure))
+    if OUTPUTS.match(parameter.word):
+        return OUTPUT_FILE, Arguments()
+    if "Callable" in parameter.hint or (not parameter.annotation and (QUERIES.match(parameter.word) or parameter.word in _UTILITIES)):
         return _function(parameter, form), Arguments()
     built = _built(parameter, form, choice, classes, depth)
     if built is not None:
@@ -223,10 +250,17 @@ def _value(
 
 
 def _function(parameter: Parameter, form: Form) -> str | None:
-    """Return a query whose sensitivity is 1 for records in [0, 1], or a utility; None for another function."""
+    """Return a query of sensitivity 1 for records in [0, 1], a utility, a distance, or a part of a record; None for another function."""
+    if _DISTANCES.match(parameter.word):
+        return "lambda one, other: float(one != other)"
+    if _PREDICATES.match(parameter.word) and not _TWO.match(parameter.hint):
+        return "lambda each: True"
+    if _EXTRACTORS.match(parameter.word) and not _TWO.match(parameter.hint):
+        return "lambda each: each"
     if role(parameter) == "utility" or parameter.word in _UTILITIES:
         return "lambda data, candidate: float(sum(value == candidate for value in data))"
-    return "sum" if QUERIES.match(parameter.word) and form.many and form.high <= 1 else None
+    summed = form.many and form.high <= 1 and form.data.startswith(_SUMMED)
+    return "sum" if summed and QUERIES.match(parameter.word) and not _TWO.match(parameter.hint) else None
 
 
 def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None:
@@ -263,6 +297,8 @@ def _by_role(parameter: Parameter, part: str, form: Form, choice: Choice, matrix
 
 
 def _category_list(form: Form) -> str:
+    if form.relation == "linf":  # a candidate for each score
+        return f"list(range({form.domain['length']}))"
     if '["no", "yes"]' in form.data:
         return '["no", "yes"]'
     if '"a", "b"' in form.data:
@@ -284,7 +320,7 @@ def _seed(parameter: Parameter) -> str:
 
 def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Arguments]:
     """Return a value for a plain type hint, and the requirements of the value; None for other hints."""
-    note = parameter.annotation.replace("builtins.", "")
+    note = (parameter.annotation or parameter.used).replace("builtins.", "")
     if choice.fractions and note == "float":  # numbers that differ with the last digit of the name: mu0 and mu1
         return repr(0.3 + 0.3 * (parameter.name[-1:] in "12")), Arguments()
     for pattern, value, module in _BY_HINT:
@@ -296,8 +332,11 @@ def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Ar
 
 def classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tuple[str, ...]:
     """Return the classes in the type hint of a parameter, or else the classes whose names end with the name of the parameter."""
+    if not parameter.classes and parameter.annotation:  # a type hint that cannot be resolved, as its module imports it for type checks only
+        words = re.findall(r"[A-Z]\w+", parameter.annotation)
+        return tuple(place for word in words for place, cls in classes.items() if cls.name == word and place == cls.path)[:3]
     wanted = _SHORT.get(parameter.word, parameter.word).replace("_", "")
-    if parameter.classes or parameter.annotation or len(wanted) < 4 or not parameter.required:
+    if parameter.classes or len(wanted) < 4 or not parameter.required:
         return parameter.classes
     found = [place for place, cls in classes.items() if cls.name.lower().endswith(wanted) and not cls.enum and place == cls.path]
     if not found and role(parameter) == "accountant":
@@ -305,11 +344,23 @@ def classes_of(parameter: Parameter, classes: Mapping[str, PublicName]) -> tuple
     return tuple(sorted(found, key=len)[:3])
 
 
+def _configured(
+    parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int
+) -> tuple[str, Arguments] | None:
+    """Return a dict with the keys that the code reads from a parameter; None for another parameter, or if a value is not known."""
+    if not parameter.keys or not re.match(r"(typing\.)?([Dd]ict|Mapping|Any|$)", parameter.annotation) or depth >= _DEPTH:
+        return None
+    inner = fill(parameter.keys, form, None, choice, classes, depth=depth + 1)
+    items = ", ".join(f"{name!r}: {value}" for name, value in inner.values)
+    return None if inner.missing else (f"{{{items}}}", replace(inner, values=()))
+
+
 def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int) -> tuple[str, Arguments] | None:
     """Return an expression that builds an object of a class in the type hint; None if none can be built.
 
     The epsilon of a budget object differs from an epsilon of the call, so its role is ``budget epsilon``.
     """
+    listed = re.match(r"(typing\.)?([Ll]ist|[Tt]uple|Sequence|Iterable|collections\.abc\.\w+)\[", parameter.annotation)
     for place in classes_of(parameter, classes) if depth < _DEPTH else ():
         cls = classes.get(place)
         if cls is None:
@@ -321,11 +372,15 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
                 return inner_built
         if cls.abstract or cls.parameters is None or cls.enum:
             continue
-        inner = fill(cls.parameters, form, None, choice, classes, depth=depth + 1)
+        made_from = cls.parameters
+        if {"lower", "upper", "bounds"} & {role(p) for p in made_from}:  # it describes a column
+            made_from = tuple(replace(p, example=f'"{COLUMN}"') if p.word == "name" else p for p in made_from)
+        inner = fill(made_from, form, None, choice, classes, depth=depth + 1)
         if BUDGETS.search(cls.name):
             inner = replace(inner, privacy=tuple((f"budget {part}", name, number) for part, name, number in inner.privacy))
         if not inner.missing:
-            return f"{cls.path}({inner.spelled()})", replace(inner, values=(), imports=(*inner.imports, cls.module))
+            made = f"{cls.path}({inner.spelled()})"
+            return (f"[{made}]" if listed else made), replace(inner, values=(), imports=(*inner.imports, cls.module))
     return None
 
 

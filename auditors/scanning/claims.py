@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpwitness.auditors.scanning.arguments import EPSILON
-from dpwitness.auditors.scanning.vocabulary import METRIC
+from dpwitness.auditors.scanning.vocabulary import APPROXIMATE, GAUSSIAN_NOTION, METRIC, PURE
 
 _QUOTE = 110  # characters of a quotation
 
@@ -38,6 +38,8 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
     own = [each for each in privacy if not each[0].startswith("budget ")]
     # a call without an epsilon of its own spends the budget that it is given
     privacy = own or [(part.removeprefix("budget "), word, number) for part, word, number in privacy]
+    gaussian = GAUSSIAN_NOTION.search(f"{name} {doc}")
+    privacy = [each for each in privacy if each[0] != "mu" or gaussian]
     numbers = {role: number for role, _, number in privacy}
     roles = set(numbers)
     epsilons = [parameter for role, parameter, _ in privacy if role == "epsilon"]
@@ -48,6 +50,10 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
     words = quote(doc, privacy[0][1]) if privacy else ""
     if roles == {"rho"}:
         return ClaimReading(f"zcdp:{numbers['rho']!r}", words)
+    if roles == {"mu"}:
+        return ClaimReading(f"gdp:{numbers['mu']!r}", words)
+    if roles == {"epsilon", "delta"} and PURE.search(doc) and not APPROXIMATE.search(doc):
+        return ClaimReading(f"pure:{numbers['epsilon']:g}", PURE.search(doc)[0])  # type: ignore[index]
     if roles == {"epsilon", "delta"}:
         return ClaimReading(f"approx:{numbers['epsilon']:g},{numbers['delta']:g}", words)
     if roles == {"epsilon"}:

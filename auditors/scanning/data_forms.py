@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.names import Parameter
-from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, FILES, METRIC, REPLACE_ONE, SINGLE, role
+from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, FILES, METRIC, QUERIES, REPLACE_ONE, SELECTING, SINGLE, role
 from dpwitness.mechanisms.core.json_reader import Json
 
 CATEGORIES = 4  # categories of a domain without a size
@@ -131,6 +131,13 @@ def table(relation: str) -> Form:
     return replace(form, what=f"{form.what}, in a DataFrame", data=data, imports=("pandas",))
 
 
+def _text_file(relation: str) -> Form:
+    """Return the form of a file with one number in each line."""
+    form = records(relation)
+    data = '(np.savetxt("records.txt", np.array(dataset)) or "records.txt")'
+    return replace(form, what=f"{form.what}, in the lines of a file", data=data)
+
+
 def file_of(form: Form) -> Form:
     """Return the form of a data frame as the name of a file with its records."""
     data = f'({form.data}.to_csv("records.csv", index=False) or "records.csv")'
@@ -139,7 +146,10 @@ def file_of(form: Form) -> Form:
 
 def framed(form: Form, note: str, kind: str = "DataFrame") -> Form:
     """Return the form with its data in a data frame or a series, of the library that the type hint `note` names: polars, else pandas."""
-    library = "polars" if re.search(r"\bpl\.|polars", note) else "pandas"
+    library = "polars" if re.search(r"\bpl\.|polars|lazyframe", note) else "pandas"
+    kind = "LazyFrame" if "lazyframe" in note else kind
+    if kind == "LazyFrame":
+        return replace(form, what=f"{form.what}, in a {kind}", data=f'polars.LazyFrame({{"{COLUMN}": {form.data}}})', imports=(library,))
     data = f'{library}.DataFrame({{"{COLUMN}": {form.data}}})' if kind == "DataFrame" else f"{library}.Series({form.data})"
     return replace(form, what=f"{form.what}, in a {kind}", data=data, imports=(library,))
 
@@ -187,22 +197,27 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     if data is None:
         yield from (count(), answer()) if re.search(r"geometric|discrete|integer", name, re.I) else (answer(), count())
         return
-    note = data.annotation.lower()
+    note = data.hint.lower()
     if METRIC.search(f"{name} {text}"):
         yield from _points(data, others)
         return
-    if "dataframe" in note or data.word in ("df", "data_frame", "dataframe"):
+    if "dataframe" in note or "lazyframe" in note or data.word in ("df", "data_frame", "dataframe"):
         yield from _frames(note, relation, roles, name, text)
         return
     if FILES.match(data.word):
-        yield from map(file_of, (table(relation), framed(records(relation), note)))
+        yield file_of(framed(records(relation), ""))
+        yield file_of(table(relation))
+        yield _text_file(relation)
         return
     if role(data) == "utility":
+        yield from _keyed(note, "linf", relation)
         yield answer(4, "linf", data="dataset.tolist()")
         yield answer(4, "linf", data="np.array(dataset)")
         return
     if any(role(p) == "labels" and p.required for p in others):
         yield rows(relation, labels=True)
+        if data.name == "x":  # perhaps one column
+            yield replace(rows(relation, labels=True), data="np.array(dataset[:, 0])")
         return
     second = next((p.name for p in others if p.required and _is_second(data, p)), "")
     if second:
@@ -211,12 +226,19 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     if any(p.word in ("lst_k", "list_k", "domain_sizes") for p in others):
         yield _categories_of_one()
         return
-    found = [*_keyed(note, roles, relation), *_by_kind(data, roles, relation, name, text)]
+    selecting = SELECTING.search(f"{name} {text[:400]}")
+    callables = any("Callable" in p.hint or (p.required and QUERIES.match(p.word)) for p in others)
+    found = [*_keyed(note, "linf" if selecting else "l1", relation), *_by_kind(data, roles, relation, name, text)]
+    if selecting and not callables and not roles & {"categories", "category list", "lower", "upper", "bounds"}:
+        scores = [answer(4, "linf", data="np.array(dataset)"), answer(4, "linf", data="dataset.tolist()")]
+        found = [*scores, *found] if data.word not in SINGLE else found
+    if callables:  # a function of the data is no answer, but is computed from records
+        found = [form for form in found if form.many] or found
     if any(p.word in ("value0", "value_0") for p in others):
         found = sorted(found, key=lambda form: '["no", "yes"]' not in form.data)
     if "series" in note:
         found = [framed(form, note, "Series") for form in found]
-    yield from _ranked(found, note)
+    yield from _ranked(found, note or ("iterated" if data.used == "list" else ""))
 
 
 def _points(data: Parameter, others: Sequence[Parameter]) -> Iterator[Form]:
@@ -225,17 +247,21 @@ def _points(data: Parameter, others: Sequence[Parameter]) -> Iterator[Form]:
     if second:
         yield replace(answer(2, "l2"), labels="float(dataset[1])", second=second)
         return
-    yield from (answer(2, "l2", data=text) for text in ("np.array(dataset)", "dataset.tolist()", "tuple(dataset.tolist())"))
+    spelled = ["np.array(dataset)", "dataset.tolist()", "tuple(dataset.tolist())"]
+    several = re.search(r"list|sequence|iterable", data.hint.lower()) or data.word in ("trajectory", "points", "coordinates", "locations")
+    yield from (answer(2, "l2", data=text) for text in (*["[tuple(dataset.tolist())]"] * bool(several), *spelled))
     yield answer(1, "l2")
 
 
-def _keyed(note: str, roles: set[str], relation: str) -> list[Form]:
+def _keyed(note: str, norm: str, relation: str) -> list[Form]:
     """Return the forms for a parameter whose type hint is a dict: records by key, or answers by name."""
     if not re.search(r"dict|mapping", note):
         return []
     if re.search(r"(list|sequence|iterable)\[.*(dict|mapping)", note):
         return [records(relation, data=f'[{{"{COLUMN}": float(value)}} for value in dataset]')]
-    return [answer(3, "l1", data='dict(zip(["a", "b", "c"], dataset.tolist()))')]
+    arrays = answer(3, "l2", data='{"a": np.array(dataset)}')
+    plain = answer(3, norm, data='dict(zip(["a", "b", "c"], dataset.tolist()))')
+    return [arrays, plain] if re.search(r"array|tensor", note) else [plain, arrays]
 
 
 def _is_second(data: Parameter, other: Parameter) -> bool:
@@ -268,6 +294,7 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         records(relation, data="[int(value) for value in dataset]", integer=True),
         _listed(_texts_of_many(3)),
         rows(relation, high=0.7 if "norm" in roles else 1.0),  # two numbers of at most 0.7 have a norm below 1
+        replace(rows(relation, high=0.7), data="[np.array(row) for row in dataset]"),
         table(relation),
     ]
     texts = [
@@ -308,13 +335,17 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
 def _ranked(forms: list[Form], note: str) -> list[Form]:
     """Return the forms, first the forms that fit the type hint."""
     scalar = re.fullmatch(r"(builtins\.)?(int|float|str|bool|number|numbers\.\w+)", note)
+    if "dict" in note or "mapping" in note:
+        return forms
+    if note == "iterated":
+        return sorted(forms, key=lambda form: form.data.startswith(("float(", "int(", "bool(")))
     tests = {"int": "int(dataset", "float": "float(dataset", "bool": "bool(dataset", "str": '"][int(dataset'}
     if scalar and scalar[2] in tests:
         return sorted(forms, key=lambda form: not form.data.startswith(tests[scalar[2]]) and tests[scalar[2]] not in form.data)
     if re.search(r"ndarray|arraylike|array", note):
         return sorted(forms, key=lambda form: not form.data.startswith("np.array"))
     if re.search(r"list|sequence|iterable|tuple", note):
-        wanted = "[int(value)" if "int" in note and "float" not in note else "dataset.tolist()"
+        wanted = '[["' if "str" in note else "[int(value)" if "int" in note and "float" not in note else "dataset.tolist()"
         return sorted(forms, key=lambda form: (not form.data.startswith(wanted), not form.data.startswith(("dataset.tolist()", "[int"))))
     return forms
 

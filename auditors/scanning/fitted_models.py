@@ -8,14 +8,15 @@ from dataclasses import replace
 
 from dpwitness.auditors.scanning.arguments import Arguments, Choice, fill
 from dpwitness.auditors.scanning.claims import ClaimReading
-from dpwitness.auditors.scanning.data_forms import Form, relation_of, rows, table
+from dpwitness.auditors.scanning.data_forms import Form, records, relation_of, rows, table
 from dpwitness.auditors.scanning.names import Method, Parameter
 from dpwitness.auditors.scanning.recipes import Recipe, Source, choices, fed_objects, function_recipes, holders, object_recipe, objects
-from dpwitness.auditors.scanning.vocabulary import role
+from dpwitness.auditors.scanning.vocabulary import VARIANCES, role
 
 _SHARE = 24  # recipes of one kind that are tried before those of the other kinds
 _FITTING = ("fit", "train", "learn")  # methods of estimators
 _SAMPLING = ("sample", "generate", "synthesize", "generate_samples", "sample_data")  # methods of synthesizers
+_COLUMNS = ("values", "series", "column", "sample", "samples", "vals", "values_list", "arr", "numbers")  # data of one column
 _ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
 _BOOKKEEPING = (
     "n_features_in_",
@@ -43,7 +44,11 @@ _OF_RECORDS = (
 def recipes_for(source: Source) -> list[Recipe]:
     """Return the proposed calls of a function or class, the most likely first."""
     makers: Sequence[Callable[[Source], Iterator[Recipe]]]
-    makers = (function_recipes,) if source.name.kind != "class" else (synthesizers, estimators, objects, holders, fed_objects)
+    makers = (synthesizers, estimators, objects, holders, fed_objects)
+    if source.name.kind != "class":
+        makers = (function_recipes,)
+    elif _fit_method(source) is not None:  # other methods need the fitted object
+        makers = (synthesizers, estimators, fed_objects, objects, holders)
     found = [list(maker(source)) for maker in makers]
     return [recipe for group in found for recipe in group[:_SHARE]] + [recipe for group in found for recipe in group[_SHARE:]]
 
@@ -54,9 +59,14 @@ def scaled(source: Source) -> list[Recipe]:
     laplace, gauss = bool(re.search("lapla", text, re.I)), bool(re.search(r"gauss|\bnormal\b", text, re.I))
     if laplace == gauss:
         return []
-    parameters = tuple(replace(p, example="1.0") if role(p) == "scale" else p for p in source.name.parameters or ())
+    given = {"scale": "1.0", "sensitivity": "", "norm": ""}  # whatever their defaults are
+    changed = [replace(p, example=given[role(p)], required=True) if role(p) in given else p for p in source.name.parameters or ()]
+    parameters = tuple(changed)
     found = recipes_for(replace(source, name=replace(source.name, parameters=parameters)))
-    claim = ClaimReading("pure:1" if laplace else "zcdp:0.5", f"{'Laplace' if laplace else 'Gaussian'} noise of scale 1")
+    scale = next(p.word for p in parameters if role(p) == "scale")
+    deviation = laplace and (scale in VARIANCES or re.search("^st|_st|sd|deviation", scale))  # that of Laplace noise of scale 1 is sqrt(2)
+    stated = f"{'Laplace' if laplace else 'Gaussian'} noise of {'standard deviation' if deviation else 'scale'} 1"
+    claim = ClaimReading("pure:1.4143" if deviation else "pure:1" if laplace else "zcdp:0.5", stated)
     return [replace(each, claim=claim) for each in found if each.form.domain["kind"] in ("Answers", "Counts")]
 
 
@@ -88,7 +98,7 @@ def _fitting(source: Source, fit: Method, form: Form, choice: Choice) -> tuple[s
     data, *others = fit.parameters or ()
     spends = any(role(p) == "epsilon" for p in source.name.parameters or ())
     chosen = [p for p in others if p.required or (form.labels and p.name == form.second) or (role(p) == "epsilon" and not spends)]
-    given = fill((data, *chosen), form, data.name, choice, source.classes, matrix=True)
+    given = fill((data, *chosen), form, data.name, choice, source.classes, matrix=form.domain["kind"] == "Rows")
     return f"model.{fit.name}({given.spelled()})", given
 
 
@@ -107,10 +117,11 @@ def estimators(source: Source) -> Iterator[Recipe]:
     outputs += ['[value for name, value in sorted(vars(model).items()) if name.endswith("_") and name[0] != "_"]'] if not learned else []
     outputs += ["model.predict(np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]]))"] if source.name.method("predict") else []
     high = 0.7 if any(role(p) == "norm" for p in parameters) else 1.0  # two numbers of at most 0.7 have a norm below 1
-    for output in outputs:
+    matrix = replace(rows("replace-one", labels, high), second=second.name if second else "")
+    column = not labels and (fit.parameters or ())[0].word in _COLUMNS
+    for form, output in ((form, output) for form in ((records("replace-one"), matrix) if column else (matrix,)) for output in outputs):
         for choice in choices(source.name.name, parameters):
-            form = replace(rows("replace-one", labels, high), second=second.name if second else "")
-            first = fill(parameters, form, None, choice, source.classes, matrix=True)
+            first = fill(parameters, form, None, choice, source.classes, matrix=form is matrix)
             call, fitted = _fitting(source, fit, form, choice)
             body, everything = (
                 (f"model = {source.spelled}({first.spelled()})", call, f"return {output}"),

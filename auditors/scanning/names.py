@@ -13,7 +13,11 @@ _OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?(\w+)\((.*)\)\s*->")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a function, a method or a constructor; `default`, `choices` and `example` are Python expressions."""
+    """Parameter of a function, a method or a constructor; `default`, `choices` and `example` are Python expressions.
+
+    `used` is the kind of values that the code of the function uses it for, in the words of a type hint. `keys` are those that the code
+    reads from it, as parameters.
+    """
 
     name: str
     required: bool = True
@@ -23,6 +27,13 @@ class Parameter:
     choices: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     example: str = ""
+    used: str = ""
+    keys: tuple[Parameter, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """Return the type hint, or else the kind of values that the code expects, if it has parts."""
+        return self.annotation or (self.used if self.used not in ("int", "float", "str", "list") else "")
 
     @property
     def word(self) -> str:
@@ -135,12 +146,13 @@ def _read_method(found: Json) -> Method:
 def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
     if found is None:
         return None
-    keys = ("name", "required", "default", "annotation", "kind")
+    keys = ("name", "required", "default", "annotation", "kind", "used")
     return tuple(
         Parameter(
             **{key: each[key] for key in keys if key in each},
             choices=tuple(each.get("choices", ())),
             classes=tuple(each.get("classes", ())),
+            keys=tuple(Parameter(key) for key in each.get("keys", ())),
         )
         for each in found
     )

@@ -170,6 +170,8 @@ def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], tried: Se
 
 def _most_telling(trials: Sequence[Trial]) -> str:
     """Return the most frequent reason of failed trials, without TypeError and AttributeError if there are other reasons."""
+    if any(re.search(r"<class 'missing\.|'Missing'", trial.why) for trial in trials):
+        return "it needs a library that is not installed"
     reasons = [trial.why for trial in trials if not re.search("TypeError|AttributeError", trial.why)]
     return Counter(reasons or [trial.why for trial in trials]).most_common(1)[0][0]
 

@@ -11,7 +11,16 @@ from dpwitness.auditors.scanning.data_forms import relation_of
 from dpwitness.auditors.scanning.fitted_models import recipes_for, scaled
 from dpwitness.auditors.scanning.names import Parameter, PublicName
 from dpwitness.auditors.scanning.recipes import Recipe, Source, data_parameter
-from dpwitness.auditors.scanning.vocabulary import BUDGETS, DIAGNOSTIC, POST_PROCESSING, PRIVACY_NAMES, PRIVACY_WORDS, is_tolerance, role
+from dpwitness.auditors.scanning.vocabulary import (
+    BUDGETS,
+    DIAGNOSTIC,
+    GAUSSIAN_NOTION,
+    POST_PROCESSING,
+    PRIVACY_NAMES,
+    PRIVACY_WORDS,
+    is_tolerance,
+    role,
+)
 
 _NOISE = frozenset(
     (
@@ -56,6 +65,7 @@ _NOISE = frozenset(
         ),
     )
 )
+_LAWS = re.compile(r"lapla|gauss|\bnormal\b|geometric|gumbel|add_noise", re.I)
 _CHECKS = re.compile(
     r"^(check|validate|assert|is_|has_|verify|require|ensure|warn(?=_|$|ing)|plot|save|load|print|format|parse|test_|copy_|main$|setup|read_|write_|list_)"
 )
@@ -128,13 +138,13 @@ def read(name: PublicName, classes: Mapping[str, PublicName], convention: str = 
 def _read(name: PublicName, classes: Mapping[str, PublicName], convention: str, private: bool) -> Reading:
     if name.declared.get("claim") is not None:
         return Reading(name, "mechanism", f"declares the claim {name.declared['claim']}", declared=True)
-    if reason := _no_mechanism(name):
+    if reason := _no_mechanism(name, classes):
         return Reading(name, "other", reason, skip=reason)
     if computed := _accountant(name):
         return computed
     privacy = _privacy_parameters(name)
     if not privacy:
-        return _without_privacy(name, classes, convention)
+        return _without_privacy(name, classes, convention, private)
     if not (private or PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         reason = f"{privacy[0].name} without a word on privacy"
         return Reading(name, "other", reason, skip=reason)
@@ -159,7 +169,7 @@ def _about(name: PublicName) -> str:
     return " ".join([name.doc, *(method.doc for method in name.methods if method.own)])
 
 
-def _no_mechanism(name: PublicName) -> str:
+def _no_mechanism(name: PublicName, classes: Mapping[str, PublicName]) -> str:
     """Return the reason why a name is certainly not a mechanism, from its kind and spelling; empty if it may be a mechanism."""
     if name.enum:
         return "an enumeration"
@@ -167,13 +177,13 @@ def _no_mechanism(name: PublicName) -> str:
         return "an abstract base class"
     if any(base.rpartition(".")[2] in ("TypedDict", "NamedTuple", "Protocol") or base == "builtins.tuple" for base in name.bases):
         return "a record"
-    if name.asynchronous:
-        return "a coroutine"
     if _CHECKS.match(name.name):
         return "its name says that it checks, reads, writes or plots"
     if name.parameters is None and not name.methods:
         return "it has no signature"
-    if POST_PROCESSING.search(name.name):
+    if POST_PROCESSING.search(name.name) and not (
+        (_privacy_parameters(name) or _spending(name, classes)) and _LAWS.search(" ".join(sorted(name.names)))
+    ):
         return "its name says that it processes what was released"
     if (
         DIAGNOSTIC.search(name.name)
@@ -188,21 +198,22 @@ def _no_mechanism(name: PublicName) -> str:
 
 def _parameters_of(name: PublicName) -> list[Parameter]:
     """Return the parameters of a function, or those of the constructor and the methods of a class."""
-    own = list(name.parameters or ())
-    return own + [p for method in name.methods for p in method.parameters or ()]
+    own = [*(name.parameters or ()), *(p for method in name.methods for p in method.parameters or ())]
+    return own + [key for p in own for key in p.keys if role(key) in ("epsilon", "rho")]
 
 
 def _privacy_parameters(name: PublicName) -> list[Parameter]:
     if name.kind == "class" and name.method("privacy_function") is not None:
         return [Parameter("privacy_function")]
-    found = [p for p in _parameters_of(name) if role(p) in ("epsilon", "rho") and not is_tolerance(p) and p.is_named]
+    wanted = ("epsilon", "rho", "mu") if GAUSSIAN_NOTION.search(f"{name.name} {_about(name)}") else ("epsilon", "rho")
+    found = [p for p in _parameters_of(name) if role(p) in wanted and not is_tolerance(p) and p.is_named]
     return found or [p for p in _parameters_of(name) if role(p) == "delta" and p.word == "delta" and p.required and name.kind == "class"]
 
 
-def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], convention: str) -> Reading:
+def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], convention: str, private: bool) -> Reading:
     """Return the reading of a name without a privacy parameter: noise of a given scale, a transformation, or something else."""
-    nested = [place for p in name.parameters or () for place in classes_of(p, classes) if place in classes and _spends(classes[place])]
-    if nested and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
+    nested = _spending(name, classes)
+    if nested and (private or PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         because = f"its argument is a {nested[0].rpartition('.')[2]}"
         recipes = tuple(recipes_for(Source(name, classes, convention)))
         if recipes:
@@ -213,7 +224,7 @@ def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], conven
             name, "transformation", "it has a stability_function", skip="its domains and metrics are objects that the scan cannot build"
         )
     scales = [p for p in name.parameters or () if role(p) == "scale"]
-    if scales and _draws_noise(name) and PRIVACY_WORDS.search(f"{name.name} {name.doc}"):
+    if scales and _draws_noise(name) and (private or PRIVACY_WORDS.search(f"{name.name} {name.doc}")):
         recipes = tuple(scaled(Source(name, classes, convention)))
         return Reading(
             name,
@@ -254,8 +265,15 @@ def _draws_noise(name: PublicName) -> bool:
     return bool(name.names & _NOISE) or any(re.search("lapla|gauss|geometric|add_noise", each, re.I) for each in name.names)
 
 
-def _spends(cls: PublicName) -> bool:
-    return any(role(p) == "epsilon" for p in cls.parameters or ())
+def _spending(name: PublicName, classes: Mapping[str, PublicName]) -> list[str]:
+    """Return the classes of arguments that take an epsilon."""
+    return [place for p in name.parameters or () for place in classes_of(p, classes) if place in classes and _spends(place, classes)]
+
+
+def _spends(place: str, classes: Mapping[str, PublicName]) -> bool:
+    """Return whether the constructor of a class, or of one below an abstract class, takes an epsilon."""
+    found = [cls for cls in classes.values() if place in cls.bases] if classes[place].abstract else [classes[place]]
+    return any(role(p) == "epsilon" for cls in found for p in cls.parameters or ())
 
 
 def _without_data(name: PublicName, because: str) -> tuple[str, str, tuple[Recipe, ...], str]:

@@ -17,7 +17,10 @@ _MOST_METHODS = 3
 _STREAM = 100  # records of a long stream
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
 _MAKER = re.compile(r"(make|create|build|new)_")
-_SETTER = re.compile(r"^set_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
+_SETTER = re.compile(r"^(set|with)_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
+_NAMES = re.compile(r"(^|_)(col|column|field|attribute|attr|feature|key|name|group_by|by)(_name)?$")  # of parts of the data
+_ENCODED = re.compile(r"^(encoded|encoding|bits|bit_?vector|vector|vec|v|one_?hot|unary)")  # results of a method `encode`
+_HOLDS_DATA = re.compile(r"ndarray|array|DataFrame|LazyFrame|Series|list|Sequence|Iterable")
 _NOISE_METHOD = re.compile(r"^(compute|generate|sample|get|draw|make)?_?noise(_sample)?$|^sample$|^draw$")
 
 
@@ -80,7 +83,8 @@ class Source:
 def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     """Return the ways of filling in arguments, the usual one first."""
     optional_delta = any(role(p) == "delta" and not p.required for p in parameters)
-    first = Choice(delta=bool(re.search(r"gauss", name, re.I)) and optional_delta)
+    gaussian = re.search(r"gauss", " ".join([name, *(str(p.default) for p in parameters)]), re.I)
+    first = Choice(delta=bool(gaussian) and optional_delta)
     others = [replace(first, integer=True)]
     others += (
         [replace(first, fractions=True)] if any(p.required and p.annotation == "float" and role(p) == "other" for p in parameters) else []
@@ -88,6 +92,7 @@ def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     others += [replace(first, delta=not first.delta)] if optional_delta else []
     others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
     others += [replace(first, usual=True)] if any(p.required and p.example for p in parameters) else []
+    others += [replace(first, shown=True)] if any(not p.required and p.example and role(p) == "other" for p in parameters) else []
     optional = {role(p) for p in parameters if not p.required}
     others += [replace(first, bounded=False)] if "sensitivity" in optional and optional & {"lower", "upper", "bounds"} else []
     others += [replace(first, seeded=False)] if any(role(p) == "seed" and not p.required for p in parameters) else []
@@ -96,26 +101,22 @@ def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
 
 def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) -> Parameter | None:
     """Return the parameter that receives the data: by its name or its type hint, else the first required parameter without another role."""
-    named = [p for p in parameters if p.is_named]
+    named = [p for p in parameters if p.is_named and not (p.annotation in ("str", "builtins.str") and _NAMES.search(p.word))]
     for wanted in ("data", "utility"):
         found = [p for p in named if role(p) == wanted and (p.required or p.word in ("value", "x", "values", "data"))]
-        if found:
-            return found[0]
-    hinted = [
-        p
-        for p in named
-        if p.required and role(p) == "other" and re.search(r"ndarray|array|DataFrame|Series|list|Sequence|Iterable", p.annotation)
-    ]
+        if found:  # parameters of a model are public where its gradients are data
+            return next((p for p in found if p.word not in ("params", "param")), found[0])
+    hinted = [p for p in named if p.required and role(p) == "other" and _HOLDS_DATA.search(p.hint)]
     if hinted:
         return hinted[0]
+    if read := [p for p in named if p.required and FILES.match(p.word)]:
+        return read[0]
     open_parameters = [p for p in named if p.required and role(p) in ("other", "size")]
     first = named[0] if named else None
     needed = [p for p in named if p.required]
     if positional and len(needed) == 1 and role(needed[0]) in ("categories", "norm", "utility"):
         return needed[0]  # of a method that releases something, whatever its name
-    if positional and first is not None and first in open_parameters and not FILES.match(first.word):
-        return first
-    return next((p for p in named if p.required and FILES.match(p.word)), None)
+    return first if positional and first is not None and first in open_parameters else None
 
 
 def _variants(source: Source, data: Parameter | None, parameters: Sequence[Parameter], text: str) -> Iterator[tuple[Form, Choice]]:
@@ -191,7 +192,7 @@ def _release_methods(cls: PublicName) -> list[Method]:
             continue
         if data is None or method.name.startswith(("set_", "check", "valid", "fit", "plot", "save", "load", "get_params")):
             continue
-        if method.name in RELEASE_METHODS or released or method.name == "__call__" or role(data) == "data":
+        if method.name in RELEASE_METHODS or released or method.name == "__call__" or role(data) == "data" or _HOLDS_DATA.search(data.hint):
             listed = RELEASE_METHODS.index(method.name) if method.name in RELEASE_METHODS else 99
             found.append((listed if method.name != "__call__" else 50, not released, not method.own, len(found), method))
     return [method for *_, method in sorted(found, key=lambda each: each[:4])][:_MOST_METHODS]
@@ -202,7 +203,9 @@ def objects(source: Source) -> Iterator[Recipe]:
     cls = source.name
     yield from _released(source, cls, cls.parameters or (), source.spelled)
     for factory in [m for m in cls.methods if m.kind != "method" and _FACTORY.match(m.name) and m.parameters]:
-        yield from _released(source, cls, factory.parameters or (), f"{source.spelled}.{factory.name}")
+        returned = factory.returns.strip("'\"").rpartition(".")[2]
+        made = next((each for each in source.classes.values() if each.name == returned), cls)
+        yield from _released(source, made, factory.parameters or (), f"{source.spelled}.{factory.name}")
     static = [
         m for m in cls.methods if m.kind != "method" and not _FACTORY.match(m.name) and data_parameter(m.parameters or ()) is not None
     ]
@@ -235,14 +238,12 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
         for form, choice in _variants(source, data, parameters, text):
             exact = replace(choice, exact=computes)
             first = fill(made_from, form, None, exact, source.classes)
-            second = fill(own, form, data.name, exact, source.classes)
+            second = fill(own, _encoded(cls, data, form), data.name, exact, source.classes)
             lines = [f"mechanism = {maker}({first.spelled()})"]
             together = first.joined(second)
-            for setter in _chosen_setters(setters, choice):
-                arguments = fill(setter.parameters or (), form, None, replace(choice, delta=setter.name.endswith("delta")), source.classes)
-                if not arguments.missing:
-                    lines.append(f"mechanism.{setter.name}({arguments.spelled()})")
-                    together = together.joined(arguments)
+            for line, arguments in _setting(source, setters, form, choice):
+                lines.append(line)
+                together = together.joined(arguments)
             call = f"mechanism({second.spelled()})" if method.name == "__call__" else f"mechanism.{method.name}({second.spelled()})"
             recipe = object_recipe(source, (*lines, f"return {call}"), form, together, text, data.name, parameters)
             yield (
@@ -250,6 +251,14 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
                 if computes
                 else recipe
             )
+
+
+def _encoded(cls: PublicName, data: Parameter, form: Form) -> Form:
+    """Return the form of data that the object has encoded first, if the parameter receives the result of a method ``encode``."""
+    encode = cls.method("encode")
+    if encode is None or not _ENCODED.match(data.word) or len([p for p in encode.parameters or () if p.required]) != 1:
+        return form
+    return replace(form, data=f"mechanism.encode({form.data})")
 
 
 def _method_noise(source: Source, cls: PublicName, made_from: Sequence[Parameter], maker: str) -> Iterator[Recipe]:
@@ -263,12 +272,21 @@ def _method_noise(source: Source, cls: PublicName, made_from: Sequence[Parameter
             yield object_recipe(source, body, form, first.joined(second), source.text, "", [*made_from, *own])
 
 
+def _setting(source: Source, setters: Sequence[Method], form: Form, choice: Choice) -> Iterator[tuple[str, Arguments]]:
+    """Yield the lines that call the setters of `mechanism`, with their arguments; a method ``with_...`` may return another object."""
+    for setter in _chosen_setters(setters, choice):
+        arguments = fill(setter.parameters or (), form, None, replace(choice, delta=setter.name.endswith("delta")), source.classes)
+        if not arguments.missing:
+            yield f"{'mechanism = ' * setter.name.startswith('with_')}mechanism.{setter.name}({arguments.spelled()})", arguments
+
+
 def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
     """Return the setters to call, with one for epsilon only."""
-    names = [setter.name for setter in setters]
-    left_out = "set_epsilon" if choice.delta and "set_epsilon_delta" in names else "set_epsilon_delta" if "set_epsilon" in names else ""
-    order = ("set_epsilon", "set_epsilon_delta", "set_delta", "set_sensitivity", "set_bounds", "set_privacy")
-    return sorted((s for s in setters if s.name != left_out), key=lambda s: order.index(s.name))
+    names = [setter.name.partition("_")[2] for setter in setters]
+    left_out = "epsilon" if choice.delta and "epsilon_delta" in names else "epsilon_delta" if "epsilon" in names else ""
+    order = ("epsilon", "epsilon_delta", "delta", "sensitivity", "bounds", "privacy")
+    chosen = [setter for setter, name in zip(setters, names, strict=True) if name != left_out]
+    return sorted(chosen, key=lambda setter: order.index(setter.name.partition("_")[2]))
 
 
 def _spent(lines: Sequence[str], form: Form) -> tuple[str, ...]:
@@ -312,17 +330,23 @@ def holders(source: Source) -> Iterator[Recipe]:
     if data is None:
         return
     for method in named[:2]:
-        everything = [*parameters, *(method.parameters or ())]
+        setters = [m for m in source.name.methods if _SETTER.match(m.name) and m.parameters]
+        everything = [*parameters, *(p for m in (method, *setters) for p in m.parameters or ())]
         for form, choice in _variants(source, data, everything, f"{source.text}\n{method.doc}"):
             first = fill(parameters, form, data.name, choice, source.classes)
             second = fill(method.parameters or (), form, None, choice, source.classes)
-            body = (f"mechanism = {source.spelled}({first.spelled()})", f"return mechanism.{method.name}({second.spelled()})")
-            yield object_recipe(source, body, form, first.joined(second), f"{source.name.doc}\n{method.doc}", data.name, everything)
+            setting, together = list(_setting(source, setters, form, choice)), first.joined(second)
+            for _, arguments in setting:
+                together = together.joined(arguments)
+            lines = [f"mechanism = {source.spelled}({first.spelled()})", *(line for line, _ in setting)]
+            body = (*lines, f"return mechanism.{method.name}({second.spelled()})")
+            yield object_recipe(source, body, form, together, f"{source.name.doc}\n{method.doc}", data.name, everything)
 
 
 def _needs_no_data(parameters: Sequence[Parameter]) -> bool:
     """Return whether a method can be called with privacy parameters and randomness only."""
-    return all(not p.required or role(p) in ("epsilon", "delta", "rho", "seed") for p in parameters)
+    known = ("epsilon", "delta", "rho", "seed")
+    return all(not p.required or role(p) in known or (p.annotation == "str" and _NAMES.search(p.word)) for p in parameters)
 
 
 def fed_objects(source: Source) -> Iterator[Recipe]:
@@ -338,6 +362,13 @@ def fed_objects(source: Source) -> Iterator[Recipe]:
         yield from _fed(source, parameters, fed, data, None)
 
 
+def _public_value(parameter: Parameter, form: Form, choice: Choice, source: Source) -> str:
+    """Return the value of an argument that asks for a part of the release, such as a category; it does not depend on the data."""
+    known = fill((parameter,), form, None, choice, source.classes).values if role(parameter) != "data" else ()
+    letters = '"no"' if '["no", "yes"]' in form.data else '"a"' if '"a", "b"' in form.data else ""
+    return known[0][1] if known else letters or (repr(int(form.low)) if form.integer else repr((form.low + form.high) / 2))
+
+
 def _has_more_than_data(method: Method) -> bool:
     """Return whether a method needs more arguments than one of no known role, such as the word whose count is estimated."""
     needed = [p for p in method.parameters or () if p.required]
@@ -351,7 +382,7 @@ def _fed(source: Source, parameters: Sequence[Parameter], fed: Method, data: Par
         if not form.many:
             continue
         first = fill(parameters, form, None, choice, source.classes)
-        rest = replace(fill(fed.parameters or (), form, data.name, choice, source.classes), values=())
+        rest = fill(fed.parameters or (), form, data.name, choice, source.classes)
         make = f"mechanism = {source.spelled}({first.spelled()})"
         together = first.joined(rest)
         if read is None:
@@ -360,7 +391,7 @@ def _fed(source: Source, parameters: Sequence[Parameter], fed: Method, data: Par
                 longer = replace(form, what=f"{form.what}, one after the other", domain=form.domain | {"size": size})
                 yield object_recipe(source, body, longer, together, source.name.doc, data.name, everything)
             continue
-        arguments = ", ".join(f"{form.data}[0]" for p in read.parameters or () if p.required)
-        for feed in (f"mechanism.{fed.name}({form.data})", f"[mechanism.{fed.name}(each) for each in {form.data}]"):
+        arguments = ", ".join(_public_value(p, form, choice, source) for p in read.parameters or () if p.required)
+        for feed in (f"mechanism.{fed.name}({rest.spelled()})", f"[mechanism.{fed.name}(each) for each in {form.data}]"):
             body = (make, feed, f"return mechanism.{read.name}({arguments})")
             yield object_recipe(source, body, form, together, source.name.doc, data.name, everything)

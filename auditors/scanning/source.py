@@ -1,6 +1,7 @@
 """Source text of target functions: the same text is tried, written to the target file, and audited.
 
-Columns that a function expects of its data frame are read from the exceptions of trial calls, and filled by their names.
+`adapted` changes a call by the outcome of its trial: columns that a data frame lacks, values that an exception lists, results that are
+coroutines or iterators, and outputs that are printed or written to a file.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dpwitness.auditors.scanning.arguments import EPSILON
+from dpwitness.auditors.scanning.arguments import EPSILON, OUTPUT_FILE
 from dpwitness.auditors.scanning.data_forms import COLUMN
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.vocabulary import role
+
+_MOST_COLUMNS = 12
 
 
 def import_lines(imports: Sequence[str]) -> list[str]:
@@ -51,14 +54,11 @@ def file_header(imports: Sequence[str], docstring: str, *, root: str = "", pream
     return "\n".join(lines) + "\n"
 
 
-def function_source(name: str, recipe: Recipe, docstring: str = "", comments: Sequence[str] = (), keywords: str = "") -> str:
-    """Return the source of a target function ``name(dataset, size, rng)`` for a recipe.
-
-    It has an argument `epsilon` if possible; `keywords` are further parameters.
-    """
+def function_source(name: str, recipe: Recipe, docstring: str = "", comments: Sequence[str] = ()) -> str:
+    """Return the source of a target function ``name(dataset, size, rng)`` for a recipe, with an argument `epsilon` if possible."""
     body = open_epsilon(recipe)
     lines = [f"# {comment}" for comment in comments]
-    lines += [f"def {name}(dataset, size, rng{f', epsilon={EPSILON!r}' if body else ''}{keywords}):"]
+    lines += [f"def {name}(dataset, size, rng{f', epsilon={EPSILON!r}' if body else ''}):"]
     lines += [f'    """{docstring}"""', ""] if docstring else []
     lines += ["    def run():", *(f"        {line}" for line in body or recipe.body), "", "    return [run() for _ in range(size)]"]
     return "\n".join(lines) + "\n"
@@ -142,23 +142,88 @@ def column_values(column: str, recipe: Recipe) -> str:
         return 'pandas.Timestamp("2020-03-02")'
     if _IDS.search(column):
         return "range(len(dataset))"
-    own = re.fullmatch(rf'pandas\.DataFrame\(\{{"{COLUMN}": (.*)\}}\)', recipe.form.data)
+    own = re.match(rf'pandas\.DataFrame\(\{{"{COLUMN}": (.*?)\}}\)(\.assign|$)', recipe.form.data)
     return '"a"' if _TEXTS.search(column) else own[1] if own else "np.array(dataset)[..., 0] if np.ndim(dataset) > 1 else np.array(dataset)"
 
 
-def open_frame(recipe: Recipe) -> Recipe:
-    """Return the recipe with a data frame to which a trial adds columns."""
-    added = ".assign(**{name: eval(text, dict(globals(), dataset=dataset)) for name, text in columns.items()})"
-    return _replaced(recipe, f"{recipe.form.data}{added}") if has_frame(recipe) else recipe
-
-
-def with_columns(recipe: Recipe, columns: dict[str, str]) -> Recipe:
-    """Return the recipe with a data frame that has more columns, as expressions."""
-    spelled = ", ".join(f"{name!r}: {text}" for name, text in columns.items())
-    changed = _replaced(recipe, f"{recipe.form.data}.assign(**{{{spelled}}})")
-    return replace(changed, form=replace(changed.form, what=f"{recipe.form.what}, with the columns {', '.join(columns)}"))
-
-
-def _replaced(recipe: Recipe, data: str) -> Recipe:
+def with_columns(recipe: Recipe, columns: Sequence[str]) -> Recipe:
+    """Return the recipe with a data frame that has more columns."""
+    spelled = ", ".join(f"{name!r}: {column_values(name, recipe)}" for name in columns)
+    data, more = f"{recipe.form.data}.assign(**{{{spelled}}})", ", ".join(columns)
     body = tuple(line.replace(recipe.form.data, data) for line in recipe.body)
-    return replace(recipe, body=body, form=replace(recipe.form, data=data))
+    joint = ", " if "with the columns" in recipe.form.what else ", with the columns "
+    return replace(recipe, body=body, form=replace(recipe.form, data=data, what=f"{recipe.form.what}{joint}{more}"))
+
+
+def adapted(recipe: Recipe, outcome: str) -> Recipe | None:
+    """Return the recipe after the change that the outcome of its trial suggests: an exception, or what it returns; None without one.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> _with_listed_value(("return f(x, kind='a')",), "ValueError: kind must be 'sum' or 'mean'")
+    ("return f(x, kind='sum')",)
+    >>> _with_listed_value(("return f(x, rate=1.0)",), "ValueError: rate must lie between 0 and 1")
+    ('return f(x, rate=0.5)',)
+    """
+    columns = [each for each in missing_columns(outcome) if f"{each!r}: " not in recipe.form.data] if has_frame(recipe) else []
+    if columns:
+        return with_columns(recipe, columns) if recipe.form.data.count(": ") <= _MOST_COLUMNS else None
+    *before, last = recipe.body
+    call = last.strip().removeprefix("return ")
+    if "<coroutine object" in outcome:
+        return replace(recipe, body=(*before, f"return asyncio.run({call})"), imports=(*recipe.imports, "asyncio"))
+    if re.search(r"<(generator|map|zip|filter|itertools\.\w+|dict_\w+|\w*iterator) object", outcome):
+        return replace(recipe, body=(*before, f"return list({call})"))
+    if outcome == "returns None" and "return " in last:
+        if OUTPUT_FILE in last or any(OUTPUT_FILE in line for line in before):
+            return replace(recipe, body=(*before, call, f"return open({OUTPUT_FILE}).read()"))
+        lines = ("printed = io.StringIO()", "with contextlib.redirect_stdout(printed):", f"    {call}", "return printed.getvalue()")
+        return replace(recipe, body=(*before, *lines), imports=(*recipe.imports, "contextlib", "io"))
+    if (parts := re.match(r"returns the true value in (\[.*\])", outcome)) and "printed" not in last:
+        released = f"released = vars(output) if hasattr(output := {call}, '__dict__') else dict(output)"
+        return replace(recipe, body=(*before, released, f"return [released[name] for name in released if name not in {parts[1]}]"))
+    changed = _with_suggested_option(recipe, outcome) or _with_listed_value(recipe.body, outcome)
+    return replace(recipe, body=changed) if changed else None
+
+
+_LISTED = re.compile(r"(?i)\b(one of|must be|either|among|in|supported|available|valid|allowed|expected|choose|options?|use)\b(?P<rest>.*)")
+_CHOICE = re.compile(r"['\"`]([A-Za-z_][\w .\-]{0,40})['\"`]")
+_INTERVAL = re.compile(r"(?i)(?:between|\bin\b|range)\D{0,12}?(?P<low>-?\d+(?:\.\d+)?)\s*(?:and|,|to)\s*(?P<high>-?\d+(?:\.\d+)?)")
+_LEAST = re.compile(r"(?i)(?:at least|greater than|larger than|>=?)\s*(?P<low>\d+)")
+
+
+def _with_suggested_option(recipe: Recipe, error: str) -> tuple[str, ...]:
+    """Return the lines of a call with one more option, which an exception spells as ``option='value'``; empty if it spells none."""
+    optional = [p.name for p in recipe.parameters if not p.required]
+    for name, value in re.findall(r"(\w+)\s?=\s?('\w+'|\"\w+\"|True|False|\d+)", error):
+        for number, line in enumerate(recipe.body):
+            call = re.search(r"[(, ](\w+)=", line)
+            if name in optional and call and f"{name}=" not in line and re.search(rf"\b{call[1]}\b", error):
+                changed = f"{line[: call.start() + 1]}{name}={value}, {line[call.start() + 1 :]}"
+                return (*recipe.body[:number], changed, *recipe.body[number + 1 :])
+    return ()
+
+
+def _with_listed_value(body: Sequence[str], error: str) -> tuple[str, ...]:
+    """Return the lines of a call with another value of the argument that an exception is about; empty if it lists no value."""
+    calls = [node for node in ast.walk(ast.parse("\n".join(body))) if isinstance(node, ast.Call)]
+    given = [each for call in calls for each in call.keywords if each.arg and isinstance(each.value, ast.Constant)]
+    kinds = [each for each in given if not re.search("eps|delta|rho|sens", each.arg or "")]
+    for keyword in kinds:
+        old = keyword.value.value  # type: ignore[attr-defined]
+        named = re.search(rf"\b{re.escape(keyword.arg or '')}\b", error)
+        new: object = None
+        if isinstance(old, str) and (named or repr(old) in error or f'"{old}"' in error):
+            listed = _LISTED.search(error)
+            options = [each for each in _CHOICE.findall(listed["rest"] if listed else "") if each not in (old, keyword.arg)]
+            new = next((each for each in options if "laplace" in each.lower()), options[0] if options else None)
+        elif isinstance(old, float | int) and not isinstance(old, bool) and named:
+            inside, least = _INTERVAL.search(error), _LEAST.search(error)
+            new = (float(inside["low"]) + float(inside["high"])) / 2 if inside else int(least["low"]) + 1 if least else None
+        if new is not None and new != old:
+            lines, value = list(body), keyword.value
+            line = lines[value.lineno - 1].encode()  # columns are counted in bytes
+            lines[value.lineno - 1] = (line[: value.col_offset] + repr(new).encode() + line[value.end_col_offset :]).decode()
+            return tuple(lines)
+    return ()

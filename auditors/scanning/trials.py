@@ -15,16 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import (
-    column_values,
-    file_header,
-    function_source,
-    has_frame,
-    missing_columns,
-    open_frame,
-    spent_source,
-    with_columns,
-)
+from dpwitness.auditors.scanning.source import adapted, file_header, function_source, spent_source
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import CONFINED, build_domain
@@ -40,11 +31,26 @@ _LEAKS_RAISE = """import warnings
 
 warnings.filterwarnings("error", message="(?is).*(leak|privacy is lost|loss of privacy|not (differentially )?private|no longer private)")
 """  # a warning that privacy is lost makes the claim void
+_ADAPTED = '''
+def adapted(dataset, size, rng, call="", source="", imports=()):
+    """Run a function whose source was changed after an exception."""
+    scope = globals()
+    if scope.get(call + "_source") != source:
+        import importlib
+
+        scope.update({each: importlib.import_module(each) for each in imports})
+        exec(source, scope)
+        scope[call + "_source"] = source
+    return scope[call](dataset, size, rng)
+'''
 _SHOWN = 160
-_MOST_COLUMNS = 12
+_MOST_ADAPTATIONS = 6  # changes of one call
 _MOST_EQUAL_FAILURES = 8  # of one method on different data, after which the method is given up
 _MOST_CRASHES = 2  # crashes and time-outs after which a name is given up
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_TRUTH = re.compile(
+    r"(?i)(?<![a-z])(?:true|original|actual|raw|exact|real|unnoised|non_?private)(?![a-z])"
+)  # names of values without noise
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+|<class 'missing\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,8 @@ class Trial:
         Whether the call raises an exception on some datasets.
     follows : bool
         Whether the output follows its input number by number, also far outside of the bounds of the records, as noise on answers does.
-    needs : tuple of str
-        Columns that a data frame lacks, by the exception.
+    outcome : str
+        The exception, or what is returned, in full.
     """
 
     works: bool
@@ -78,7 +84,7 @@ class Trial:
     constant: bool = False
     partial: bool = False
     follows: bool = False
-    needs: tuple[str, ...] = ()
+    outcome: str = ""
 
 
 @contextmanager
@@ -108,12 +114,12 @@ def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, root: s
     imports = sorted({each for group in recipes.values() for recipe in group for each in recipe.imports})
     texts = [trial_source(f"{prefix}_{number}", recipe) for prefix, group in recipes.items() for number, recipe in enumerate(group)]
     header = file_header(imports, "", root=root, preamble=preamble, safe=True)
-    file.write_text("\n\n".join([header, _LEAKS_RAISE, *texts]) + "\n", encoding="utf-8")
+    file.write_text("\n\n".join([header, _LEAKS_RAISE, _ADAPTED, *texts]) + "\n", encoding="utf-8")
 
 
 def trial_source(name: str, recipe: Recipe) -> str:
-    """Return the source of a trial function, with the claim where the library computes it; a frame takes more columns by `columns`."""
-    text = function_source(name, open_frame(recipe), keywords=", columns={}" if has_frame(recipe) else "")
+    """Return the source of a trial function, with the claim where the library computes it."""
+    text = function_source(name, recipe)
     return f"{text}\n\n{spent_source(name, recipe)}\n{name}.claim = _{name}_claim\n" if recipe.spent else text
 
 
@@ -132,8 +138,8 @@ class TrialFile:
 def try_recipes(recipes: Sequence[Recipe], prefix: str, file: TrialFile, deadline: float) -> list[tuple[Recipe, Trial]]:
     """Try the recipes of one name in turn until one works, and return each with its outcome; equal recipes are tried once.
 
-    Once a call for records has turned out to add noise to whatever number it is given, only calls for answers are tried. A data frame
-    that lacks columns gets them, so that a recipe that works may have more columns than the proposed one.
+    Once a call for records has turned out to add noise to whatever number it is given, only calls for answers are tried. A recipe that
+    works may be a changed one (`source.adapted`), for example with more columns of its data frame.
     """
     found: list[tuple[Recipe, Trial]] = []
     seen: dict[str, tuple[Recipe, Trial]] = {}
@@ -146,7 +152,7 @@ def try_recipes(recipes: Sequence[Recipe], prefix: str, file: TrialFile, deadlin
             continue
         key = "\n".join(recipe.body) + repr(recipe.form.domain)
         if key not in seen:
-            seen[key] = _tried_with_columns(file, f"{prefix}_{number}", recipe, deadline)
+            seen[key] = _tried_and_adapted(file, f"{prefix}_{number}", recipe, deadline)
             failures[_call(recipe)].update([seen[key][1].why] if not seen[key][1].works else [])
         found.append(seen[key])
         last = found[-1][1]
@@ -175,16 +181,18 @@ def chosen(trials: Sequence[tuple[Recipe, Trial]]) -> int | None:
     return min(working, key=lambda n: (trials[n][1].partial, follows and not _is_answer(trials[n][0]), n), default=None)
 
 
-def _tried_with_columns(file: TrialFile, name: str, recipe: Recipe, deadline: float) -> tuple[Recipe, Trial]:
-    """Return a recipe with the columns that its data frame lacked, and the outcome of its trial."""
-    columns: dict[str, str] = {}
-    while True:
-        trial = _tried(file.target(name, **({"columns": columns} if columns else {})), recipe)
-        lacking = [column for column in trial.needs if column not in columns]
-        if not (lacking and has_frame(recipe)) or len(columns) > _MOST_COLUMNS or time.monotonic() > deadline:
-            # rows of other values may be filtered out, so that a constant output says nothing
-            return (with_columns(recipe, columns), replace(trial, constant=False)) if columns else (recipe, trial)
-        columns |= {column: column_values(column, recipe) for column in lacking}
+def _tried_and_adapted(file: TrialFile, name: str, recipe: Recipe, deadline: float) -> tuple[Recipe, Trial]:
+    """Return a recipe after the changes that the outcomes of its trials suggest, and the outcome of the last."""
+    trial, first = _tried(file.target(name), recipe), recipe
+    for number in range(_MOST_ADAPTATIONS):
+        changed = None if trial.works or recipe.spent else adapted(recipe, trial.outcome)
+        if changed is None or time.monotonic() > deadline:
+            break
+        recipe, call = changed, f"{name}_{number}"
+        added = [each for each in recipe.imports if each not in first.imports]
+        trial = _tried(file.target("adapted", call=call, source=function_source(call, recipe), imports=added), recipe)
+    # rows of other values may be filtered out, so that a constant output says nothing
+    return recipe, trial if recipe is first else replace(trial, constant=False)
 
 
 def _tried(target: Target, recipe: Recipe) -> Trial:
@@ -194,18 +202,28 @@ def _tried(target: Target, recipe: Recipe) -> Trial:
         if recipe.spent and target.claim is None:
             return Trial(False, "the library computes no claim")
     except (MechanismFailed, InvalidArgument) as error:
-        return Trial(False, _line(error), needs=missing_columns(str(error)))
+        return Trial(False, _line(error), outcome=str(error))
     errors = [each for each in (*outputs[0], *outputs[2]) if isinstance(each, Exception)]
     if errors:
-        return Trial(False, f"raises {_line(errors[0])}", needs=missing_columns(f"{type(errors[0]).__name__}: {errors[0]}"))
+        return Trial(False, f"raises {_line(errors[0])}", outcome=f"{type(errors[0]).__name__}: {errors[0]}")
     if any(each is None for each in outputs[0]):
-        return Trial(False, "returns None", constant=True)
+        return Trial(False, "returns None", constant=True, outcome="returns None")
     kinds = [[_shown(each) for each in row] for row in outputs]
     if any(_ADDRESS.search(each) for each in kinds[0]):
-        return Trial(False, f"returns an object that is no number or text: {_line(kinds[0][0])}")
+        return Trial(False, f"returns an object that is no number or text: {_line(kinds[0][0])}", outcome=kinds[0][0])
+    if beside := _truth(outputs[0][0], recipe):
+        return Trial(False, "returns the true value beside the noisy one", outcome=f"returns the true value in {beside}")
     if len(set(kinds[0])) == 1 and len(set(kinds[2])) == 1:
         return Trial(False, "returns the same output in every run", constant=len(kinds[0]) == _RUNS)
     return Trial(True, "", kinds[0] == kinds[1], seconds, partial=partial, follows=_follows(target, recipe))
+
+
+def _truth(output: Any, recipe: Recipe) -> list[str]:
+    """Return the parts of an output that are named after the true value, and are no release; for a printed text, its words."""
+    if isinstance(output, str):
+        return _TRUTH.findall(output) if "printed" in recipe.body[-1] else []
+    parts = dict(getattr(output, "dpwitness_parts", ())) or (output if isinstance(output, dict) else {})
+    return [name for name in parts if isinstance(name, str) and _TRUTH.search(name)] if len(parts) > 1 else []
 
 
 def _follows(target: Target, recipe: Recipe) -> bool:

@@ -8,10 +8,14 @@ from dpwitness.auditors.scanning.names import Parameter
 from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
 from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
 
-EPSILON = re.compile(r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|ε)(_total|_dp|_budget|_value|_perm|_[a-z0-9])?$")
-DELTA = re.compile(r"^(total_|target_|dp_)?delta(_total|_dp)?$")
-RHO = re.compile(r"^(total_|zcdp_)?rho$")
-SENSITIVITY = re.compile(r"^(.*_)?(sensitivity|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$")
+EPSILON = re.compile(
+    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε)"
+    r"(_total|_dp|_budget|_value|_perm|_[a-z0-9]|_per_(query|release|call|report|user|answer|column))?$"
+)
+DELTA = re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")
+RHO = re.compile(r"^(total_|zcdp_|target_)?rho$")
+MU = re.compile(r"^(gdp_)?mu(_gdp)?$")  # of Gaussian differential privacy, where the docstring names the notion
+SENSITIVITY = re.compile(r"^(.*_)?(sensitivity|sensitivities|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$")
 SCALES = (
     "scale",
     "sigma",
@@ -25,7 +29,14 @@ SCALES = (
     "noise_std",
     "variance",
     "noise_stddev",
+    "standard_deviation",
+    "std_dev",
+    "stdev",
+    "noise_sigma",
+    "sigma2",
+    "noise_variance",
 )
+VARIANCES = ("sigma_squared", "sigma2", "variance", "noise_variance")
 LOWER = re.compile(
     r"^(lower|lower_bound|lo|low|lb|min|minimum|min_val|min_value|value_min|lower_limit|min_bound|clip_min|clip_lower|range_min|l_bound|a_min)$"
 )
@@ -42,7 +53,7 @@ CATEGORIES = re.compile(
     r"^(d|k|domain_size|size_domain|n_categories|num_categories|n_items|num_items|n_values|num_values|k_values|num_classes|n_classes|alphabet_size|n_options|num_options|card|cardinality|universe_size)$"
 )
 CATEGORY_LISTS = re.compile(
-    r"^(categories|candidates|options|choices|values_domain|alphabet|universe|classes|outputs|output_set|items_domain|domain|domain_values|all_values|possible_values)$"
+    r"^(categories|candidates|options|choices|values_domain|alphabet|universe|classes|outputs|output_set|items_domain|domain|domain_values|all_values|possible_values|vocabulary|vocab|dictionary|valid_values|possible_outputs)$"
 )
 COUNTS = (
     "n",
@@ -57,11 +68,17 @@ COUNTS = (
     "count_of_records",
     "total",
     "batch_size",
+    "row_count",
+    "record_count",
 )
 ACCOUNTANTS = re.compile(r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$")
-BUDGETS = re.compile(r"(budget|accountant|ledger|odometer|composition|filter|tracker|spent|spend)", re.I)  # names of classes
-PURE_CHOICES = frozenset(("'laplace'", "'geometric'", "'exponential'", "'discrete_laplace'", "'randomized_response'"))  # defaults
-QUERIES = re.compile(r"^(query|queries_fn|query_fn|query_function|func|function|fn|f|statistic|stat|aggregat\w*|agg|q)$")
+BUDGETS = re.compile(
+    r"(budget|accountant|ledger|odometer|composition|(?<!bloom)(?<!bloom_)filter|tracker|spent|spend)", re.I
+)  # names of classes
+PURE_CHOICES = re.compile(r"^('|<\w+\.)(discrete_)?(laplac\w*|geometric|exponential|randomized_response)('|:)", re.I)  # defaults
+QUERIES = re.compile(
+    r"^(query|queries_fn|(query|aggregation|agg|stat|statistic)_(fn|func|function)|func|function|fn|f|statistic|stat|aggregat\w*|agg|q)$"
+)
 UTILITY = re.compile(r"^(utility|utilities|scores|score_list|quality_scores|qualities|quality|utility_scores)$")
 
 SINGLE = (
@@ -162,6 +179,13 @@ MORE_DATA = (
         "weights_vector",
         "input_tuple",
         "f_x",
+        "grads",
+        "per_example_grads",
+        "per_sample_grads",
+        "per_example_gradients",
+        "per_sample_gradients",
+        "updates",
+        "client_updates",
     ),
 )
 DATA_WORDS = frozenset((*DATA, *MORE_DATA, *SINGLE, "X", "array_like"))
@@ -196,13 +220,16 @@ RELEASE_METHODS = (
     *("clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
     *("estimate", "evaluate", "predict"),  # last, as these often process what was released
 )
-FILES = re.compile(r"^((input|data|csv|source)_?)?(file|path|filename|filepath|csv)(_?(path|name|file))?$")  # of a table of records
+FILES = re.compile(
+    r"^((input|data|csv|source|src|dataset|in)_?)?(file|path|filename|filepath|csv)(_?(path|name|file))?$|^(infile|input_csv)$"
+)  # of a table of records
+OUTPUTS = re.compile(r"^(out|output|outfile|save|dest|destination|target|result)s?_?(file|path|csv|filename|filepath)?$")  # a file to write
 FEEDING = re.compile(
-    r"^(add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
+    r"^(fit|add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
 )
 READING = re.compile(
     r"^(get_)?(result|results|finali[sz]e|finish|compute|release|query|value|estimate|quick_result|count|counts|mean|sum|median|quantile"
-    r"|cardinality|frequency|frequencies|histogram|report|output|statistics)(_\w+)?$"
+    r"|build|publish|snapshot|cardinality|frequency|frequencies|histogram|report|output|statistics)(_\w+)?$"
 )
 POST_PROCESSING = re.compile(r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I)
 DIAGNOSTIC = re.compile(
@@ -213,6 +240,12 @@ PRIVACY_NAMES = re.compile(
     r"(?-i:(?<![A-Z])L?DP(?![a-z]))|(^|[_.])(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",
     re.I,
 )
+SELECTING = re.compile(
+    r"sparse.?vector|above.?threshold|noisy.?(arg)?.?max|\bsvt\b|permute.?and.?flip|exponential.?mech\w*(?= .{0,40}scores)", re.I
+)
+PURE = re.compile(r"\bpure[- ](dp\b|differential|epsilon|ε)|\bdp is pure\b|\bstrictly pure\b", re.I)
+APPROXIMATE = re.compile(r"approximate|gaussian (mechanism|noise)|if delta|delta ?> ?0|\((ε|eps|epsilon), ?(δ|delta)\)", re.I)
+GAUSSIAN_NOTION = re.compile(r"\bGDP\b|gaussian differential(ly)? priva", re.I)
 METRIC = re.compile(r"metric.?priv|metric[ -](local )?(dp|differential)|geo.?indist|metric.?dp|\bd_x\b|planar", re.I)
 ADD_REMOVE = re.compile(
     r"add(ing|ed)?[ -/]*(or|and|/)?[ -]*remov|unbounded (dp|differential)|presence or absence|adding or removing|add-remove", re.I
@@ -230,6 +263,7 @@ def role(parameter: Parameter) -> str:
         ("epsilon", EPSILON),
         ("delta", DELTA),
         ("rho", RHO),
+        ("mu", MU),
         ("sensitivity", SENSITIVITY),
         ("lower", LOWER),
         ("upper", UPPER),
@@ -240,11 +274,13 @@ def role(parameter: Parameter) -> str:
         ("utility", UTILITY),
         ("accountant", ACCOUNTANTS),
     )
+    if word in ("budget", "total_budget") and parameter.hint in ("float", "number"):
+        return "epsilon"
     if word in SEEDS or word in ("random_seed", "rand", "random", "secure_rng", "prf", "numpy_rng"):
         return "seed"
     for name, pattern in patterns:
         if pattern.match(word):
-            return name
+            return "bounds" if name == "norm" and re.match(r"(typing\.)?[Tt]uple|Sequence", parameter.annotation) else name
     if word in SCALES:
         return "scale"
     if word in LABELS:

@@ -125,7 +125,8 @@ def test_the_worker_stands_alone(file):
     for_types = [id(node) for outer in ast.walk(tree) if isinstance(outer, ast.If) for node in outer.body if "TYPE" in ast.dump(outer.test)]
     names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {n.module.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in for_types}
-    plain = "__init__ dataset_cache descriptions discovery examples introspection packages plain_calls repairs supervisor unimported"
+    plain = "__init__ dataset_cache descriptions discovery examples introspection packages parameter_uses plain_calls repairs"
+    plain += " supervisor unimported"
     assert ("numpy" in names) == (file.stem not in plain.split())
     assert not names & {"dpwitness", "pickle", "marshal", "shelve"}
     assert names - {"numpy"} <= set(sys.stdlib_module_names) | {"__future__"}

@@ -18,6 +18,7 @@ _DOC = 6000  # characters of a docstring
 _METHODS = 60  # methods of a class
 _METHOD_DOC = 1500
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, functools.partial)
+uses_of: Callable[[Any, list[str]], dict[str, dict[str, Any]]] = lambda value, names: {}  # noqa: E731 - `discovery` sets that of `parameter_uses`
 
 
 def describe_all(modules: dict[str, Any], tops: list[str], emit: Callable[..., None], most: int) -> set[str]:
@@ -145,10 +146,11 @@ def _parameters(value: Any, tops: list[str]) -> list[dict[str, Any]] | None:
         import typing
 
         hints = typing.get_type_hints(getattr(value, "__init__") if isinstance(value, type) else inspect.unwrap(value))  # noqa: B009
-    return [_parameter(p, hints.get(p.name, p.annotation), tops) for p in found.parameters.values()]
+    uses = uses_of(value, list(found.parameters))
+    return [_parameter(p, hints.get(p.name, p.annotation), tops, uses.get(p.name, {})) for p in found.parameters.values()]
 
 
-def _parameter(parameter: inspect.Parameter, hint: Any, tops: list[str]) -> dict[str, Any]:
+def _parameter(parameter: inspect.Parameter, hint: Any, tops: list[str], uses: dict[str, Any]) -> dict[str, Any]:
     required = parameter.default is inspect.Parameter.empty
     about: dict[str, Any] = {
         "name": parameter.name,
@@ -157,7 +159,11 @@ def _parameter(parameter: inspect.Parameter, hint: Any, tops: list[str]) -> dict
         "annotation": _annotation(parameter.annotation),
         "default": None if required else _shown(parameter.default),
     }
-    if choices := _choices(hint):
+    if uses.get("kind"):
+        about["used"] = uses["kind"]
+    if uses.get("keys"):
+        about["keys"] = uses["keys"]
+    if choices := _choices(hint) or uses.get("choices", []):
         about["choices"] = choices
     classes = [place for place in _classes_in(hint) if place.partition(".")[0] in [top.partition(".")[0] for top in tops]]
     if classes:

@@ -98,7 +98,9 @@ class Discovery:
                 self.modules[name] = module
                 pending += [child for child in _children(name, module) if child not in self.modules]
         self.effects.stop()
-        names = from_sibling("descriptions").describe_all(self.modules, self.tops, self.emit, self.request.get("most", 3000))
+        descriptions = from_sibling("descriptions")
+        descriptions.uses_of = from_sibling("parameter_uses").uses_of
+        names = descriptions.describe_all(self.modules, self.tops, self.emit, self.request.get("most", 3000))
         from_sibling("unimported").describe_sources(self.failed, _is_skipped, self.emit, names)
         for call in from_sibling("examples").calls_in_examples(self.modules, self.distribution):
             if call["name"] in names:

@@ -17,12 +17,21 @@ from typing import Any
 
 _FOLDER = "importlib.util.find_spec({!r}).submodule_search_locations[0]"
 
+# A class whose attributes and calls are classes again, so that it can be a base class, a decorator and a part of `isinstance`.
+_EMPTY = (
+    "type('Missing', (type,), {{'__getattr__': lambda cls, name: type(cls)(name, (cls,), {{'__module__': 'missing'}})"
+    " if cls.__module__ == 'missing' and name[:2] != '__' else getattr(object(), name)}})({!r}, (), {{'__module__': 'missing',"
+    " '__new__': lambda cls, *_, **__: type(cls)('Missing', (cls,), {{'__module__': 'missing'}})"
+    " if cls.__module__ == 'missing' else object.__new__(cls)}})"
+)
+
 
 def repairs(name: str, error: BaseException) -> Iterator[str]:
     """Yield the lines that may let the import of a module succeed, after an import that has failed with `error`.
 
     The module may import a neighbor as if a folder of the package, or the folder `src` of its sources, were the working folder.
-    A package whose own code fails becomes a package without code, so that the modules in it can be imported.
+    A package whose own code fails becomes a package without code, so that the modules in it can be imported. In other modules, a library
+    that is not installed is replaced by empty classes: code that needs the library raises an exception when it runs.
     """
     top, missing = name.partition(".")[0], getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
     wanted = str(missing or "").partition(".")[0]
@@ -37,6 +46,8 @@ def repairs(name: str, error: BaseException) -> Iterator[str]:
         parent, _, last = name.rpartition(".")
         attribute = f"importlib.import_module({parent!r}).{last} = " if parent else ""
         yield f"sys.modules[{name!r}] = {attribute}importlib.util.module_from_spec(importlib.util.find_spec({name!r}))"
+    elif wanted and wanted not in (top, "src"):
+        yield f"sys.modules[{missing!r}] = {_EMPTY.format(missing)}"
 
 
 def apply(line: str) -> None:
