@@ -24,7 +24,7 @@ from dpwitness.auditors.black_box.screening import trace_evidence, traced_pairs
 from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, require_seconds
-from dpwitness.auditors.black_box.train import Training, train
+from dpwitness.auditors.black_box.train import BothSides, Training, train
 from dpwitness.auditors.black_box.wider_bounds import suggest_categories, suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event
@@ -170,7 +170,7 @@ def audit(
         counts them.
     causes : bool
         Whether separate tests of exceptions, repeated values and other outputs follow a violation that one of the first two suffices to
-        show, in the runs that are left or in another fifth of `trials`. No effect on sequential audits.
+        show, in the runs that are left or in another fifth of `trials`; after a sequential audit, in about as many runs as it has made.
 
     Returns
     -------
@@ -325,10 +325,7 @@ def _run_plan(
     for test in run_test(runner, findings.options, selected, training):
         findings = replace(findings, test=test)
         yield findings
-    if options.causes and findings.refuted:
-        yield replace(findings, causes=())
-        findings = replace(findings, causes=separate_causes(runner, findings.options, selected, training.outputs))
-        yield findings
+    findings = yield from _separate_causes(runner, findings, selected, training.outputs)
     if options.searched is not None:
         suggest_wider_domain(runner, findings, options.searched)
         suggest_categories(runner, options.searched, outputs or [selected.probe.sides])
@@ -345,11 +342,24 @@ def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[
     traced = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
     findings = Findings(options, pairs=scores, trace=traced).on(selected.pair, runner)
     yield findings
-    known = outputs or [selected.probe.sides]
-    for test in SequentialTest(runner, findings.options, selected, known).run():
+    sequential = SequentialTest(runner, findings.options, selected, outputs or [selected.probe.sides])
+    for test in sequential.run():
         findings = replace(findings, test=test)
         yield findings
     runner.planned = runner.done
+    yield from _separate_causes(runner, findings, selected, sequential.training_sides)
+    runner.planned = runner.done
+
+
+def _separate_causes(
+    runner: RoundRunner, findings: Findings, selected: ProbedPair, outputs: Sequence[BothSides]
+) -> Generator[Findings, None, Findings]:
+    """Test the parts of the outputs separately if the claim is violated, yield the findings, and return them."""
+    if findings.options.causes and findings.refuted:
+        yield replace(findings, causes=())
+        findings = replace(findings, causes=separate_causes(runner, findings.options, selected, outputs))
+        yield findings
+    return findings
 
 
 def _store_end(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]) -> None:
