@@ -166,8 +166,8 @@ def audit(
     find : float, optional
         Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim; 1.1 by default.
     trace : bool
-        Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the pairs and explain the verdict. No test
-        counts them.
+        Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the pairs, propose an event, and explain
+        the verdict. No test counts them.
     causes : bool
         Whether separate tests of exceptions, repeated values and other outputs follow a violation that one of the first two suffices to
         show, in the runs that are left or in another fifth of `trials`; after a sequential audit, in about as many runs as it has made.
@@ -318,8 +318,9 @@ def _run_plan(
         yield findings
     head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
     selected, outputs, scores = select_pair(runner, options, probed, head)
-    traced = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
-    findings = replace(findings, pairs=scores, trace=traced).on(selected.pair, runner)
+    traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+    options = replace(options, shift=shift)
+    findings = replace(findings, options=options, pairs=scores, trace=traced).on(selected.pair, runner)
     yield findings
     training = train(runner, findings.options, selected, outputs)
     for test in run_test(runner, findings.options, selected, training):
@@ -339,7 +340,8 @@ def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[
     require_same_chunks(runner, probed)
     head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
     selected, outputs, scores = select_pair(runner, options, probed, head)
-    traced = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+    traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+    options = replace(options, shift=shift)
     findings = Findings(options, pairs=scores, trace=traced).on(selected.pair, runner)
     yield findings
     sequential = SequentialTest(runner, findings.options, selected, outputs or [selected.probe.sides])

@@ -57,6 +57,7 @@ class AuditOptions:
     scores: tuple[Score, ...] = ()  # usable scores
     probe: int = PROBE  # rounds in the chunk of each probe
     width: int = 1  # number of columns of the outputs
+    shift: FloatArray | None = None  # of the numbers of the tested pair from D0 to D1 under the same noise, as a traced run shows
     trace: bool = False  # whether traced runs order the pairs and explain the verdict
     causes: bool = False  # whether a violation is followed by separate tests of exceptions, repeated values and other outputs
 

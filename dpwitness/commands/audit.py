@@ -48,7 +48,7 @@ def arguments(command: common.Command) -> None:
     )
     audit.add_argument("--bits", action="store_true", help="let a violation in the low bits of floating-point outputs affect the exit code")
     common.time_limit(audit)
-    help_text = "make no traced runs before the audit, which order the pairs and explain the verdict"
+    help_text = "make no traced runs before the audit, which order the pairs, propose an event and explain the verdict"
     audit.add_argument("--no-trace", action="store_true", help=help_text)
     help_text = "end with the first violation: make no separate tests of exceptions, of repeated values and of all other outputs"
     audit.add_argument("--no-causes", action="store_true", help=help_text)
