@@ -194,9 +194,9 @@ def _most_frequent_code_without_the_factor(x: FloatArray, rng: Generator) -> str
 
 
 def _threshold_without_a_stop(x: FloatArray, rng: Generator) -> list[bool]:
-    """Answer all 40 queries with the budget of one."""
-    ordered, threshold = _ranked(x), 6.0 + rng.laplace(0.0, 2.0)
-    return [bool(np.count_nonzero(ordered > 0.5) + rng.laplace(0.0, 4.0) > threshold) for _ in range(40)]
+    """Answer 40 queries with the budget of one; a record moves half of them up and half of them down."""
+    above, threshold = np.count_nonzero(_ranked(x) > 0.5), 6.0 + rng.laplace(0.0, 2.0)
+    return [bool(count + rng.laplace(0.0, 4.0) > threshold) for count in (above, len(x) - above) for _ in range(20)]
 
 
 def _two_means_with_exact_counts(x: FloatArray, rng: Generator) -> FloatArray:
