@@ -39,16 +39,18 @@ class SlowTarget:
     fault: str = ""
 
     @property
-    def claim(self) -> str:
-        return "pure:1"
-
-    @property
-    def __name__(self) -> str:
+    def name(self) -> str:
         return self.run.__name__.lstrip("_")
 
-    def sample(self, dataset: FloatArray, size: int, rng: Generator) -> list[Any]:
-        """Return the outputs of `size` runs."""
-        return [self.run(dataset, rng) for _ in range(size)]
+    def mechanism(self) -> Any:
+        """Return the mechanism as a plain function, which audits treat as code of a user."""
+
+        def sample(dataset: FloatArray, size: int, rng: Generator) -> list[Any]:
+            return [self.run(dataset, rng) for _ in range(size)]
+
+        found: Any = sample
+        found.claim, found.domain, found.__name__ = "pure:1", self.domain, self.name
+        return found
 
 
 @cache
@@ -215,11 +217,11 @@ def _stump_with_the_best_split(x: FloatArray, rng: Generator) -> tuple[float, fl
 
 
 def _gradients_clipped_after_the_sum(x: FloatArray, rng: Generator) -> float:
-    y = _responses(x / 10)
+    y = _responses(x / 40)
     weight = 0.0
     for _ in range(4):
         gradient = float(((weight * x - y) * x).sum())
-        weight -= 0.02 * float(np.clip(gradient, -100.0, 100.0) + rng.laplace(0.0, 8.0))
+        weight -= 2e-4 * float(np.clip(gradient, -100.0, 100.0) + rng.laplace(0.0, 8.0))
     return weight
 
 
@@ -275,7 +277,7 @@ def measure() -> Table:
 
 def audit_one(target: SlowTarget, seconds: float = BUDGET, **options: Any) -> Any:
     """Audit a target within a budget of CPU time."""
-    return audit(target, seconds=seconds, clock="cpu", **options)
+    return audit(target.mechanism(), seconds=seconds, clock="cpu", **options)
 
 
 def trace_cost(targets: list[SlowTarget]) -> float:
@@ -285,6 +287,6 @@ def trace_cost(targets: list[SlowTarget]) -> float:
         for target in targets:
             for trace in spent:
                 begin = cpu_seconds()
-                audit(target, trials=_COMPARED_RUNS, trace=trace)
+                audit(target.mechanism(), trials=_COMPARED_RUNS, trace=trace)
                 spent[trace] += cpu_seconds() - begin
     return spent[True] / spent[False]
