@@ -93,8 +93,8 @@ class SequentialTest:
         """Learn the next event; return its rule, and its expected counts as the prior."""
         options, sides = self.options, both_sides(self.training_sides)
         level = equivalent_level(options.alpha)
-        proposed = {"near": options.near, "shift": options.shift}
-        self.learned = learn(*sides, options.claim, alpha=level, rounds=rounds, **proposed, earlier=self.learned)
+        near, shift = options.near, options.shift
+        self.learned = learn(*sides, options.claim, alpha=level, rounds=rounds, near=near, shift=shift, earlier=self.learned)
         prior = [min(max(float(rate), 0.0), 1.0) * rows for rate in self.learned.rates]
         law = self.learned.law and [to_jsonable(self.learned.law.mass), to_jsonable(self.learned.law.loss), self.learned.law.size]
         return {"event": self.learned.event.to_json(), "method": self.learned.method, "prior": [*prior, float(rows)], "law": law}
