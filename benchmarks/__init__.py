@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, str] = {
     "scale": "dpwitness.benchmarks.performance.scale",
     "scan": "dpwitness.benchmarks.scan.run",
     "sequential": "dpwitness.benchmarks.sequential",
+    "slow": "dpwitness.benchmarks.performance.slow_targets",
     "speed": "dpwitness.benchmarks.performance.speed",
     "white-box": "dpwitness.benchmarks.white_box",
 }

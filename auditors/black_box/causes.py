@@ -33,10 +33,10 @@ from dpwitness.auditors.statistics.partial_certificate import PARTS
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _EXTRA_SHARE = 0.2  # runs of this stage beyond the plan, at most, as a share of the plan
+_LEAST_SEQUENTIAL = 4_000  # runs of this stage after a sequential audit that ends earlier, if its limits allow for them
 _MIN_OUTPUTS = 20  # training outputs of each dataset from which an event on values is learned
 _MIN_SHARE = 0.01  # share of the outputs that are not exceptions which must not hold repeated values; otherwise these are not a part
 _MAX_SHOWN = 3  # values named in the description of a part
-_NEIGHBORS = 10  # numbers next to the smallest and the largest value with whose counts theirs are compared
 _EVERYTHING = Intervals(0, np.empty(0), np.ones(1), 1)  # guesses D1 on every output
 
 
@@ -63,15 +63,27 @@ class Part:
 def separate_causes(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]) -> tuple[Cause, ...]:
     """Test the parts of the outputs of a pair, given its training outputs; return no cause if there is nothing to separate.
 
-    The stage makes as many runs as the audit so far, if the plan has as many left, and at least a fifth of the plan.
+    The stage makes as many runs as the audit so far, if the plan has as many left, and at least a fifth of the plan. Both the runs and the
+    events are stored, so that a sequential audit that is continued tests them once.
     """
     sides = both_sides(outputs)
     parts = divide(sides, options.score_columns)
     if len(parts) < 2:
         return ()
-    rounds = int(min(runner.done, max(runner.remaining, _EXTRA_SHARE * runner.planned)))
+    rounds = runner.settled("rounds of causes", lambda: _affordable(runner, options))
     causes = runner.settled("causes", lambda: [cause.to_json() for cause in _learn(options, parts, sides, rounds)])
     return _count(runner, options, probed, [Cause.from_json(cause) for cause in causes], parts, rounds) if causes else ()
+
+
+def _affordable(runner: RoundRunner, options: AuditOptions) -> int:
+    """Return the number of runs for the stage. A sequential audit has no plan, and may end after a few runs."""
+    if options.find is None:
+        return int(min(runner.done, max(runner.remaining, _EXTRA_SHARE * runner.planned)))
+    wanted = max(runner.done, min(_LEAST_SEQUENTIAL, options.trials - runner.done))
+    if options.seconds is None:
+        return wanted
+    left = max(options.seconds - runner.spent, _EXTRA_SHARE * options.seconds)
+    return int(min(wanted, left * runner.done / max(runner.spent, 1e-9)))
 
 
 def divide(sides: BothSides, first: int = 0) -> list[Part]:
@@ -125,13 +137,7 @@ def _repeated_keys(column: FloatArray) -> FloatArray:
     keys, is_complete = exact_values(column)
     if is_complete:
         return keys[:0]
-    values, counts = np.unique(np.where(np.isnan(column), np.inf, column), return_counts=True)
-    finite, copies = values[np.isfinite(values)], counts[np.isfinite(values)]
-    ends = values[~np.isfinite(values)].tolist()
-    for end, near in ((0, copies[1 : _NEIGHBORS + 1]), (-1, copies[-_NEIGHBORS - 1 : -1])):  # `exact_values` looks on both sides
-        if len(near) and copies[end] > 6 * np.median(near) + 4:
-            ends.append(float(finite[end]))
-    return np.union1d(keys, ends)
+    return np.union1d(keys, np.unique(np.where(np.isnan(column), np.inf, column)[~np.isfinite(column)]))
 
 
 def _learn(options: AuditOptions, parts: Sequence[Part], sides: BothSides, rounds: int) -> list[Cause]:

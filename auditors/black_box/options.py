@@ -51,11 +51,13 @@ class AuditOptions:
     bits: bool = False  # whether low bits are audited
     find: float | None = None  # of a sequential audit: the smallest violation that it looks for, as a multiple of the claim
     seconds: float | None = None
+    clock: str = "wall"  # of `clocks.CLOCKS`: what `seconds` counts
     announce: Callable[[str], None] | None = None
     searched: Domain | None = None  # domain from which the pairs were taken
     scores: tuple[Score, ...] = ()  # usable scores
     probe: int = PROBE  # rounds in the chunk of each probe
     width: int = 1  # number of columns of the outputs
+    shift: FloatArray | None = None  # of the numbers of the tested pair from D0 to D1 under the same noise, as a traced run shows
     trace: bool = False  # whether traced runs order the pairs and explain the verdict
     causes: bool = False  # whether a violation is followed by separate tests of exceptions, repeated values and other outputs
 

@@ -81,19 +81,26 @@ def traced_pairs(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pai
     return runner.settled(f"traced {which}", find)
 
 
-def trace_evidence(runner: RoundRunner, options: AuditOptions, selected: Pair, head: Sequence[Pair]) -> TraceEvidence | None:
-    """Return what traced runs show on the selected pair, or on the first pair of `head` if that exceeds the claim more."""
+def trace_evidence(
+    runner: RoundRunner, options: AuditOptions, selected: Pair, head: Sequence[Pair]
+) -> tuple[TraceEvidence | None, FloatArray | None]:
+    """Return what traced runs show on the selected pair, or on the first pair of `head` if that exceeds the claim more.
+
+    The second value is the shift of the output's numbers on the selected pair, which proposes an event; None if there is none.
+    """
     if not options.trace:
-        return None
+        return None, None
 
     def find() -> Json:
         pairs, limits = [selected, *(pair for pair in head[:1] if pair is not selected)], Limits.of(options.trials, options.seconds)
-        found, note = worst_evidence(options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit)
-        return {"evidence": found and found.to_json(), "note": note}
+        found, note, shift = worst_evidence(options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit)
+        proposed = None if shift is None or options.score_columns else shift.tolist()
+        return {"evidence": found and found.to_json(), "note": note, "shift": proposed}
 
     stored = runner.settled("trace", find)
     runner.note(*filter(None, [stored["note"]]))
-    return stored["evidence"] and TraceEvidence.from_json(stored["evidence"])
+    evidence = stored["evidence"] and TraceEvidence.from_json(stored["evidence"])
+    return evidence, None if stored["shift"] is None else np.array(stored["shift"])
 
 
 def _affordable(planned: int, count: int) -> list[int]:

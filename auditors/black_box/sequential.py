@@ -93,7 +93,8 @@ class SequentialTest:
         """Learn the next event; return its rule, and its expected counts as the prior."""
         options, sides = self.options, both_sides(self.training_sides)
         level = equivalent_level(options.alpha)
-        self.learned = learn(*sides, options.claim, alpha=level, rounds=rounds, near=options.near, earlier=self.learned)
+        near, shift = options.near, options.shift
+        self.learned = learn(*sides, options.claim, alpha=level, rounds=rounds, near=near, shift=shift, earlier=self.learned)
         prior = [min(max(float(rate), 0.0), 1.0) * rows for rate in self.learned.rates]
         law = self.learned.law and [to_jsonable(self.learned.law.mass), to_jsonable(self.learned.law.loss), self.learned.law.size]
         return {"event": self.learned.event.to_json(), "method": self.learned.method, "prior": [*prior, float(rows)], "law": law}
@@ -135,7 +136,7 @@ class SequentialTest:
     def _used_up(self, rounds: int) -> bool:
         """Return whether the runs or the time of the audit do not allow for `rounds` more rounds."""
         runner, options = self.runner, self.options
-        return runner.done + rounds > options.trials or (options.seconds is not None and runner.elapsed >= options.seconds)
+        return runner.done + rounds > options.trials or (options.seconds is not None and runner.spent >= options.seconds)
 
     def _settled(self, test: EventTest) -> bool:
         """Return whether the claim is violated, or the event cannot show a violation of the size that the audit looks for."""

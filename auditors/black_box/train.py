@@ -45,7 +45,7 @@ class Training:
         The certificate combines both tests, so the event is chosen for the rounds of both: it may be as rare as in a single test of them.
         """
         error, sides = options.alpha * (1 - EARLY_ALPHA), both_sides([*self.outputs, *more])
-        return learn(*sides, options.claim, alpha=error, rounds=self.rounds, near=options.near, earlier=self.learned)
+        return learn(*sides, options.claim, alpha=error, rounds=self.rounds, near=options.near, shift=options.shift, earlier=self.learned)
 
 
 def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]) -> Training:
@@ -65,7 +65,7 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
     sides = both_sides(known)
     runner.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
-    learned = learn(*sides, options.claim, alpha=error, rounds=rounds, near=options.near)
+    learned = learn(*sides, options.claim, alpha=error, rounds=rounds, near=options.near, shift=options.shift)
     return Training(learned, tuple(known), rounds, wanted if staged else 0)
 
 

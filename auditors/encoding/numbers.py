@@ -21,7 +21,7 @@ _LIMB = 52  # bits per column of a huge integer
 _LIMBS = 64  # most columns of a huge integer; a hash represents the rest
 _DIGITS = 30  # most digits of a decimal that is determined by its nearest float and the rounding error
 _BITS = 50  # most bits of the terms of a fraction that is determined in the same way
-_NUMBER = re.compile(r"(?:(?<![\w.)])[-+])?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"(?<!\w)0[xX][\da-fA-F]+|(?:(?<![\w.)])[-+])?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 
 
 @functools.lru_cache(maxsize=2**14)
@@ -35,9 +35,10 @@ def split_numbers(text: str) -> tuple[float, tuple[float, ...]]:
     numbers: list[float] = []
 
     def extract(match: re.Match[str]) -> str:
-        nearest = float(match[0])
-        residual = float(_CONTEXT.subtract(Decimal(match[0]), Decimal(nearest))) if len(match[0]) > 15 and math.isfinite(nearest) else 0.0
-        if len(match[0]) > _DIGITS or not math.isfinite(nearest):
+        digits = str(int(match[0], 16)) if match[0][:2] in ("0x", "0X") else match[0]  # such as the address of an object
+        nearest = float(digits)
+        residual = float(_CONTEXT.subtract(Decimal(digits), Decimal(nearest))) if len(digits) > 15 and math.isfinite(nearest) else 0.0
+        if len(digits) > _DIGITS or not math.isfinite(nearest):
             return match[0]  # two columns cannot represent this number
         numbers.extend((nearest, residual or math.nan))
         return "\0"

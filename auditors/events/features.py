@@ -323,7 +323,7 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
         return keys[:0], False
     from scipy.ndimage import median_filter
 
-    regular = median_filter(counts.astype(float), 21, mode="nearest")
+    regular = median_filter(counts.astype(float), 21, mode="mirror")  # at an end, the counts of its neighbors count twice
     repeated = np.flatnonzero((counts >= 4) & (counts > 6 * regular + 4))
     return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_MAX_REPEATED]])], False
 

@@ -44,6 +44,7 @@ from dpwitness.auditors.events.scorers import (
     fit_distance,
     fit_line,
     fit_model,
+    fit_shift,
     fit_trees,
     held_out_scores,
     repeated,
@@ -101,20 +102,21 @@ def learn(
     alpha: float,
     rounds: int,
     near: FloatArray | None = None,
+    shift: FloatArray | None = None,
     earlier: Learned | None = None,
 ) -> Learned:
     """Return the event with the largest expected certificate, learned from training outputs on D1 and on D0.
 
     `alpha` and `rounds` are those of the later test of `claim`. Balls around the output `near` are tried
-    too. The prior precisions of `earlier`, learned from fewer of these outputs, are the starting point of
-    the model's.
+    too, and the log-odds for a `shift` of the numbers from D0 to D1 under the same noise. The prior
+    precisions of `earlier`, learned from fewer of these outputs, are the starting point of the model's.
     """
     goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)
     with _one_thread():
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
-        for candidate in _candidates(data, goal, near, rng, earlier.precision if earlier else None):
+        for candidate in _candidates(data, goal, near, shift, rng, earlier.precision if earlier else None):
             if best is None or _beats(candidate, best):
                 best = candidate
             if isinstance(candidate.scorer, ModelScorer):
@@ -136,7 +138,7 @@ def learn_simple(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: f
     if len(data.varying) > 1:
         return None
     with _one_thread():
-        first = next(_candidates(data, CertificateGoal(claim, alpha, rounds, rough=True), None, rng, None), None)
+        first = next(_candidates(data, CertificateGoal(claim, alpha, rounds, rough=True), None, None, rng, None), None)
     return None if first is None else first.event
 
 
@@ -197,7 +199,12 @@ def _rough_value(score: FloatArray, label: NDArray[np.bool_], goal: CertificateG
 
 
 def _candidates(
-    data: Training, goal: CertificateGoal, near: FloatArray | None, rng: np.random.Generator, start: dict[str, float] | None
+    data: Training,
+    goal: CertificateGoal,
+    near: FloatArray | None,
+    shift: FloatArray | None,
+    rng: np.random.Generator,
+    start: dict[str, float] | None,
 ) -> Iterator[_Candidate]:
     """Yield a candidate event for each order of the outputs, from simple to complex."""
     atoms = find_atoms(data)
@@ -212,6 +219,8 @@ def _candidates(
             few_scores = held_out_scores(data, few)  # atoms in an order, or with parts in common, borrow strength from each other
             prior = None if few_scores is None else _scored_candidate("model", few, few_scores, data, goal, rng)
         yield _atom_candidate(data, goal, *atoms, prior, rng)
+    for proposed in () if shift is None or single_column else fit_shift(data, shift):
+        yield _scored_candidate("trace", proposed, None, data, goal, rng)
     line_is_enough = single_column and line is not None and not _subset_needs_model(data, line, goal, rng, start)
     model = None if few_atoms or line_is_enough else fit_model(data, start=start)
     model_candidate = None

@@ -3,7 +3,7 @@
 A few are enough. `line` is the only column that varies, unchanged. `model` is a weighted sum of
 feature groups whose priors are fitted to the data. `trees` adds boosted trees to the model if they
 improve the score. `atoms` orders repeated outputs by their own counts, with the model as prior.
-`distance` is the distance from a given output.
+`distance` is the distance from a given output. `trace` is the log-odds for the shift that a traced run shows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import (
     CURVED_GROUP,
     MAX_CURVED,
+    Affine,
     Block,
     Levels,
     Places,
@@ -42,6 +43,7 @@ _MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a positio
 _FOLDS = 4
 _MAX_ATOMS = 8192
 _MIN_ROWS_PER_ATOM = 4
+_MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
 
 
 class Scorer(Protocol):
@@ -211,6 +213,32 @@ def fit_model(
             offset += float(own_part @ center[first:end])
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
     return ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values)
+
+
+def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
+    """Return the log-odds of numbers that move by `shift` from D0 to D1 and have independent Laplace or normal noise.
+
+    A trace proposes the shift. Centers and spreads are those of the training outputs, so no weight is fitted. There is no scorer for other
+    numbers of columns, or if a number is missing.
+    """
+    width = data.matrix.shape[1] - 1
+    at = np.flatnonzero(np.isfinite(shift) & (shift != 0)) + 1
+    if not len(at) or len(shift) > width or not np.isfinite(data.matrix[:, at]).all():
+        return []
+    aligned = data.matrix[:, at] - data.label[:, None] * shift[at - 1]
+    center, spread = np.median(aligned, axis=0), aligned.std(axis=0)
+    scale, moves = np.abs(aligned - center).mean(axis=0), shift[at - 1]
+    used = np.flatnonzero((spread > 0) & (center + moves != center))
+    used = np.sort(used[np.argsort(-np.abs(moves[used]) / spread[used], kind="stable")[:_MAX_SHIFTED]])
+    if not len(used):
+        return []
+    at, center, spread, scale, moves = at[used], center[used], spread[used], scale[used], moves[used]
+    ramps = [
+        (Ramps(j, -1, np.sort([c, c + s])), np.array([2 * s / b]))
+        for j, c, s, b in zip(at.tolist(), center.tolist(), moves.tolist(), scale.tolist(), strict=True)
+    ]
+    affine = (Affine(at, center + moves / 2, spread), moves / spread)
+    return [ModelScorer(WeightedScore(width, tuple(blocks)), {}, {}) for blocks in (ramps, [affine])]
 
 
 def _moments(features: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

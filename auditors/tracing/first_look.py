@@ -1,7 +1,9 @@
-"""Few traced runs before a black-box audit: pairs that look worst, and the evidence that explains the verdict.
+"""Few traced runs before a black-box audit: pairs that look worst, an event, and the evidence that explains the verdict.
 
 Traced runs have seeds of their own and are never counted. What they show holds for one pair and a few runs, on the assumption that the
 recorded primitives draw from the laws that they declare. So the evidence orders pairs and supports a verdict, but certifies nothing.
+The noise of a replay is that of the recording, so the difference of their outputs is the exact shift of each number. The log-odds for this
+shift are one more order of the outputs, which training data may choose.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dpwitness.auditors.tracing.sessions import PairSession, Recorder, opened
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.recording.recorder import Stopped
 
 SECONDS, SHARE = 2.0, 0.05  # limits of the CPU time of traced runs, and of their number as a share of the audit's runs
@@ -103,20 +106,43 @@ def worst_pairs(
 
 def worst_evidence(
     mechanism: Any, pairs: Sequence[Pair], claim: Claim, seed: int, limits: Limits, time_limit: float
-) -> tuple[TraceEvidence | None, str]:
-    """Return the evidence on the pair whose loss exceeds the claim most, or else on the first pair, and a note if there is none."""
-    found, note = list[TraceEvidence](), ""
+) -> tuple[TraceEvidence | None, str, FloatArray | None]:
+    """Return the evidence on the pair whose loss exceeds the claim most, or else on the first pair, and a note if there is none.
+
+    The last value is the shift of the output's numbers on the first pair.
+    """
+    found, note, shift = list[TraceEvidence](), "", None
     try:
         with _recorder(mechanism, seed, limits, time_limit) as recorder:
             for pair in pairs:
                 found.append(_evidence_on(recorder, pair, claim, mechanism))
+            shift = _output_shift(recorder, pairs[0], claim)
     except Stopped:
         note = f"no trace: its runs would take more than {limits.runs:,} runs or {limits.seconds:.2g} s" if not found else ""
     except Exception as error:  # data of any kind: what cannot be traced can still be audited
         note = f"no trace: {type(error).__name__}: {error}"
     beyond = [each for each in found if each.exceeds]
     best = max(beyond, key=lambda each: each.loss / each.claimed) if beyond else found[0] if found else None
-    return best, note
+    return best, note, shift
+
+
+def _output_shift(recorder: Recorder, pair: Pair, claim: Claim) -> FloatArray | None:
+    """Return by how much each number of the output moves from D0 to D1 under the same noise, on average over recordings.
+
+    None if outputs are not numbers, or none of them moves.
+    """
+    runs, found = PairSession.of(recorder, pair, claim), list[FloatArray]()
+    for _ in range(_REPLAYS):
+        recorded = runs.record()
+        sides = recorded, runs.replay(recorded, brief=True)
+        numbers = [np.asarray(side["numbers"], dtype=float) for side in sides]
+        if any(side["raised"] or side["texts"] for side in sides) or numbers[0].shape != numbers[1].shape:
+            return None
+        found.append(numbers[0] - numbers[1])
+    if found[0].shape != found[-1].shape:
+        return None
+    shift = np.mean(found, axis=0) * (1.0 if runs.first is pair.d1 else -1.0)
+    return shift if np.isfinite(shift).all() and shift.any() else None
 
 
 def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -> TraceEvidence:

@@ -379,7 +379,10 @@ def _watched(seconds: float) -> Iterator[None]:
     watch.start()
     here.pooling = before
     try:
-        yield
+        try:
+            yield
+        finally:
+            over.set()  # again below, in case the exception arrives here: otherwise the watch would raise it for ever
     finally:
         while True:
             try:

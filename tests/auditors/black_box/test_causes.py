@@ -81,6 +81,15 @@ def test_three_causes():
     assert result.causes[1].words == "-1"
 
 
+def test_causes_after_a_sequential_audit(tmp_path):
+    """A sequential audit ends after some hundred runs; a stored audit with a larger budget does not test the causes again."""
+    options = SMALL | {"sequential": True, "trials": 20_000, "store": tmp_path / "s.db"}
+    result, again = (audit(answer(2.0), **options | {"trials": trials}) for trials in (20_000, 40_000))
+    assert verdicts(result) == {"exceptions": "VIOLATED", "values": "VIOLATED"}
+    assert [cause.to_json() for cause in result.causes] == [cause.to_json() for cause in again.causes] and result.trials == again.trials
+    assert audit(answer(2.0), **options | {"store": None, "causes": False}).trials < result.trials <= 20_000
+
+
 @pytest.mark.parametrize("raised", [0.2, 0.9])
 def test_values_are_not_accused_for_exceptions(raised):
     """Where nine runs in ten raise on one dataset, the event "no exception" alone violates the claim."""

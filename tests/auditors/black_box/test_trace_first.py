@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
+from dpwitness.auditors.events.outputs import concatenate, encode
+from dpwitness.auditors.events.scorers import Training, fit_shift
 from dpwitness.auditors.results.trace_evidence import TraceEvidence
 from dpwitness.auditors.tracing.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
@@ -13,6 +15,7 @@ from dpwitness.reports.audit.document import build_document, checked_document
 
 ONE = Pair(np.zeros(3), np.array([1.0, 0.0, 0.0]), "replace-one")
 TRIALS = 2000
+SHIFTS = np.linspace(-1.0, 1.0, 40) ** 3
 
 
 def wide_gaussian(dataset, size, rng):
@@ -60,7 +63,7 @@ def test_traced_runs_are_not_counted():
 
 @pytest.mark.parametrize("sound", [noisy_max, mean_of_two])
 def test_noise_that_the_output_hides_is_not_held_against_a_mechanism(sound):
-    evidence, _ = worst_evidence(sound, [ONE], parse_claim("pure:1.2"), 0, Limits(200, 10.0), 60.0)
+    evidence, *_ = worst_evidence(sound, [ONE], parse_claim("pure:1.2"), 0, Limits(200, 10.0), 60.0)
     assert not evidence.exceeds and not evidence.findings and evidence.verdict is not Verdict.VIOLATED
 
 
@@ -69,8 +72,33 @@ def test_the_traced_pair_comes_first():
     assert worst_pairs(laplace, pairs, parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0) == ([1], False)
 
 
+def vector(dataset, size, rng):
+    return dataset.sum() * SHIFTS + rng.laplace(0.0, 2.0, (size, len(SHIFTS)))
+
+
+def test_a_trace_proposes_the_log_odds_of_the_shift_that_it_sees():
+    """The score is exact but for centers and scales; from 2,000 outputs, their errors are a few hundredths of the noise."""
+    for pair, sign in ((ONE, 1.0), (Pair(ONE.d1, ONE.d0, "replace-one"), -1.0)):
+        shift = worst_evidence(vector, [pair], parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0)[2]
+        np.testing.assert_allclose(shift, sign * SHIFTS, atol=1e-12)
+    rng = np.random.default_rng(0)
+    one, zero = (encode(vector(dataset, 1_000, rng), 1_000) for dataset in (ONE.d1, ONE.d0))
+    data = Training.build(concatenate([one, zero]), 1_000, rng)
+    laplace_odds, normal_odds = fit_shift(data, SHIFTS)
+    values = data.matrix[:, 1:]
+    exact = (np.abs(values) - np.abs(values - SHIFTS)).sum(axis=1) / 2
+    assert np.corrcoef(laplace_odds.score(data.matrix), exact)[0, 1] > 0.99
+    assert np.corrcoef(normal_odds.score(data.matrix), values @ SHIFTS)[0, 1] > 0.99
+    assert fit_shift(data, np.zeros(40)) == [] and fit_shift(data, np.ones(41)) == []
+
+
+@pytest.mark.parametrize("answer", [noisy_max, lambda dataset, size, rng: [str(rng.random()) for _ in range(size)]])
+def test_no_shift_where_no_number_moves(answer):
+    assert worst_evidence(answer, [ONE], parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0)[2] is None
+
+
 def test_limits_end_a_trace_without_a_finding():
-    found, note = worst_evidence(wide_gaussian, [ONE], parse_claim("gdp:20"), 0, Limits(3, 10.0), 60.0)
+    found, note, _ = worst_evidence(wide_gaussian, [ONE], parse_claim("gdp:20"), 0, Limits(3, 10.0), 60.0)
     assert found is None and "would take more than 3 runs" in note
 
 

@@ -62,6 +62,17 @@ def test_a_violation_beside_what_is_not_audited_stays():
     assert result.verdict is Verdict.VIOLATED and any(note.startswith("not audited: ") for note in result.notes)
 
 
+def test_addresses_in_messages_of_exceptions_are_numbers():
+    """Messages that differ in an address only have one text; exceptions of other types remain other structures."""
+    kinds = [ValueError, ValueError, KeyError]
+    first, second, other = (
+        encode([kind(f"<box at {address:#x}> is empty")], 1) for kind, address in zip(kinds, (140, 2**47 - 1, 140), strict=True)
+    )
+    rest = first.texts[first.codes[0]][0].rest
+    assert first.codes[0] == second.codes[0] != other.codes[0] and first.values[0, rest] == second.values[0, rest]
+    assert (first.values[0, rest + 1], second.values[0, rest + 1]) == (140.0, 2.0**47 - 1)
+
+
 def test_texts_that_repeat_are_audited():
     result = audited(lambda d, n, rng: [f"category {word}" for word in rng.choice(["a", "b", "c"], n)])
     assert result.verdict is Verdict.NOT_REFUTED

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit, replay
+from dpwitness.auditors.events.features import exact_values
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Atoms
@@ -42,6 +43,15 @@ def test_a_release_without_noise_is_found(mechanism, trials, least):
     assert result.method == "exact values"
     witness = json.loads(json.dumps(result.witness))
     assert replay(witness, mechanism=mechanism, trials=trials, seed=8).verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, np.inf), (-np.inf, 1.0), (-1.0, 1.0)])
+def test_the_ends_of_a_clipped_column_are_exact_values(low, high):
+    """Some 160 in 1,000 numbers lie at each end, fewer than 20 with probability below 1e-9; no other number repeats."""
+    column = np.clip(np.random.default_rng(0).normal(size=1_000), low, high)
+    keys, is_complete = exact_values(column)
+    assert not is_complete and keys.tolist() == [end for end in (low, high) if np.isfinite(end)]
+    assert exact_values(np.where(column == high, np.nan, column))[0].tolist() == [low] * (low > -np.inf) + [np.inf] * (high < np.inf)
 
 
 def test_other_numbers_are_not_looked_at():
