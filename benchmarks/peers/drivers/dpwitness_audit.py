@@ -11,8 +11,13 @@ from dpwitness.mechanisms.data.pairs import Pair
 
 
 def attack(task: Task) -> Answer:
-    """Return the bound and the verdict of an audit; the best settings state the number of runs and the confidence."""
+    """Return the bound and the verdict of an audit.
+
+    By default the audit has the time budget alone, as ``dpwitness audit --seconds``. The best settings are the number of runs and the
+    confidence.
+    """
     pair: Pair = task.mechanism.worst_pair()
-    chosen: dict[str, Any] = {"trials": 2 * task.size, "confidence": task.confidence, "stop": "never"} if task.best else {}
-    result = audit(task.mechanism, pair=pair, seed=task.seed, bits=False, **chosen)
+    best: dict[str, Any] = {"trials": 2 * task.size, "confidence": task.confidence, "stop": "never", "bits": False}
+    chosen = best if task.best else {"seconds": task.cpu_seconds}
+    result = audit(task.mechanism, pair=pair, seed=task.seed, **chosen)
     return Answer(result.verdict is Verdict.VIOLATED, result.epsilon_lower, f"{result.trials} runs")

@@ -76,7 +76,7 @@ def _best(task: Task, datasets: tuple[Any, ...], kwargs: dict[str, float]) -> An
 
 def _outputs(task: Task, side: int, rng: np.random.Generator, reduce: Reduction) -> Iterator[Any]:
     while True:
-        yield from reduce(task.draw(side, _CHUNK, rng))
+        yield from reduce(task.draw(side, getattr(task.mechanism, "chunk", _CHUNK), rng))
 
 
 def _as_tuple(outputs: Outputs) -> list[Any]:
@@ -89,7 +89,7 @@ def _as_tuple(outputs: Outputs) -> list[Any]:
 
 def _reduction(task: Task, rng: np.random.Generator) -> Reduction:
     """Return the function from outputs to what the tool reads: for long outputs, the candidate that separates other runs best."""
-    samples = [task.draw(side, _TRAINING, rng) for side in (0, 1)]
+    samples = [task.draw(side, min(_TRAINING, max(task.size // 5, 200)), rng) for side in (0, 1)]
     if samples[0].shape[1] <= _TUPLE:
         return _as_tuple
     separations = [_separation(*(np.asarray(reduce(sample), dtype=float) for sample in samples)) for reduce in _candidates(samples)]

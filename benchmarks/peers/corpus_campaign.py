@@ -1,0 +1,105 @@
+"""Campaign on the recall corpus: this project's audit of each release with a bug, and the other tools on the pair of that audit."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, ROOT, Key, Run, attacks, describe
+from dpwitness.benchmarks.peers.recordings import NoForm, record, recording
+from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, Tool
+from dpwitness.benchmarks.peers.tools import tools as all_tools
+from dpwitness.benchmarks.recall import campaign as recall
+from dpwitness.benchmarks.recall.corpus import Entry, corpus
+from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
+
+PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
+BUDGET = 20.0  # CPU seconds of one attack, with those of the library
+_MINUTES = 1  # of this project's audit, by the clock
+SEED = 1
+_ORDER = 34  # seed of the order of entries
+
+
+def entries() -> list[Entry]:
+    """Return the runnable entries of the corpus in an order that a seed draws: a campaign may run the first ones only."""
+    found = [entry for entry in corpus() if entry.runnable and not entry.harmless]
+    return random.Random(_ORDER).sample(found, len(found))
+
+
+def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
+    """Return the runs by tool, settings, entry, CPU seconds and seed; empty if there is no file."""
+    return read_runs(Run, file)
+
+
+def corpus_campaign(
+    chosen: Sequence[Entry], tools: Iterable[Tool], checkouts: Mapping[str, Path], say: Callable[[str], None], file: Path = PUBLISHED
+) -> None:
+    """Run this project's audit and each other tool on each entry without a stored outcome.
+
+    Parameters
+    ----------
+    chosen : sequence of Entry
+        Entries, of which the release with the bug is audited.
+    tools : iterable of Tool
+        Tools; this project's audit runs in any case, because its pair is the pair of the others.
+    checkouts : mapping
+        Folder with a clone of the repository, by name of the tool.
+    say : callable
+        Receives one line per run.
+    file : Path
+        File of the outcomes and of the pairs, written after each run.
+    """
+    others = [tool for tool in tools if tool.name != OWN]
+    titles = {name: tool.title for name, tool in all_tools().items()}
+    for entry in chosen:
+        wanted = [(tool.name, settings, entry.name, BUDGET, SEED) for tool in others for settings in SETTINGS]
+        for run in _prepared(entry, wanted, file):
+            _keep(run, file)
+            say(describe(run, titles[run.tool]))
+    for tool in others:
+        known = stored(file)
+        recorded = {entry.name: str(recording(entry)) for entry in chosen if recording(entry).exists()}
+        keys = [(tool.name, settings, name, BUDGET, SEED) for settings in SETTINGS for name in recorded]
+        missing = [key for key in keys if key not in known or known[key].state == NOT_INSTALLED]
+        for run in attacks(tool, missing, checkouts, recordings=recorded):
+            _keep(run, file)
+            say(describe(run, tool.title))
+
+
+def _prepared(entry: Entry, wanted: Sequence[Key], file: Path) -> Iterable[Run]:
+    """Yield this project's outcome on an entry if it is not stored, and record the outputs that wanted runs need.
+
+    Yields the wanted runs, without running a tool, if the entry has no form in any of them.
+    """
+    known, key = stored(file), (OWN, "default", entry.name, BUDGET, SEED)
+    pairs = _pairs(file)
+    if key not in known or known[key].state == NOT_INSTALLED:
+        found, pair = recall.audit_with_pair(entry, "before", entry.before, _MINUTES)
+        state = {recall.NOT_INSTALLED: NOT_INSTALLED, Verdict.ERROR.value: "error"}.get(found.outcome, ANSWER)
+        pairs[entry.name] = pair
+        _keep(None, file, pairs)
+        yield Run(*key, state, violated=found.violated, cpu_seconds=found.cpu_seconds, note=found.headline)
+        if state == NOT_INSTALLED:
+            return
+    missing = [one for one in wanted if one not in known or known[one].state == NOT_INSTALLED]
+    if missing and not recording(entry).exists():
+        try:
+            record(entry, pairs.get(entry.name), BUDGET)
+        except NoForm as reason:
+            yield from (Run(*one, NOT_EXPRESSIBLE, note=str(reason)) for one in missing)
+
+
+def _pairs(file: Path) -> dict[str, Any]:
+    """Return the pair of each entry on which this project's audit has its verdict."""
+    return dict(json.loads(file.read_text(encoding="utf-8"))["pairs"]) if file.exists() else {}
+
+
+def _keep(run: Run | None, file: Path, pairs: Mapping[str, Any] | None = None) -> None:
+    """Write a run, or the pairs, into the file."""
+    runs = stored(file) | ({} if run is None else {run.key: run})
+    found = _pairs(file) if pairs is None else dict(pairs)
+    write_runs(runs.values(), file, confidence=CONFIDENCE, order=_ORDER, pairs=dict(sorted(found.items())))
