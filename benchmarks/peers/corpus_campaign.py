@@ -18,7 +18,7 @@ from dpwitness.benchmarks.recall.corpus import Entry, corpus
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
-BUDGET = 20.0  # CPU seconds of one attack, with those of the library
+BUDGET = 10.0  # CPU seconds of one attack, with those of the library
 _MINUTES = 1  # of this project's audit, by the clock
 SEED = 1
 _ORDER = 34  # seed of the order of entries
@@ -31,8 +31,8 @@ def entries() -> list[Entry]:
 
 
 def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
-    """Return the runs by tool, settings, entry, CPU seconds and seed; empty if there is no file."""
-    return read_runs(Run, file)
+    """Return the runs with the present budget by tool, settings, entry, CPU seconds and seed; empty if there is no file."""
+    return {key: run for key, run in read_runs(Run, file).items() if run.budget == BUDGET}
 
 
 def corpus_campaign(
@@ -62,7 +62,7 @@ def corpus_campaign(
             say(describe(run, titles[run.tool]))
     for tool in others:
         known = stored(file)
-        recorded = {entry.name: str(recording(entry)) for entry in chosen if recording(entry).exists()}
+        recorded = {entry.name: str(recording(entry, BUDGET)) for entry in chosen if recording(entry, BUDGET).exists()}
         keys = [(tool.name, settings, name, BUDGET, SEED) for settings in SETTINGS for name in recorded]
         missing = [key for key in keys if key not in known or known[key].state == NOT_INSTALLED]
         for run in attacks(tool, missing, checkouts, recordings=recorded):
@@ -86,7 +86,7 @@ def _prepared(entry: Entry, wanted: Sequence[Key], file: Path) -> Iterable[Run]:
         if state == NOT_INSTALLED:
             return
     missing = [one for one in wanted if one not in known or known[one].state == NOT_INSTALLED]
-    if missing and not recording(entry).exists():
+    if missing and not recording(entry, BUDGET).exists():
         try:
             record(entry, pairs.get(entry.name), BUDGET)
         except NoForm as reason:

@@ -36,9 +36,9 @@ class NoForm(Exception):
     """The entry has no form in any tool that compares distributions of numbers at an (epsilon, delta) claim."""
 
 
-def recording(entry: Entry) -> Path:
-    """Return the file of the recorded outputs of an entry, in the user's cache."""
-    return home().parent / "recordings" / f"{entry.name}.npz"
+def recording(entry: Entry, cpu_seconds: float) -> Path:
+    """Return the file of the outputs of an entry that were recorded in these CPU seconds, in the user's cache."""
+    return home().parent / "recordings" / f"{entry.name}-{cpu_seconds:g}.npz"
 
 
 def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
@@ -72,7 +72,7 @@ def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
         raise NoForm(f"the target cannot be loaded: {error}") from None
     finally:
         target.close()
-    path = recording(entry)
+    path = recording(entry, cpu_seconds)
     path.parent.mkdir(parents=True, exist_ok=True)
     first, second = numbers(outputs)
     np.savez(path, first=first, second=second, cost=cost, epsilon=claim.epsilon, delta=claim.delta_budget, bits=entry.bits)

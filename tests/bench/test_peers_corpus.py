@@ -11,8 +11,8 @@ from dpwitness.benchmarks.peers import corpus_page, recordings
 from dpwitness.benchmarks.peers.campaign import Run
 from dpwitness.benchmarks.peers.corpus_campaign import BUDGET, SEED, corpus_campaign, entries, stored
 from dpwitness.benchmarks.peers.drivers import __main__ as driver
-from dpwitness.benchmarks.peers.drivers.recorded import Recorded, recorded
-from dpwitness.benchmarks.peers.drivers.task import Answer, OutOfTime
+from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded, recorded
+from dpwitness.benchmarks.peers.drivers.task import Answer
 from dpwitness.benchmarks.peers.recordings import NoForm, numbers, record, recording, vectors
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, tools
 from dpwitness.benchmarks.recall.campaign import Run as RecallRun
@@ -46,7 +46,7 @@ def test_a_recording_has_the_outputs_of_both_datasets_and_the_claim(home):
     (home / "bugs.py").write_text(TARGET)
     found = entry(home / "bugs.py", "noisy")
     record(found, {"d0": [0.0], "d1": [2.0]}, 0.001)
-    subject = recorded(recording(found))
+    subject = recorded(recording(found, 0.001))
     assert (subject["epsilon"], subject["delta"], subject["mechanism"].cost > 0) == (1.0, 1e-5, True)
     for side, value in ((0, 0.0), (1, 2.0)):
         outputs = subject["mechanism"].sample(subject["datasets"][side], 10, None)
@@ -76,7 +76,7 @@ def test_a_tool_pays_the_time_of_the_library_and_reads_no_output_twice():
     assert answer.bound == 2 + 3 and cost == pytest.approx(6 * 0.5, abs=0.2)
     assert driver._timed(lambda: attack(3), 2.0, mechanism)[0] is None  # the library alone takes 3 seconds
     assert driver._timed(lambda: attack(6), 60.0, mechanism)[0] is None and mechanism.exhausted
-    with pytest.raises(OutOfTime):
+    with pytest.raises(Exhausted):
         mechanism.sample(np.zeros(1), 11, None)
 
 
@@ -90,8 +90,8 @@ def test_the_campaign_gives_the_pair_of_our_audit_to_the_peers_and_resumes(home,
         assert pair == {"d0": [bug.name]}
         if bug.name == "bug-text":
             raise NoForm("outputs are texts")
-        recording(bug).parent.mkdir(exist_ok=True)
-        recording(bug).touch()
+        recording(bug, seconds).parent.mkdir(exist_ok=True)
+        recording(bug, seconds).touch()
 
     def attacks(tool, keys, checkouts, recordings):
         asked.extend(keys)
@@ -134,4 +134,4 @@ def test_the_order_of_entries_is_fixed():
     found = entries()
     assert len({one.name for one in found}) == len(found) >= 25
     assert [one.name for one in found] == [one.name for one in entries()] != sorted(one.name for one in found)
-    assert recordings.recording(found[0]).name == f"{found[0].name}.npz"
+    assert recordings.recording(found[0], 60.0).name == f"{found[0].name}-60.npz"

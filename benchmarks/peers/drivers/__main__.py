@@ -25,7 +25,7 @@ import numpy as np
 
 from dpwitness.benchmarks.peers.cases import case_named
 from dpwitness.benchmarks.peers.drivers.recorded import Recorded, recorded
-from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, OutOfTime, Task
+from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
 
 _WARM_UP_SIZE, _FIRST_SIZE, _LEAST_SIZE, _MOST_SIZE = 2_000, 10_000, 200, 50_000_000
 _STEPS = 8
@@ -36,6 +36,10 @@ _SPARE = 0.75  # share of the budget below which the size is at least doubled
 _START, _SEARCH = 60, 16  # CPU seconds for start and compilation, and multiple of the budget for the search of the size
 _WARM_UP = 2  # multiple of the budget that the first attack, which is free, may take
 Attempt = Callable[[int, float], tuple[Answer | None, float]]  # answer and cost of an attack, by its size and its limit in CPU seconds
+
+
+class _OutOfTime(BaseException):
+    """The processor time of an attack is spent."""
 
 
 def main() -> int:
@@ -97,14 +101,14 @@ def _zoo_subject(name: str) -> dict[str, Any]:
 
 def _timed(attack: Callable[[], Answer], budget: float, mechanism: Any = None) -> tuple[Answer | None, float]:
     """Return the answer of an attack and its processor time; no answer if the attack takes more than the budget."""
-    ended, paid = False, mechanism if isinstance(mechanism, Recorded) else None
-    if paid is not None:
-        paid.rewind()
+    ended, library = False, mechanism if isinstance(mechanism, Recorded) else None
+    if library is not None:
+        library.rewind()
 
     def stop(signal_number: int, frame: object) -> None:
         nonlocal ended
         ended = True
-        raise OutOfTime
+        raise _OutOfTime
 
     signal.signal(signal.SIGPROF, stop)
     begin = _cpu_seconds()
@@ -113,11 +117,13 @@ def _timed(attack: Callable[[], Answer], budget: float, mechanism: Any = None) -
     try:
         answer = attack()
     except BaseException:  # libraries may replace the exception of the signal by one of their own
-        if not ended and not (paid is not None and paid.exhausted):
+        if not ended and not (library is not None and library.exhausted):
             raise
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    cost = _cpu_seconds() - begin + (0.0 if paid is None else paid.charged)
+    cost = _cpu_seconds() - begin
+    if library is not None:
+        cost, ended = cost + library.charged, ended or library.exhausted
     return (None if ended or cost > budget else answer), cost
 
 

@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.benchmarks.peers.drivers.task import OutOfTime, Outputs
+from dpwitness.benchmarks.peers.drivers.task import Outputs
 
 CHUNK = 500  # outputs that a tool which reads one output at a time takes at once
+
+
+class Exhausted(Exception):
+    """An attack has taken all recorded outputs. An ordinary exception, because tools pass those on from their threads."""
 
 
 @dataclass
@@ -32,12 +36,12 @@ class Recorded:
     _taken: list[int] = field(default_factory=lambda: [0, 0])
 
     def sample(self, dataset: Any, size: int, rng: object) -> Outputs:
-        """Return the next outputs on the dataset with the number ``dataset[0]``. Raise OutOfTime if there are not as many."""
+        """Return the next outputs on the dataset with the number ``dataset[0]``. Raise Exhausted if there are not as many."""
         side = int(dataset[0])
         begin = self._taken[side]
         if begin + size > len(self.outputs[side]):
             self.exhausted = True
-            raise OutOfTime
+            raise Exhausted
         self._taken[side] += size
         return self.outputs[side][begin : begin + size]
 

@@ -12,10 +12,6 @@ from numpy.typing import NDArray
 Outputs = NDArray[np.float64]
 
 
-class OutOfTime(BaseException):
-    """The processor time of an attack is spent."""
-
-
 class NotExpressible(Exception):
     """The tool has no form for this claim or for this kind of output."""
 
