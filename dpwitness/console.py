@@ -218,7 +218,8 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
 def _most_important_rows(rows: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
     """Return the most important lines after the headline, in their order, with the first note and the number of omitted notes."""
     traced = [text for name, text in rows if name == "trace"][:1]  # the call with the largest loss
-    kept = ("event", "causes", "trace", "low bits", "accepted", "next", "report")
+    timed = any(name == "note" and text.startswith("time budget") for name, text in rows)
+    kept = ("event", "causes", "trace", "low bits", "accepted", "next", "report", *(["time"] if timed else []))
     chosen = [(name, text) for name, text in rows if name in kept and (name != "trace" or text in traced)]
     chosen = [(name, text) for name, text in chosen if name != "trace" or verdict.value != "NOT_REFUTED"]
     chosen = [(name, text) for name, text in chosen if name != "low bits" or text.startswith("VIOLATED")]
@@ -309,7 +310,7 @@ def _pair_row(data: Json) -> tuple[str, str]:
 def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.phrasing.facts import causes_text, explanations
-    from dpwitness.reports.phrasing.wording import figure
+    from dpwitness.reports.phrasing.wording import figure, format_times
 
     symbol = result.claim.symbol
     rows = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
@@ -339,7 +340,7 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
             else " (separate; the exit code ignores it, add --bits): round outputs to a grid"
         )
         rows.append(("low bits", text + advice))
-    return rows
+    return [*rows, ("time", format_times(result.seconds, result.cpu_seconds))] if result.seconds else rows
 
 
 def _detectable_sentence(result: AuditResult) -> str:

@@ -75,10 +75,10 @@ class Auditor:
             Whether to enclose the privacy loss with `dpwitness.certify` instead.
         **options
             Keywords of `dpwitness.certify` if `white_box`, else of `dpwitness.audit`.
-            Defaults: ``trials=200_000``, ``confidence=1 - 1e-9``, ``seed=0``; without `white_box` also ``stop="violation"`` and
-            ``bits=False``. A test of a private mechanism fails with probability at most 1 - confidence.
+            Defaults: ``trials=200_000`` without ``seconds``, ``confidence=1 - 1e-9``, ``seed=0``; without `white_box` also
+            ``stop="violation"`` and ``bits=False``. A test of a private mechanism fails with probability at most 1 - confidence.
             ``bits=True`` lets low-order bits fail the test too.
-            Others are ``claim``, ``pair``, ``domain``, ``executor``, ``name`` and ``time_limit``.
+            Others are ``claim``, ``pair``, ``domain``, ``seconds``, ``clock``, ``executor``, ``name`` and ``time_limit``.
 
         Returns
         -------
@@ -92,7 +92,8 @@ class Auditor:
             If the audit has no verdict.
         """
         __tracebackhide__ = True
-        common: dict[str, Any] = {"trials": TRIALS, "confidence": CONFIDENCE, "target": _locate_target(mechanism, self._here)}
+        budget = {} if options.get("seconds") is not None else {"trials": TRIALS}
+        common: dict[str, Any] = {**budget, "confidence": CONFIDENCE, "target": _locate_target(mechanism, self._here)}
         if white_box:
             return self.check(certify(mechanism, options.pop("pair", None), **common | options))
         return self.check(audit(mechanism, **common | {"stop": "violation", "bits": False} | options))
@@ -118,7 +119,8 @@ class Auditor:
         self._audits += 1
         if self._keep is not None:
             data = result_json(result, self._here) | {"test": self._test}
-            data.pop("seconds", None)  # the report must not depend on the number of workers
+            for key in ("seconds", "cpu_seconds"):  # the report must not depend on the number of workers
+                data.pop(key, None)
             self._keep(strict(data))
         level = getattr(result, "bit_level", None)
         if result.verdict is Verdict.VIOLATED or (level is not None and level.verdict is Verdict.VIOLATED):

@@ -19,11 +19,11 @@ from dpwitness.auditors.black_box.options import AuditOptions, Progress, require
 from dpwitness.auditors.black_box.pilot import audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.black_box.resume import extension_totals, require_same_chunks, resume
-from dpwitness.auditors.black_box.runner import RoundRunner
+from dpwitness.auditors.black_box.runner import RoundRunner, fix_budget, measure_cost
 from dpwitness.auditors.black_box.screening import trace_evidence, traced_pairs
 from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
-from dpwitness.auditors.black_box.timing import LEAST, RunCost, format_duration, price, require_enough_trials, require_seconds
+from dpwitness.auditors.black_box.timing import LEAST, RunCost, require_seconds
 from dpwitness.auditors.black_box.train import Training, train
 from dpwitness.auditors.black_box.wider_bounds import suggest_categories, suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
@@ -60,6 +60,7 @@ def audit(
     domain: Domain | None = None,
     trials: int | None = None,
     seconds: float | None = None,
+    clock: str = "wall",
     confidence: float = 0.99,
     seed: int = 0,
     executor: Executor | None = None,
@@ -107,6 +108,9 @@ def audit(
         Approximate duration of the audit, instead of `trials`. Runs are timed to fix `trials`
         before the audit begins, and a note reports the number. The same seed gives the same counts
         with the same `trials`, not with the same `seconds`.
+    clock : {"wall", "cpu"}
+        What `seconds` counts: wall time, or CPU time of this process and all processes that it has started, such as workers and the
+        library's own interpreter. CPU time gives about the same number of runs on a busy machine. It needs Linux.
     confidence : float
         Confidence of the value-level verdict and, separately, of the bit-level verdict. The
         probability of a false VIOLATED is at most 1 - confidence.
@@ -193,13 +197,14 @@ def audit(
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
     for argument, given in (("bits", bits), ("trace", trace), ("causes", causes)):
         require_type(argument, given, (bool, np.bool_), "be True or False", "audit")
-    require_seconds(seconds, None if sequential else trials, "audit")
+    require_seconds(seconds, None if sequential else trials, clock, executor, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
     if trials is None:
         trials = MOST_TRIALS if sequential and seconds is not None else TRIALS
     options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
     searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
-    options = replace(options, stop=stop, bits=bool(bits), causes=bool(causes), seconds=seconds, announce=announce, searched=searched)
+    options = replace(options, stop=stop, bits=bool(bits), causes=bool(causes), seconds=seconds, clock=clock)
+    options = replace(options, announce=announce, searched=searched)
     options = replace(options, find=require_find(find, bool(sequential), extend_to), trace=bool(trace) and is_traceable(mechanism))
     runner = RoundRunner(options)
     pairs = audited_pairs(mechanism, pair, domain)
@@ -216,7 +221,8 @@ def audit(
         return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         content = {"name": options.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
-        budget = {"sequential": True} if sequential else {"trials": trials if seconds is None else None, "seconds": seconds}
+        budget: Json = {"sequential": True} if sequential else {"trials": trials if seconds is None else None, "seconds": seconds}
+        budget |= {} if sequential or clock == "wall" else {"clock": clock}
         budget |= ({} if trace else {"trace": False}) | ({} if causes else {"causes": False})
         identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
         runner.ledger = AuditLedger(opened, identity, options.name, trials)
@@ -230,7 +236,7 @@ def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None
     """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise MechanismFailed if they crash or hang."""
     options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
     with closing(RoundRunner(options)) as runner:
-        return _measure_cost(runner, options, pair)
+        return measure_cost(runner, options, pair)
 
 
 def confirm(
@@ -284,7 +290,7 @@ def _run(
         yield from _run_sequential(runner, options, pairs)
         return
     if last is None:
-        findings, probed = yield from _run_plan(runner, _fix_budget(runner, options, pairs), pairs)
+        findings, probed = yield from _run_plan(runner, fix_budget(runner, options, pairs), pairs)
         _store_end(runner, findings, pairs)
     else:
         findings, probed = yield from resume(runner, options, pairs, ends[f"end {last}"])
@@ -372,29 +378,3 @@ def _with_scores(runner: RoundRunner, options: AuditOptions, scores: tuple[Score
     if scores:
         runner.run = ScoredMechanism(runner.run, scores)
     return replace(options, scores=scores)
-
-
-def _measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunCost:
-    """Measure the cost of runs on this pair."""
-    return price(lambda size: runner.stage(pair, Phase.TIMING, 0, size, size), options.claim, runner.executor, options.seconds)
-
-
-def _fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
-    """Fix the number of runs before the plan begins, and announce the expected cost. Raise InvalidArgument if the time is too short."""
-    seconds, announce, trials = options.seconds, options.announce, options.trials
-    if seconds is None and announce is None:
-        return options
-    cost = _measure_cost(runner, options, pairs[0])
-    if seconds is not None:
-        trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))
-        require_enough_trials(cost, trials, len(pairs), seconds, "audit")
-        runner.planned = trials
-        runner.note(
-            f"time budget {seconds:g} s: {trials:,} runs at {format_duration(cost.run)} each, as measured on {cost.runs:,} other runs; "
-            f"a time budget is not reproducible, but trials={trials} gives the same counts"
-        )
-    if announce is not None:
-        remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)
-        expected = format_duration(cost.time(remaining, len(pairs)))
-        announce(f"{options.name}: {remaining:,} runs at {format_duration(cost.run)} each, about {expected} expected")
-    return replace(options, trials=trials)

@@ -136,7 +136,8 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
     if (interrupted or failure) and findings.causes is not None:  # the test had ended
         runner.note(f"the causes of the violation were not separated: {failure or 'interrupted'}")
         interrupted, failure = False, ""
-    result = replace(checked_by_kernel(build_result(runner, findings, interrupted, failure)), seconds=runner.elapsed)
+    result = checked_by_kernel(build_result(runner, findings, interrupted, failure))
+    result = replace(result, seconds=runner.elapsed, cpu_seconds=runner.elapsed_cpu)
     return result if runner.ledger is None else _store_result(runner, runner.ledger, findings.extensions, result)
 
 

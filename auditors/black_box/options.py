@@ -51,6 +51,7 @@ class AuditOptions:
     bits: bool = False  # whether low bits are audited
     find: float | None = None  # of a sequential audit: the smallest violation that it looks for, as a multiple of the claim
     seconds: float | None = None
+    clock: str = "wall"  # of `clocks.CLOCKS`: what `seconds` counts
     announce: Callable[[str], None] | None = None
     searched: Domain | None = None  # domain from which the pairs were taken
     scores: tuple[Score, ...] = ()  # usable scores

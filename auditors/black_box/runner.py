@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from dpwitness.auditors.black_box.options import AuditOptions
-from dpwitness.auditors.black_box.timing import Costs
+from dpwitness.auditors.black_box.timing import Costs, RunCost, format_duration, of_clock, price, require_enough_trials
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.running import engine
-from dpwitness.auditors.running.engine import Inline, Pace, Segment, Stage, audit_key, collect
+from dpwitness.auditors.running import clocks, engine
+from dpwitness.auditors.running.engine import Inline, Pace, Phase, Segment, Stage, audit_key, collect, is_remote
 from dpwitness.auditors.running.pair_exercise import OutputComparison
 from dpwitness.auditors.running.repeated_outputs import RepeatDetector
 from dpwitness.auditors.running.statefulness import Unfit, digest
@@ -46,8 +48,8 @@ class RoundRunner:
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
         self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
         self.seen = OutputComparison()
-        self.seconds = 0.0  # duration of earlier sessions up to the restored records
-        self.started = time.perf_counter()
+        self.seconds = self.cpu_seconds = 0.0  # durations of earlier sessions up to the restored records
+        self.clock, self.started, self.cpu_started = options.clock, time.perf_counter(), clocks.cpu_seconds()
 
     def close(self) -> None:
         """Shut the executor down, unless the user gave it."""
@@ -58,6 +60,16 @@ class RoundRunner:
     def elapsed(self) -> float:
         """Duration of the audit so far, in seconds of wall time."""
         return self.seconds + time.perf_counter() - self.started
+
+    @property
+    def elapsed_cpu(self) -> float:
+        """CPU time of the audit so far, in seconds; 0 if it is unknown, because workers run on other machines."""
+        return 0.0 if is_remote(self.executor) else self.cpu_seconds + clocks.cpu_seconds() - self.cpu_started
+
+    @property
+    def spent(self) -> float:
+        """Part of the time budget that is spent, in seconds of the budget's clock."""
+        return self.elapsed_cpu if self.clock == "cpu" else self.elapsed
 
     @property
     def remaining(self) -> int:
@@ -148,6 +160,7 @@ class RoundRunner:
             "planned": self.planned,
             "shared": self.shared,
             "seconds": self.elapsed,
+            "cpu_seconds": self.elapsed_cpu,
             "notes": self.notes,
             "single": sorted(self.single),
             "marks": [f"{mark:x}" for mark in self.repeats.stored_marks()],
@@ -157,6 +170,34 @@ class RoundRunner:
     def restore(self, data: Json) -> None:
         """Restore the records that `to_json` returned."""
         self.done, self.planned, self.shared, self.seconds = (data[name] for name in ("done", "planned", "shared", "seconds"))
+        self.cpu_seconds = data.get("cpu_seconds", 0.0)
         self.notes, self.single = list(data["notes"]), set(data["single"])
         self.repeats.add(int(mark, 16) for mark in data["marks"])
         self.seen = OutputComparison(*data.get("seen", ()))
+
+
+def measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunCost:
+    """Measure the cost of runs on this pair."""
+    stage = partial(runner.stage, pair, Phase.TIMING, 0)
+    return price(lambda size: stage(size, size), options.claim, runner.executor, options.seconds, options.clock)
+
+
+def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
+    """Fix the number of runs before the plan begins, and announce the expected cost. Raise InvalidArgument if the time is too short."""
+    seconds, announce, trials = options.seconds, options.announce, options.trials
+    if seconds is None and announce is None:
+        return options
+    cost, of = measure_cost(runner, options, pairs[0]), of_clock(options.clock)
+    each = f"{format_duration(cost.run)}{of} each"
+    if seconds is not None:
+        trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))
+        require_enough_trials(cost, trials, len(pairs), seconds, options.clock, "audit")
+        runner.planned = trials
+        runner.note(
+            f"time budget {seconds:g} s{of}: {trials:,} runs at {each}, as measured on {cost.runs:,} other runs; "
+            f"a time budget is not reproducible, but trials={trials} gives the same counts"
+        )
+    if announce is not None:
+        remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)
+        announce(f"{options.name}: {remaining:,} runs at {each}, about {format_duration(cost.time(remaining, len(pairs)))} expected")
+    return replace(options, trials=trials)

@@ -135,7 +135,7 @@ class SequentialTest:
     def _used_up(self, rounds: int) -> bool:
         """Return whether the runs or the time of the audit do not allow for `rounds` more rounds."""
         runner, options = self.runner, self.options
-        return runner.done + rounds > options.trials or (options.seconds is not None and runner.elapsed >= options.seconds)
+        return runner.done + rounds > options.trials or (options.seconds is not None and runner.spent >= options.seconds)
 
     def _settled(self, test: EventTest) -> bool:
         """Return whether the claim is violated, or the event cannot show a violation of the size that the audit looks for."""

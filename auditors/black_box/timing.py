@@ -7,14 +7,14 @@ from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 
 import numpy as np
 
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.running.engine import Stage, collect
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, short_repr
+from dpwitness.auditors.running.clocks import CLOCKS, has_cpu_clock, read_clock
+from dpwitness.auditors.running.engine import Stage, collect, is_remote
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of, require_positive, short_repr
 from dpwitness.mechanisms.privacy import Claim
 
 LEAST = 1000  # minimum number of runs of an audit
@@ -28,6 +28,7 @@ _MAX_EXTRA_SHARE = 0.1  # the same limit, as a share of the time budget
 _SLOW_RUN = 10.0  # duration of a run above which it is timed only once, without a time budget
 _CHEAP_RUN = 2e-5  # seconds per run below which counting costs as much as running
 _FINAL_LEARNING_FACTOR = 4  # learning of the tested event takes this multiple of the timed learning
+_IDLE_FACTOR = 20  # wall time of a batch, as a multiple of its minimum duration, after which a batch without CPU time is not repeated
 _GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
 
 
@@ -57,27 +58,28 @@ class RunCost:
         return found - found % int(10 ** max(0, len(str(found)) - 3))
 
 
-def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, seconds: float | None) -> RunCost:
+def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, seconds: float | None, clock: str = "wall") -> RunCost:
     """Time batches of growing size until one takes long enough to be measured, for a budget of `seconds` if there is one.
 
     `stage` returns a stage of the given number of rounds in one chunk, with separate streams: timed
-    rounds are not counted.
+    rounds are not counted. All durations are those of `clock`.
     """
+    now, waited = read_clock(clock), read_clock("wall")
     min_duration = 0.05 if seconds is None else min(max(_BATCH_TIME_SHARE * seconds, 0.02), 0.5)
     workers = getattr(executor, "_max_workers", 1)
-    start, runs, size, run_seconds, single, duration = perf_counter(), 0, 1, math.inf, False, 0.0
+    start, runs, size, run_seconds, single, duration = now(), 0, 1, math.inf, False, 0.0
     extra_seconds = _MAX_EXTRA_SECONDS if seconds is None else _MAX_EXTRA_SHARE * seconds
     max_size = stage(_MAX_BATCH).chunk
     sides: list[Outputs] = []
     while True:
         batch = replace(stage(size), rounds=size * workers, single=single)
-        started = perf_counter()
+        started, since = now(), waited()
         futures = [executor.submit(batch.sample, index) for index in range(workers)]
         try:
             results = [collect(future, batch) for future in futures]
         finally:  # workers must not be closed while a worker is about to start
             wait(futures, timeout=batch.time_limit)
-        previous_duration, duration = duration, perf_counter() - started
+        previous_duration, duration = duration, now() - started
         runs += size * workers
         if any(side is None for side in results[0]):  # a batch raised: from here on, one run at a time
             single = True
@@ -86,7 +88,8 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         # four times the runs in less than three times the time: the fixed cost of a batch dominates, such as starting a program
         fixed_cost_dominates = duration < 3 * previous_duration and size < min(_MIN_BATCH, max_size) and 4 * duration < extra_seconds
         # The first call may load libraries and compile code, so that its duration is not used.
-        if size > 1 and (duration > min_duration or size >= max_size) and not fixed_cost_dominates:
+        idle = waited() - since > _IDLE_FACTOR * min_duration and duration <= min_duration  # a mechanism that waits costs no CPU time
+        if size > 1 and (duration > min_duration or size >= max_size or idle) and not (fixed_cost_dominates and not idle):
             break
         if size == 1 and duration > (_SLOW_RUN if seconds is None else seconds):  # too slow to time again
             break
@@ -97,21 +100,28 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         if seconds is None:  # an estimate is enough
             sides = [side.take(np.arange(min(len(side), _ESTIMATE_ROWS))) for side in sides]
         learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6)  # loads libraries
-        started = perf_counter()
+        started = now()
         event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event
-        learning, started = perf_counter() - started, perf_counter()
+        learning, started = now() - started, now()
         expected_certificate(sides[0], sides[1], claim, alpha=0.01, rounds=10**6)
-        ranking, started = perf_counter() - started, perf_counter()
+        ranking, started = now() - started, now()
         for side in sides:
             event.tabulate(side)
-        run_seconds += (perf_counter() - started) / (sum(map(len, sides)) * workers)
-    return RunCost(run_seconds, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - start)
+        run_seconds += (now() - started) / (sum(map(len, sides)) * (1 if clock == "cpu" else workers))
+    return RunCost(run_seconds, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, now() - start)
 
 
-def require_seconds(seconds: float | None, trials: int | None, owner: str) -> None:
-    """Raise InvalidArgument unless `seconds` is None, or a valid time budget without `trials`."""
+def require_seconds(seconds: float | None, trials: int | None, clock: str, executor: Executor | None, owner: str) -> None:
+    """Raise InvalidArgument unless `seconds` is None, or a valid time budget without `trials` on a clock that this process can read."""
+    require_one_of("clock", clock, CLOCKS, owner)
     if seconds is None:
+        if clock != "wall":
+            raise InvalidArgument(f"{owner}: clock={clock!r} is the clock of a time budget: give seconds too")
         return
+    if clock == "cpu" and executor is not None and is_remote(executor):
+        raise InvalidArgument(f"{owner}: clock='cpu' counts workers that this process starts, not those of this executor: use clock='wall'")
+    if clock == "cpu" and not has_cpu_clock():
+        raise InvalidArgument(f"{owner}: clock='cpu' needs /proc, which this system lacks: use clock='wall'")
     if trials is not None:
         raise InvalidArgument(
             f"{owner}: trials and seconds exclude each other, got trials={short_repr(trials)} and seconds={short_repr(seconds)}"
@@ -120,14 +130,20 @@ def require_seconds(seconds: float | None, trials: int | None, owner: str) -> No
         raise InvalidArgument(f"{owner}: seconds must be at most 1e6, got {seconds!r}")
 
 
-def require_enough_trials(found: RunCost, trials: int, pairs: int, seconds: float, owner: str) -> None:
+def require_enough_trials(found: RunCost, trials: int, pairs: int, seconds: float, clock: str, owner: str) -> None:
     """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer than an audit needs."""
     if trials < LEAST:
         enough, each = 1.5 * (found.seconds + found.time(LEAST, pairs)), format_duration(found.run)
+        runs = f"{LEAST:,} runs at {each} each"
         raise InvalidArgument(
-            f"{owner}: seconds={seconds:g} is too short: {LEAST:,} runs at {each} each and the choice of an event take about "
+            f"{owner}: seconds={seconds:g}{of_clock(clock)} is too short: {runs} and the choice of an event take about "
             f"{format_duration(enough)}; give seconds={math.ceil(enough)} or more"
         )
+
+
+def of_clock(clock: str) -> str:
+    """Return the words that follow a duration on this clock; empty for wall time."""
+    return " of CPU time" if clock == "cpu" else ""
 
 
 def format_duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from dpwitness.auditors.black_box.conclude import guess_of
-from dpwitness.auditors.black_box.timing import format_duration, price, require_enough_trials, require_seconds
+from dpwitness.auditors.black_box.timing import format_duration, of_clock, price, require_enough_trials, require_seconds
 from dpwitness.auditors.checks import data_checks, run_checks
 from dpwitness.auditors.checks.check import Check, CheckFailed, Skip, Subject, Tag, budgets
 from dpwitness.auditors.pairs.catalogue import pairs_for
@@ -107,6 +107,7 @@ def check_mechanism(
     seed: int = 0,
     trials: int | None = None,
     seconds: float | None = None,
+    clock: str = "wall",
     expected_failures: Mapping[str, str] | None = None,
     checks: Collection[str] | None = None,
     executor: Executor | None = None,
@@ -127,8 +128,8 @@ def check_mechanism(
         Number of runs of the mechanism in all checks together. Each check has a share; the audit of the claim gets about half. A check with
         too small a share is skipped with this reason. Below 2,000, some hundred more runs are made. Default: twice the ``trials`` of a
         `Target`, or else 400,000.
-    seconds : float, optional
-        Time budget of all checks, in seconds, instead of `trials`, as in `audit`.
+    seconds, clock : float, str
+        Time budget of all checks, in seconds, instead of `trials`, and what it counts, as in `audit`.
     expected_failures : dict, optional
         Names of checks that are known to fail, with the reason. Default: the expected failures of a `Target`. An expected failure that
         passes counts as failed.
@@ -162,10 +163,10 @@ def check_mechanism(
     require_type("expected_failures", expected_failures, Mapping, "be a dict of names and reasons", "check_mechanism", optional=True)
     expected = _require_check_names("expected_failures", _expected_failures(mechanism) if expected_failures is None else expected_failures)
     names = _require_check_names("checks", CHECKS if checks is None else checks)
-    require_seconds(seconds, trials, "check_mechanism")
+    require_seconds(seconds, trials, clock, executor, "check_mechanism")
     require_callable("announce", announce, "check_mechanism", arguments=1, optional=True)
     if seconds is not None or announce is not None:
-        subject = _with_time_budget(subject, seconds, announce)
+        subject = _with_time_budget(subject, seconds, clock, announce)
     asked = trials is not None or seconds is not None
     runs = budgets({name: CHECKS[name] for name in names} if asked else CHECKS, subject.trials, subject if asked else None)
     findings = []
@@ -198,7 +199,7 @@ def _make_subject(
     return Subject(mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor)
 
 
-def _with_time_budget(subject: Subject, seconds: float | None, announce: Callable[[str], None] | None) -> Subject:
+def _with_time_budget(subject: Subject, seconds: float | None, clock: str, announce: Callable[[str], None] | None) -> Subject:
     """Return the subject with the number of runs that fits into `seconds`, and announce the expected time."""
     batch = (subject.mechanism.batch if isinstance(subject.mechanism, Target) else None) or 2**30
 
@@ -208,16 +209,16 @@ def _with_time_budget(subject: Subject, seconds: float | None, announce: Callabl
     executor, trials = subject.executor or Inline(), subject.trials
     pairs = 2 * len(subject.pairs)  # about half of the runs belong to audits
     try:
-        found = price(stage, getattr(subject.mechanism, "claim", None) or PureDP(1.0), executor, seconds)
+        found = price(stage, getattr(subject.mechanism, "claim", None) or PureDP(1.0), executor, seconds, clock)
     finally:
         if subject.executor is None:
             executor.shutdown(wait=False)
     if seconds is not None:
         trials = found.trials(seconds, pairs)
-        require_enough_trials(found, trials, pairs, seconds, "check_mechanism")
+        require_enough_trials(found, trials, pairs, seconds, clock, "check_mechanism")
     if announce is not None:
         expected = format_duration(found.time(trials, pairs))
-        announce(f"{subject.name}: {trials:,} runs at {format_duration(found.run)} each, about {expected} expected")
+        announce(f"{subject.name}: {trials:,} runs at {format_duration(found.run)}{of_clock(clock)} each, about {expected} expected")
     return dataclasses.replace(subject, trials=trials)
 
 

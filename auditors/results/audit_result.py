@@ -100,8 +100,9 @@ class AuditResult(Result):
         Candidate pairs with the scores of the pilot.
     notes : tuple of str
         Remarks for the reader.
-    seconds : float
-        Duration, in seconds.
+    seconds, cpu_seconds : float
+        Duration, and CPU time of this process and all workers, in seconds. The CPU time is 0 if it is unknown: on systems without /proc,
+        and for workers that this process has not started.
     trace : TraceEvidence or None
         What a few traced runs show: the noise, by how much its input moves, and the loss to which the calls compose. A loss above the
         claim makes a verdict that would be NOT_REFUTED INCONCLUSIVE.
@@ -140,6 +141,7 @@ class AuditResult(Result):
     notes: tuple[str, ...] = ()
     target: Json | None = None
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     scores: tuple[Score, ...] = ()  # scores whose columns precede those of the outputs
     mechanism: Any = field(default=None, repr=False)
     guessed: str = ""
@@ -256,6 +258,7 @@ class AuditResult(Result):
             "requested": self.requested,
             "seed": self.seed,
         } | ({"guessed": self.guessed} if self.guessed else {})
+        fields |= {"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}
         fields |= {"trace": self.trace.to_json()} if self.trace else {}
         fields |= {"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}
         return claim_document(self, "black box", fields) | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})

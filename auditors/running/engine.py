@@ -43,6 +43,7 @@ __all__ = [
     "audit_key",
     "collect",
     "counts",
+    "is_remote",
     "outputs",
     "run_side",
     "stream",
@@ -315,6 +316,11 @@ class Pace:
 def worker_count(executor: Executor) -> int:
     """Return how many tasks an executor runs at once."""
     return max(1, int(getattr(executor, "_max_workers", None) or _DEFAULT_WORKERS))
+
+
+def is_remote(executor: Executor) -> bool:
+    """Return whether an executor's workers are not processes that this process has started, so that it cannot read their CPU time."""
+    return bool(getattr(executor, "remote", False))
 
 
 class Inline(Executor):

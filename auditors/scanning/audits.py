@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.guessed_result import with_guess
 from dpwitness.auditors.results.verdicts import Result, Verdict
+from dpwitness.auditors.running.clocks import read_clock
 from dpwitness.auditors.scanning.trials import limits
 from dpwitness.auditors.stability import declared_targets as transformations
 from dpwitness.auditors.storing.store import Store
@@ -96,8 +96,8 @@ class AuditPlan:
         Interpreter of the package.
     folder : Path
         The only folder that the package may write to.
-    seconds : float
-        Time budget.
+    seconds, clock : float, str
+        Time budget, and what it counts (of `clocks.CLOCKS`).
     memory : float
         Limit of each worker's address space in gigabytes; 0 for none.
     seed : int
@@ -116,6 +116,16 @@ class AuditPlan:
     seed: int = 0
     store: Store | None = None
     budgets: Mapping[str, Json] = field(default_factory=dict)
+    clock: str = "wall"
+
+    def now(self) -> float:
+        """Return the time on the budget's clock."""
+        return read_clock(self.clock)()
+
+    def budget(self, seconds: float) -> Json:
+        """Return the budget of one audit, rounded to half powers of two. A repeated scan uses the same budget."""
+        rounded = float(f"{min(2 ** (math.floor(2 * math.log2(seconds)) / 2), _MOST_SECONDS):.3g}")
+        return {"seconds": rounded} | ({} if self.clock == "wall" else {"clock": self.clock})
 
     def target(self, name: str) -> Target:
         return Target(str(self.file), name, self.python, {}, 60.0, self.memory)
@@ -138,7 +148,7 @@ def audit_entries(
         Called with a line on what is done.
     """
     announce = progress or (lambda line: None)
-    deadline = time.monotonic() + plan.seconds
+    deadline = plan.now() + plan.seconds
     with limits(plan.folder):
         exact = [name for name, declaration in declared.items() if declaration.get("kind") != "metamorphic"]
         for name in exact:
@@ -149,9 +159,9 @@ def audit_entries(
             yield from _audit_errors(plan, name, _ERRORS_SHARE * plan.seconds / len(names))
         yield from _audit_relations(plan, {name: each for name, each in declared.items() if name not in exact}, announce)
         traced = {}
-        trace_deadline = time.monotonic() + _TRACE_SHARE * max(deadline - time.monotonic(), 0.0)
+        trace_deadline = plan.now() + _TRACE_SHARE * max(deadline - plan.now(), 0.0)
         for name in names:
-            if time.monotonic() < trace_deadline:
+            if plan.now() < trace_deadline:
                 announce(f"{name}: trace")
                 traced[name] = _trace(plan, name)
         yield from _audit_statistically(plan, names, traced, deadline, announce)
@@ -180,9 +190,9 @@ def _audit_errors(plan: AuditPlan, name: str, seconds: float) -> Iterator[Audite
         claim, domain = target.claim, target.domain
         if not isinstance(claim, ApproxDP) or domain is None:
             return
-        cases, begin = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:_ERROR_PAIRS]], time.monotonic()
+        cases, begin = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:_ERROR_PAIRS]], plan.now()
         outcome(target.sample, cases[0][0], 1, np.random.default_rng(plan.seed))
-        fitting = int(seconds / max(time.monotonic() - begin, 1e-9) / 2)
+        fitting = int(seconds / max(plan.now() - begin, 1e-9) / 2)
         options: Json = {"epsilon": claim.epsilon, "delta": claim.delta_budget, "seed": plan.seed}
         result = check_relation("errors_ignore_one_record", target, cases[:fitting], options, name) if fitting else None
     except (InvalidArgument, MechanismFailed):
@@ -194,9 +204,9 @@ def _audit_errors(plan: AuditPlan, name: str, seconds: float) -> Iterator[Audite
 
 def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], announce: Callable[[str], None]) -> Iterator[Audited]:
     """Yield the outcomes of declared relations, those of a mechanism under its name, until their share of the time is spent."""
-    deadline = time.monotonic() + _RELATIONS_SHARE * plan.seconds
+    deadline = plan.now() + _RELATIONS_SHARE * plan.seconds
     for position, (name, declaration) in enumerate(declared.items()):
-        share = (deadline - time.monotonic()) / (len(declared) - position)
+        share = (deadline - plan.now()) / (len(declared) - position)
         announce(f"{name}: relations")
         audited = str(declaration.get("mechanism") or declaration.get("at_epsilon") or name)
         try:
@@ -204,7 +214,7 @@ def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], announce: Ca
             mechanism = found.mechanism
             if mechanism is not None:
                 guess = guess or mechanism.guessed
-                runs = {} if mechanism.domain is None else {"runs": _runs_within(mechanism, mechanism.domain, share)}
+                runs = {} if mechanism.domain is None else {"runs": _runs_within(plan, mechanism, mechanism.domain, share)}
                 found = replace(found, declaration=runs | declaration)
             results = [with_guess(result, guess) for result in relations.audit_declared(found, seed=plan.seed)]
         except (InvalidArgument, MechanismFailed) as error:
@@ -213,11 +223,11 @@ def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], announce: Ca
             yield Audited(audited, ("relations",), tuple(sorted(results, key=lambda result: _WORST_FIRST.index(result.verdict))))
 
 
-def _runs_within(target: Target, domain: Domain, seconds: float) -> int:
+def _runs_within(plan: AuditPlan, target: Target, domain: Domain, seconds: float) -> int:
     """Return the number of runs on each of 16 datasets for which the time suffices. Raise InvalidArgument if they are too few."""
-    pair, begin = pairs_for(domain)[0], time.monotonic()
+    pair, begin = pairs_for(domain)[0], plan.now()
     target.sample(pair.d0, _TIMED, np.random.default_rng(0))
-    runs = int(seconds * _TIMED / max(time.monotonic() - begin, 1e-9) / _SAMPLES)
+    runs = int(seconds * _TIMED / max(plan.now() - begin, 1e-9) / _SAMPLES)
     if runs < _LEAST_RUNS:
         raise InvalidArgument(f"relations of {target.name} need {_LEAST_RUNS:,} runs on each dataset: raise --seconds")
     return min(runs, _MOST_RUNS)
@@ -243,12 +253,12 @@ def _audit_statistically(
     weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
     order, confidence = sorted(names, key=lambda name: -weights[name]), _CONFIDENCE
     brief = [name for name in order if name not in plan.budgets]
-    seconds = min(_BRIEF_SHARE * (deadline - time.monotonic()) / max(len(brief), 1), _BRIEF_SECONDS)
+    seconds = min(_BRIEF_SHARE * (deadline - plan.now()) / max(len(brief), 1), _BRIEF_SECONDS)
     if len(brief) > 1 and seconds >= _LEAST_SECONDS:
         confidence += _BRIEF_ERROR
         for name in brief:
             announce(f"{name}: black box, brief")
-            found = _audit_one(replace(plan, store=None), name, {"seconds": seconds}, confidence=1 - _BRIEF_ERROR)
+            found = _audit_one(replace(plan, store=None), name, {"seconds": seconds, "clock": plan.clock}, confidence=1 - _BRIEF_ERROR)
             if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
                 yield replace(found, how=("trace", "black box") if name in traced else ("black box",), findings=traced.get(name, ()))
                 order.remove(name)
@@ -256,14 +266,14 @@ def _audit_statistically(
                 return
     kept: list[str] = []
     for position, name in enumerate(order):
-        left, share = deadline - time.monotonic(), sum(weights[other] for other in order[position:])
+        left, share = deadline - plan.now(), sum(weights[other] for other in order[position:])
         seconds = max(0.7 * left * weights[name] / share, _LEAST_SECONDS)
         announce(f"{name}: black box, {position + 1} of {len(order)}")
         how = ("trace", "black box") if name in traced else ("black box",)
         if left < _LEAST_SECONDS and position and name not in plan.budgets:
             yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
             continue
-        found = _audit_one(plan, name, plan.budgets.get(name) or budget_of(seconds), confidence=confidence)
+        found = _audit_one(plan, name, plan.budgets.get(name) or plan.budget(seconds), confidence=confidence)
         yield replace(found, how=how if found.results else how[:-1], findings=traced.get(name, ()))
         if found.verdict is Verdict.NOT_REFUTED:
             kept.append(name)
@@ -274,11 +284,6 @@ def _audit_statistically(
 
 def _is_interrupted(found: Audited) -> bool:
     return found.verdict is Verdict.INCONCLUSIVE and any("interrupted" in note for note in getattr(found.results[0], "notes", ()))
-
-
-def budget_of(seconds: float) -> Json:
-    """Return the time budget of one audit, rounded to half powers of two. A repeated scan uses the same budget."""
-    return {"seconds": float(f"{min(2 ** (math.floor(2 * math.log2(seconds)) / 2), _MOST_SECONDS):.3g}")}
 
 
 def _audit_one(
@@ -316,11 +321,11 @@ def _audit_other_values(plan: AuditPlan, names: Sequence[str], deadline: float, 
         if target.guessed:  # whether a stated claim covers other values than its domain is not for a scan to say
             jobs += [(name, what, domain) for what, domain in other_values(target.domain).items()]
     for position, (name, what, domain) in enumerate(jobs):
-        seconds = (deadline - time.monotonic()) / (len(jobs) - position)
+        seconds = (deadline - plan.now()) / (len(jobs) - position)
         if seconds < _LEAST_SECONDS:
             return
         announce(f"{name}: {what}, {position + 1} of {len(jobs)}")
-        found = _audit_one(plan, name, budget_of(seconds), domain, what)
+        found = _audit_one(plan, name, plan.budget(seconds), domain, what)
         if found.verdict is Verdict.SUSPECT:
             result = found.results[0]
             assert isinstance(result, AuditResult)

@@ -11,7 +11,7 @@ from dpwitness.auditors.storing.serialization import unpack
 from dpwitness.auditors.storing.store import Store, stage_number
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
-_CLOCK_FIELDS = ("seconds", "notes")  # fields of an audit's end that depend on the speed of the mechanism, and determine no count
+_CLOCK_FIELDS = ("seconds", "cpu_seconds", "notes")  # fields of an audit's end that depend on the mechanism's speed, and determine no count
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def _check_combination(args: argparse.Namespace, mechanism: Any, name: str, pair
         f"--white-box needs a mechanism with log_density, but {name} has none": args.white_box and not has_capability(mechanism, WhiteBox),
         "--sequential is for audits that run the mechanism: leave out --white-box": args.sequential and args.white_box,
         "--find needs --sequential": args.find is not None and not args.sequential,
+        "--clock cpu is the clock of a time budget: add --seconds": args.clock != "wall" and args.seconds is None,
         "--search-seconds needs --search": args.search_seconds is not None and not args.search,
         "--store is for audits that run the mechanism on known pairs: leave out --search and --white-box": args.store is not None
         and (args.search or args.white_box),
@@ -160,7 +161,7 @@ def _run_audits(
         options |= {"stop": args.stop, "time_limit": args.time_limit, "store": args.store, "extend_to": args.extend}
         options |= {"sequential": args.sequential, "find": args.find, "trace": not args.no_trace}
         options |= {"causes": not args.no_causes}
-        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
+        budget = {"trials": args.trials, "seconds": args.seconds, "clock": args.clock, "announce": announce}
         results.append(audit(mechanism, pair=pairs or None, **budget, **common_options, **options))
     return [replace(result, notes=(*result.notes, *notes)) for result in results]
 

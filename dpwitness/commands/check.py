@@ -127,7 +127,7 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
     for note in target.notes:
         print(plain(f"  note: {note}"), file=out)
     with workers(args, target) as executor:
-        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
+        budget = {"trials": args.trials, "seconds": args.seconds, "clock": args.clock, "announce": announce}
         report = check_mechanism(target, seed=args.seed or 0, **budget, checks=checks, executor=executor, progress=print_finding)
     print(plain(f"{report.headline()}\n"), file=out)
     return report

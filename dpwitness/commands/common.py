@@ -68,9 +68,16 @@ def running(
     if seconds:
         help_text = f"approximate duration of {seconds}, instead of --trials: some runs are timed first, to fix and announce their number"
         budget.add_argument("--seconds", type=SECONDS, metavar="S", help=help_text)
+        clock(parser)
     parser.add_argument("--seed", type=SEED, metavar="S", help=seed)
     workers(parser)
     reporting(parser)
+
+
+def clock(parser: argparse.ArgumentParser) -> None:
+    """Add ``--clock``."""
+    help_text = "what --seconds counts: wall time (default), or CPU time of this process and its workers, the same on a busy machine"
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help=help_text)
 
 
 def reporting(parser: argparse.ArgumentParser) -> None:
@@ -376,7 +383,7 @@ def _next_without_violation(args: argparse.Namespace, result: Result, kind: str,
 def _larger_budget(args: argparse.Namespace, result: Result) -> str:
     """Return the option for ten times the budget of a result."""
     if getattr(args, "seconds", None):
-        return f"--seconds {10 * args.seconds:g}"
+        return f"--seconds {10 * args.seconds:g}" + (" --clock cpu" if getattr(args, "clock", "wall") == "cpu" else "")
     return f"--trials {10 * getattr(result, 'requested', 0) or 10**6:.3g}".replace("e+0", "e")
 
 

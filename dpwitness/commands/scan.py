@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.colors import mark_verdict
-from dpwitness.commands.common import SEED, Command, append_step_summary, command_line, detail, interpreter, print_json, reporting
+from dpwitness.commands.common import SEED, Command, append_step_summary, clock, command_line, detail, interpreter, print_json, reporting
 from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
@@ -35,6 +35,7 @@ def arguments(command: Command) -> None:
     scan = command("scan", "find the mechanisms of a package or folder, propose a target for each, and audit those targets")
     scan.add_argument("package", metavar="PACKAGE", help="name of an installed package, or a folder of Python files")
     scan.add_argument("--seconds", type=real("seconds", 0.0, 1e6), default=_SECONDS, metavar="S", help=f"time budget; default {_SECONDS:g}")
+    clock(scan)
     scan.add_argument("--dry-run", action="store_true", help="import the package, and list what would be called, but call nothing")
     help_text = "confirm the guessed claim of a target, whose violation is then VIOLATED instead of SUSPECT; may be repeated"
     scan.add_argument("--trust", metavar="NAME", action="append", default=[], help=help_text)
@@ -84,27 +85,27 @@ def _print_calls(args: argparse.Namespace, found: Discovered) -> int:
 
 def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Path, line: _Line) -> tuple[Scan, list[Audited], bool]:
     """Prepare the target file and audit its entries."""
-    import time
-
+    from dpwitness.auditors.running.clocks import read_clock
     from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
     from dpwitness.auditors.scanning.scan import budgets_of, prepare
     from dpwitness.auditors.scanning.trials import limits
     from dpwitness.auditors.storing.store import open_store
 
-    begin, outcomes = time.monotonic(), list[Any]()
+    now, unit, outcomes = read_clock(args.clock), "CPU s" if args.clock == "cpu" else "s", list[Any]()
+    begin = now()
     options: Json = {"python": python, "folder": folder, "memory": args.memory, "seconds": args.seconds, "trust": args.trust}
     scan = prepare(args.package, report, **options, progress=line)
     with limits(folder):
         names, declared = _entries(scan, python, args.memory)
-    left = max(args.seconds - (time.monotonic() - begin), 5.0)
+    left = max(args.seconds - (now() - begin), 5.0)
     with open_store(scan.store) as store:
-        plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.budgets)
+        plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.budgets, args.clock)
         try:
             for outcome in audit_entries(plan, names, declared, line):
                 outcomes.append(outcome)
                 if outcome.verdict_name in ("VIOLATED", "SUSPECT"):
                     line.clear()
-                    announce(f"{outcome.name}: {outcome.results[0].headline()} (after {time.monotonic() - begin:.0f} s)")
+                    announce(f"{outcome.name}: {outcome.results[0].headline()} (after {now() - begin:.0f} {unit})")
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True

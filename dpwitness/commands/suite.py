@@ -16,7 +16,7 @@ from dpwitness.console import bar
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.name_filter import matches
-from dpwitness.reports.phrasing.wording import plain
+from dpwitness.reports.phrasing.wording import format_times, plain
 
 if TYPE_CHECKING:
     from dpwitness.suites import Case, Outcome, Suite
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     for name, needed in missing.items():
         print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
     ready = [case for case in chosen if case.name not in missing]
-    options = {"trials": args.trials, "seconds": args.seconds, "confidence": args.confidence, "seed": args.seed}
+    options = {"trials": args.trials, "seconds": args.seconds, "clock": args.clock, "confidence": args.confidence, "seed": args.seed}
     one_case_per_worker = args.store is None and args.executor is None and 1 < args.workers <= len(ready)
     with suppress(KeyboardInterrupt):
         for audited in (
@@ -128,4 +128,5 @@ def _format_tally(outcomes: Sequence[Any], planned: int) -> str:
     unfinished = sum(o.unfinished for o in outcomes) + planned - len(outcomes)
     if unfinished:
         parts.append(f"{unfinished} without a verdict")
-    return f"{planned} cases: {', '.join(parts)}; {sum(o.result.seconds for o in outcomes):.0f} s"
+    times = (sum(getattr(o.result, name) for o in outcomes) for name in ("seconds", "cpu_seconds"))
+    return f"{planned} cases: {', '.join(parts)}; {format_times(*times)}"

@@ -53,7 +53,8 @@ _MAX_SHARED_ARGUMENTS = 16  # number of larger arguments that stay on the cluste
 class DaskExecutor(Executor):
     """Executor that runs tasks on a Dask cluster, after the `sent` files are written on each worker."""
 
-    def __init__(self, client: Client, sent: Files = ()) -> None:
+    def __init__(self, client: Client, sent: Files = (), remote: bool = False) -> None:
+        self.remote = remote  # whether other processes have started the workers
         self._client, self._inner = client, client.get_executor(pure=False)
         self._threads = 1
         self._shared: OrderedDict[str, Any] = OrderedDict()
@@ -141,7 +142,7 @@ def remote_cluster(address: str, files: Sequence[str | Path] = ()) -> Iterator[E
             raise InvalidArgument(f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s") from None
         try:
             _require_same_versions(client, address)
-            yield DaskExecutor(client, sent)
+            yield DaskExecutor(client, sent, remote=True)
         finally:
             with contextlib.suppress(Exception):
                 client.sync(client._run, close_idle, on_error="ignore", callback_timeout=_SHUTDOWN_TIMEOUT)

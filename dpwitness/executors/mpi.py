@@ -38,7 +38,7 @@ def ranks() -> Iterator[Executor]:
         future.add_done_callback(under_way.discard)
         return future
 
-    executor.submit = submit
+    executor.submit, executor.remote = submit, True
     try:
         yield executor
     finally:

@@ -22,6 +22,7 @@ _FOR_MECHANISMS = {  # options that need a mechanism with a privacy claim, with 
         ("claim", "distance", "d0", "d1", "relation", "kwargs", "form", "domain", "store", "extend", "trials", "search_seconds")
     ),
     **dict.fromkeys(("white_box", "search", "bits", "in_process"), False),
+    "clock": "wall",
 }
 
 

@@ -20,7 +20,7 @@ from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.capabilities import has_capability
 from dpwitness.mechanisms.protocols.mechanism import Truth, WhiteBox
 from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.phrasing.wording import figure
+from dpwitness.reports.phrasing.wording import figure, format_times
 
 _WHITE_BOX_TRIALS = 40_000
 
@@ -150,7 +150,8 @@ class Outcome:
         number = f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim {result.claim!s:<20}{exact}"
         bits = f"bits {result.bit_level.verdict.value.replace('_', ' ').lower()}" if result.bit_level else ""
         verdict = result.verdict.value.replace("_", " ")
-        return f"{self.case.name:<{width}}  {verdict:<12}  {number} {bits:<16}  {result.seconds:5.1f} s  {mark}".rstrip()
+        times = format_times(result.seconds, result.cpu_seconds)
+        return f"{self.case.name:<{width}}  {verdict:<12}  {number} {bits:<16}  {times:<20}  {mark}".rstrip()
 
 
 def run_case(
@@ -158,6 +159,7 @@ def run_case(
     *,
     trials: int | None = None,
     seconds: float | None = None,
+    clock: str = "wall",
     confidence: float | None = None,
     seed: int | None = None,
     defaults: Suite | None = None,
@@ -171,7 +173,7 @@ def run_case(
     ----------
     case : Case
         Mechanism, pairs and known truth.
-    trials, seconds, confidence, seed, executor, progress, store
+    trials, seconds, clock, confidence, seed, executor, progress, store
         Options of `audit`. Missing options come from the case, then from `defaults`.
     defaults : Suite, optional
         Suite with the default options. Default: two million runs.
@@ -193,6 +195,7 @@ def run_case(
         pair=case.where(),
         trials=None if seconds is not None else trials or case.trials or suite_defaults.trials,
         seconds=seconds,
+        clock=clock,
         confidence=suite_defaults.confidence if confidence is None else confidence,
         seed=suite_defaults.seed if seed is None else seed,
         executor=executor,

@@ -152,7 +152,8 @@ _FIELDS = {  # fields of a result that the formats use in their structure; other
     "accepted": nullable(record(reason=text(), expires=text(40), rules=listing(text(40)))),
 } | dict.fromkeys(
     (
-        *("parameter_lower", "parameter_upper", "epsilon_lower", "confidence", "p_value", "limit", "detectable", "seconds", "bound"),
+        *("parameter_lower", "parameter_upper", "epsilon_lower", "confidence", "p_value", "limit", "detectable", "bound"),
+        *("seconds", "cpu_seconds"),
         *("ratio", "ratio_lower", "ratio_upper", "estimate", "lower", "upper"),
     ),
     _extended,

@@ -10,7 +10,7 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.relations import describe_relation, parse_relation
 from dpwitness.mechanisms.privacy import Claim, exact_claim, parse_claim
-from dpwitness.reports.phrasing.wording import code, dataset, differences, escaped_markdown, figure, number, verdict
+from dpwitness.reports.phrasing.wording import code, dataset, differences, escaped_markdown, figure, format_times, number, verdict
 
 Facts = list[tuple[str, str]]  # (label, markdown)
 
@@ -74,7 +74,7 @@ def run_facts(result: Json) -> Facts:
     return [
         ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
         ("environment", _environment(result)),
-        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+        ("time", format_times(result.get("seconds"), result.get("cpu_seconds"))),
     ]
 
 

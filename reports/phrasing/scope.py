@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.relations import describe_relation
 from dpwitness.mechanisms.privacy.claim import NOTIONS
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, format_times, number
 
 QUESTION = "Does this implementation keep the privacy promise it makes?"
 
@@ -111,5 +110,5 @@ def cost(result: Json) -> str:
     """Format the cost of a result: number of runs, and seconds."""
     runs = number(result.get("trials") or result.get("evaluations") or result.get("runs"))
     parts = [f"{int(runs):,} runs"] if runs is not None else []
-    seconds: Any = result.get("seconds")
-    return ", ".join([*parts, *([f"{figure(seconds, 3)} s"] if seconds else [])]) or "-"
+    times = format_times(result.get("seconds"), result.get("cpu_seconds"))
+    return ", ".join([*parts, *([times] if times else [])]) or "-"

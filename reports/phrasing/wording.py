@@ -35,6 +35,12 @@ def figure(value: Any, digits: int = 4) -> str:
     return f"{found:.{digits}g}"
 
 
+def format_times(seconds: Any, cpu_seconds: Any) -> str:
+    """Format a duration and a CPU time: ``12.3 s, 20.1 CPU s``; a missing or unknown number is left out."""
+    found = ((number(seconds), "s"), (number(cpu_seconds), "CPU s"))
+    return ", ".join(f"{figure(value, 3)} {unit}" for value, unit in found if value)
+
+
 def beyond(symbol: Any, value: Any, digits: int = 4) -> str:
     """Format a lower bound of a parameter: ``epsilon > 1.2``, or "no finite epsilon holds" for an infinite bound."""
     found = number(value)

@@ -1,5 +1,8 @@
 """A budget in seconds: fixed once by what runs cost, told beforehand, the same counts again by its number of runs; costs that grow."""
 
+import re
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,10 @@ from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness.auditors.black_box import timing
 from dpwitness.auditors.black_box.timing import Costs, RunCost, format_duration
 from dpwitness.auditors.running import chunks
+from dpwitness.auditors.running.engine import Inline, Phase, Stage
+from dpwitness.console import describe
+from dpwitness.mechanisms import parse_claim
+from dpwitness.reports.audit.document import result_json
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 HASTE = {"claim": "pure:1", "pair": PAIR, "bits": False, "stop": "never"}
@@ -15,14 +22,15 @@ HASTE = {"claim": "pure:1", "pair": PAIR, "bits": False, "stop": "never"}
 class Clock:
     """Clock of the measured costs that only mechanisms advance, so that no test depends on the speed of the machine."""
 
-    now = 0.0
+    now = cpu = 0.0
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     monkeypatch.setattr(Clock, "now", 0.0)
-    for module in (timing, chunks):
-        monkeypatch.setattr(module, "perf_counter", lambda: Clock.now)
+    monkeypatch.setattr(Clock, "cpu", 0.0)
+    monkeypatch.setattr(timing, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now)
+    monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
 
 
 def slow(dataset, size, rng):
@@ -43,6 +51,40 @@ def test_a_budget_in_seconds_is_kept_told_and_repeated_by_its_runs():
     assert again.notes == result.notes[1:]
 
 
+def test_a_budget_of_cpu_time_gives_the_same_number_of_runs_on_a_busy_machine():
+    """A run takes 1/2048 s of CPU time, whatever the wall time of a run is."""
+
+    def shared(share):
+        def mechanism(dataset, size, rng):
+            Clock.cpu += size / 2048
+            Clock.now += size / 2048 / share
+            return dataset[0] + rng.laplace(0.0, 2.0, size)
+
+        return mechanism
+
+    quiet, busy = (audit(shared(share), name="m", seconds=2.5, clock="cpu", seed=1, **HASTE) for share in (1.0, 0.5))
+    assert quiet.requested == busy.requested >= 3000 and quiet.tally == busy.tally
+    assert busy.notes[0].startswith(f"time budget 2.5 s of CPU time: {busy.requested:,} runs at 488 us of CPU time each")
+    shown = describe(busy, result_json(busy), next_step="")
+    assert re.search(r"\n  time       [\d.]+ s, [\d.]+ CPU s\n", shown)
+    assert busy.cpu_seconds > 0 and busy.to_json()["cpu_seconds"] == round(busy.cpu_seconds, 3)
+    assert audit(shared(0.5), name="m", seconds=2.5, seed=1, **HASTE).requested < 0.6 * quiet.requested
+
+
+def test_a_mechanism_that_waits_ends_the_measurement_of_cpu_time():
+    """Without CPU time, batches would grow to 16,384 runs."""
+
+    def waits(dataset, size, rng):
+        Clock.now += 5e-3 * size
+        return dataset[0] + rng.laplace(0.0, 2.0, size)
+
+    stage = partial(Stage, waits, PAIR, 0, (0, 0, Phase.TIMING))
+    executor = Inline()
+    found = timing.price(lambda size: stage(size, size, 600.0), parse_claim("pure:1"), executor, 10.0, "cpu")
+    executor.shutdown()
+    assert found.runs <= 2000 and found.run == 0.0
+
+
 def test_runs_and_time_are_told_for_a_number_of_runs_too_and_change_no_count():
     told = []
     silent, loud = (audit(slow, trials=1500, seed=1, announce=heard, **HASTE) for heard in (None, told.append))
@@ -56,6 +98,8 @@ def test_runs_and_time_are_told_for_a_number_of_runs_too_and_change_no_count():
         ({"seconds": 1.0, "trials": 2000}, "trials and seconds exclude each other, got trials=2000 and seconds=1.0"),
         ({"seconds": -1.0}, "seconds must be positive and finite, got -1.0"),
         ({"seconds": 1e9}, "seconds must be at most 1e6"),
+        ({"seconds": 1.0, "clock": "sun"}, "clock must be one of 'wall', 'cpu', got 'sun'"),
+        ({"clock": "cpu"}, "clock='cpu' is the clock of a time budget: give seconds too"),
         ({"announce": 3}, "announce must be callable"),
     ],
 )

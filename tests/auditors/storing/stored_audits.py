@@ -22,6 +22,7 @@ def without_time(result):
     """Return the JSON of a result without its duration."""
     data = result.to_json()
     data.pop("seconds")
+    data.pop("cpu_seconds", None)
     return data
 
 
