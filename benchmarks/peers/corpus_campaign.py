@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, ROOT, Key, Run, attacks, describe
-from dpwitness.benchmarks.peers.recordings import NoForm, record, recording
+from dpwitness.benchmarks.peers.recordings import NoForm, declared_kind, record, recording
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, Tool
 from dpwitness.benchmarks.peers.tools import tools as all_tools
 from dpwitness.benchmarks.recall import campaign as recall
 from dpwitness.benchmarks.recall.corpus import Entry, corpus
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
 BUDGET = 10.0  # CPU seconds of one attack, with those of the library
-_MINUTES = 1  # of this project's audit, by the clock
+_SHARE = 0.8  # part of the CPU seconds that this project's audit gets for its runs; learning may take the rest
 SEED = 1
 _ORDER = 34  # seed of the order of entries
 
@@ -78,12 +80,10 @@ def _prepared(entry: Entry, wanted: Sequence[Key], file: Path) -> Iterable[Run]:
     known, key = stored(file), (OWN, "default", entry.name, BUDGET, SEED)
     pairs = _pairs(file)
     if key not in known or known[key].state == NOT_INSTALLED:
-        found, pair = recall.audit_with_pair(entry, "before", entry.before, _MINUTES)
-        state = {recall.NOT_INSTALLED: NOT_INSTALLED, Verdict.ERROR.value: "error"}.get(found.outcome, ANSWER)
-        pairs[entry.name] = pair
+        own, pairs[entry.name] = _audit(entry, key)
         _keep(None, file, pairs)
-        yield Run(*key, state, violated=found.violated, cpu_seconds=found.cpu_seconds, note=found.headline)
-        if state == NOT_INSTALLED:
+        yield own
+        if own.state == NOT_INSTALLED:
             return
     missing = [one for one in wanted if one not in known or known[one].state == NOT_INSTALLED]
     if missing and not recording(entry, BUDGET).exists():
@@ -91,6 +91,27 @@ def _prepared(entry: Entry, wanted: Sequence[Key], file: Path) -> Iterable[Run]:
             record(entry, pairs.get(entry.name), BUDGET)
         except NoForm as reason:
             yield from (Run(*one, NOT_EXPRESSIBLE, note=str(reason)) for one in missing)
+
+
+def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
+    """Audit the target of an entry as ``dpwitness bench recall`` does, in CPU time; return the outcome and the JSON of the pair or None."""
+    assert entry.before.environment is not None
+    try:
+        entry.before.environment.setup(lambda line: None)
+    except InvalidArgument as error:
+        return Run(*key, NOT_INSTALLED, note=str(error)[:300]), None
+    python = str(entry.before.environment.interpreter)
+    command = [*recall.command(entry, python, _SHARE * BUDGET), *([] if declared_kind(entry) else ["--clock", "cpu"])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    outcome, headline = recall.read(done.stdout, done.stderr, entry.bits)
+    try:
+        result = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        result = {}
+    headline = headline.replace(str(ROOT), "~")[:300]
+    seconds = float(result.get("cpu_seconds") or result.get("seconds") or 0.0)
+    violated = outcome == Verdict.VIOLATED.value
+    return Run(*key, "error" if outcome == Verdict.ERROR.value else ANSWER, None, violated, seconds, note=headline), result.get("pair")
 
 
 def _pairs(file: Path) -> dict[str, Any]:

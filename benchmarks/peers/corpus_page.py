@@ -19,8 +19,8 @@ _METHOD = (
     "domains, so each gets the pair on which our audit ended, or the first pair of our catalog if the audit has none. Our audit gets the "
     "target alone, and has to find the pair. Outputs become vectors of numbers, -1 for a missing one, and columns far from 1 are scaled. "
     f"Each peer has {BUDGET:g} CPU seconds, with those of the library: the library runs once, all peers read the same outputs in the same "
-    "order, and each pays the library's processor time for the outputs that it takes. Our audit has a time budget of 45 seconds by the "
-    "clock and its default settings, at confidence 0.99; its CPU seconds are given below. The *best* settings of the peers are at "
+    "order, and each pays the library's processor time for the outputs that it takes. Our audit has the same CPU seconds "
+    "(`--seconds --clock cpu`) and its default settings, at confidence 0.99. The *best* settings of the peers are at "
     f"confidence {CONFIDENCE:g}. Exceptions, aborted processes, texts, stability maps, accountants, and zCDP and Gaussian claims have no "
     "form in the peers; they count as not expressible, and not as misses."
 )

@@ -41,6 +41,19 @@ def recording(entry: Entry, cpu_seconds: float) -> Path:
     return home().parent / "recordings" / f"{entry.name}-{cpu_seconds:g}.npz"
 
 
+def declared_kind(entry: Entry) -> str:
+    """Return the kind of a target that is not a mechanism, such as a transformation or an accountant; empty for mechanisms."""
+    file, name, python = _location(entry)
+    return str(declarations(file, python).get(name, {}).get("kind", ""))
+
+
+def _location(entry: Entry) -> tuple[str, str, str]:
+    """Return the file and the name of the target, and the interpreter of the release with the bug."""
+    assert entry.before.environment is not None
+    file, _, name = entry.target.rpartition(":")
+    return file, name, str(entry.before.environment.interpreter)
+
+
 def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
     """Run the release with the bug on both datasets until its CPU seconds are spent, and write the outputs.
 
@@ -58,12 +71,9 @@ def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
     NoForm
         If the claim is not an (epsilon, delta) claim, or the outputs are not vectors of numbers. The message has the reason.
     """
-    assert entry.before.environment is not None
-    file, _, name = entry.target.rpartition(":")
-    python = str(entry.before.environment.interpreter)
-    if kind := declarations(file, python).get(name, {}).get("kind"):
-        raise NoForm(f"the target is no mechanism, but a function of kind {kind}")
-    target = Target(file, name, python)
+    if kind := declared_kind(entry):
+        raise NoForm(f"the target is not a mechanism, but a function of kind {kind}")
+    target = Target(*_location(entry))
     try:
         claim = _claim(target)
         datasets = _datasets(target, pair)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -86,29 +85,24 @@ def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None],
 
 def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
     """Install a release, audit the target of an entry in it, and return the outcome."""
-    return audit_with_pair(entry, side, release, minutes)[0]
-
-
-def audit_with_pair(entry: Entry, side: str, release: Release, minutes: int) -> tuple[Run, Any]:
-    """Install a release, audit the target of an entry in it, and return the outcome and the JSON of the audited pair, or None."""
     assert release.environment is not None
     try:
         release.environment.setup(lambda line: None)
     except InvalidArgument as error:
-        return Run(entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0), None
+        return Run(entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0)
     begin, python = _cpu_seconds(), str(release.environment.interpreter)
-    outcome, headline, pair = _audit(entry, python, 60 * minutes * _SHARE, minutes)
+    outcome, headline = _audit(entry, python, 60 * minutes * _SHARE, minutes)
     asked = _TOO_SHORT.search(headline) if outcome == Verdict.ERROR.value else None
     if asked is not None and float(asked[1]) <= 60 * minutes * _PATIENCE:  # by the clock, which a busy machine slows down
-        outcome, headline, pair = _audit(entry, python, float(asked[1]), minutes)
+        outcome, headline = _audit(entry, python, float(asked[1]), minutes)
     used = _cpu_seconds() - begin
     if used > 60 * minutes:
         outcome, headline = Verdict.ERROR.value, f"over the budget: {outcome} after {used:.0f} s of CPU time"
-    return Run(entry.name, side, release.name, minutes, outcome, _portable(headline), round(used, 1)), pair
+    return Run(entry.name, side, release.name, minutes, outcome, _portable(headline), round(used, 1))
 
 
-def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str, str, Any]:
-    """Run one audit, and return its verdict and headline, and the JSON of its pair or None."""
+def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str, str]:
+    """Run one audit, and return its verdict and headline."""
     done = subprocess.run(
         command(entry, python, seconds),
         capture_output=True,
@@ -117,9 +111,7 @@ def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str
         preexec_fn=lambda: _limit(60 * minutes * _LIMIT),
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    with contextlib.suppress(json.JSONDecodeError):
-        return *read(done.stdout, done.stderr, entry.bits), json.loads(done.stdout).get("pair")
-    return *read(done.stdout, done.stderr, entry.bits), None
+    return read(done.stdout, done.stderr, entry.bits)
 
 
 def command(entry: Entry, python: str, seconds: float) -> list[str]:

@@ -15,7 +15,6 @@ from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded, rec
 from dpwitness.benchmarks.peers.drivers.task import Answer
 from dpwitness.benchmarks.peers.recordings import NoForm, numbers, record, recording, vectors
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, tools
-from dpwitness.benchmarks.recall.campaign import Run as RecallRun
 
 TARGET = """
 import numpy as np
@@ -83,8 +82,8 @@ def test_a_tool_pays_the_time_of_the_library_and_reads_no_output_twice():
 def test_the_campaign_gives_the_pair_of_our_audit_to_the_peers_and_resumes(home, monkeypatch):
     bugs, asked, tool = [entry("bugs.py", name) for name in ("noisy", "text")], [], tools()["statdp_test"]
 
-    def audit(bug, side, release, minutes):
-        return RecallRun(bug.name, side, "1", minutes, "VIOLATED", "epsilon > 2", 3.0), {"d0": [bug.name]}
+    def audit(bug, key):
+        return Run(*key, "answer", violated=True, cpu_seconds=3.0), {"d0": [bug.name]}
 
     def write(bug, pair, seconds):
         assert pair == {"d0": [bug.name]}
@@ -97,7 +96,7 @@ def test_the_campaign_gives_the_pair_of_our_audit_to_the_peers_and_resumes(home,
         asked.extend(keys)
         return iter([Run(*key, "answer", violated=True) for key in keys])
 
-    monkeypatch.setattr(campaigns.recall, "audit_with_pair", audit)
+    monkeypatch.setattr(campaigns, "_audit", audit)
     monkeypatch.setattr(campaigns, "record", write)
     monkeypatch.setattr(campaigns, "attacks", attacks)
     for _ in range(2):

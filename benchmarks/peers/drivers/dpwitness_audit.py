@@ -13,11 +13,11 @@ from dpwitness.mechanisms.data.pairs import Pair
 def attack(task: Task) -> Answer:
     """Return the bound and the verdict of an audit.
 
-    By default the audit has the time budget alone, as ``dpwitness audit --seconds``. The best settings are the number of runs and the
-    confidence.
+    By default the audit has the time budget alone, as ``dpwitness audit --seconds S --clock cpu``. The best settings are the number of
+    runs and the confidence.
     """
     pair: Pair = task.mechanism.worst_pair()
     best: dict[str, Any] = {"trials": 2 * task.size, "confidence": task.confidence, "stop": "never", "bits": False}
-    chosen = best if task.best else {"seconds": task.cpu_seconds}
+    chosen = best if task.best else {"seconds": task.cpu_seconds, "clock": "cpu"}
     result = audit(task.mechanism, pair=pair, seed=task.seed, **chosen)
     return Answer(result.verdict is Verdict.VIOLATED, result.epsilon_lower, f"{result.trials} runs")
