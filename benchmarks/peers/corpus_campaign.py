@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.clocks import read_clock
 from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, ROOT, Key, Run, attacks, describe
 from dpwitness.benchmarks.peers.recordings import NoForm, declared_kind, record, recording
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, Tool
@@ -20,9 +21,10 @@ from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
-BUDGET = 10.0  # CPU seconds of one attack, with those of the library
-_SHARE = 0.8  # part of the CPU seconds that this project's audit gets for its runs; learning may take the rest
+BUDGETS = (10.0, 60.0)  # CPU seconds of one attack, with those of the library; more if our audit has no verdict with fewer
+_SHARE = 0.65  # part of the CPU seconds that is the time budget of this project's audit; learning may take the rest
 SEED = 1
+_PATIENCE = 2  # multiple of the CPU seconds, with those of the start, after which this project's audit is ended
 _ORDER = 34  # seed of the order of entries
 
 
@@ -33,12 +35,23 @@ def entries() -> list[Entry]:
 
 
 def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
-    """Return the runs with the present budget by tool, settings, entry, CPU seconds and seed; empty if there is no file."""
-    return {key: run for key, run in read_runs(Run, file).items() if run.budget == BUDGET}
+    """Return the runs by tool, settings, entry, CPU seconds and seed; empty if there is no file."""
+    return read_runs(Run, file)
+
+
+def undecided(chosen: Iterable[Entry], runs: Mapping[Key, Run], budget: float) -> list[Entry]:
+    """Return the entries on which our audit has no verdict with this budget."""
+    own = {run.case for run in runs.values() if run.tool == OWN and run.budget == budget and run.state not in (ANSWER, NOT_INSTALLED)}
+    return [entry for entry in chosen if entry.name in own]
 
 
 def corpus_campaign(
-    chosen: Sequence[Entry], tools: Iterable[Tool], checkouts: Mapping[str, Path], say: Callable[[str], None], file: Path = PUBLISHED
+    chosen: Sequence[Entry],
+    tools: Iterable[Tool],
+    checkouts: Mapping[str, Path],
+    say: Callable[[str], None],
+    file: Path = PUBLISHED,
+    budget: float = BUDGETS[0],
 ) -> None:
     """Run this project's audit and each other tool on each entry without a stored outcome.
 
@@ -54,30 +67,32 @@ def corpus_campaign(
         Receives one line per run.
     file : Path
         File of the outcomes and of the pairs, written after each run.
+    budget : float
+        CPU seconds of one attack.
     """
     others = [tool for tool in tools if tool.name != OWN]
     titles = {name: tool.title for name, tool in all_tools().items()}
     for entry in chosen:
-        wanted = [(tool.name, settings, entry.name, BUDGET, SEED) for tool in others for settings in SETTINGS]
-        for run in _prepared(entry, wanted, file):
+        wanted = [(tool.name, settings, entry.name, budget, SEED) for tool in others for settings in SETTINGS]
+        for run in _prepared(entry, wanted, file, budget):
             _keep(run, file)
             say(describe(run, titles[run.tool]))
     for tool in others:
         known = stored(file)
-        recorded = {entry.name: str(recording(entry, BUDGET)) for entry in chosen if recording(entry, BUDGET).exists()}
-        keys = [(tool.name, settings, name, BUDGET, SEED) for settings in SETTINGS for name in recorded]
+        recorded = {entry.name: str(recording(entry, budget)) for entry in chosen if recording(entry, budget).exists()}
+        keys = [(tool.name, settings, name, budget, SEED) for settings in SETTINGS for name in recorded]
         missing = [key for key in keys if key not in known or known[key].state == NOT_INSTALLED]
         for run in attacks(tool, missing, checkouts, recordings=recorded):
             _keep(run, file)
             say(describe(run, tool.title))
 
 
-def _prepared(entry: Entry, wanted: Sequence[Key], file: Path) -> Iterable[Run]:
+def _prepared(entry: Entry, wanted: Sequence[Key], file: Path, budget: float) -> Iterable[Run]:
     """Yield this project's outcome on an entry if it is not stored, and record the outputs that wanted runs need.
 
     Yields the wanted runs, without running a tool, if the entry has no form in any of them.
     """
-    known, key = stored(file), (OWN, "default", entry.name, BUDGET, SEED)
+    known, key = stored(file), (OWN, "default", entry.name, budget, SEED)
     pairs = _pairs(file)
     if key not in known or known[key].state == NOT_INSTALLED:
         own, pairs[entry.name] = _audit(entry, key)
@@ -86,9 +101,9 @@ def _prepared(entry: Entry, wanted: Sequence[Key], file: Path) -> Iterable[Run]:
         if own.state == NOT_INSTALLED:
             return
     missing = [one for one in wanted if one not in known or known[one].state == NOT_INSTALLED]
-    if missing and not recording(entry, BUDGET).exists():
+    if missing and not recording(entry, budget).exists():
         try:
-            record(entry, pairs.get(entry.name), BUDGET)
+            record(entry, pairs.get(entry.name), budget)
         except NoForm as reason:
             yield from (Run(*one, NOT_EXPRESSIBLE, note=str(reason)) for one in missing)
 
@@ -100,18 +115,38 @@ def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
         entry.before.environment.setup(lambda line: None)
     except InvalidArgument as error:
         return Run(*key, NOT_INSTALLED, note=str(error)[:300]), None
-    python = str(entry.before.environment.interpreter)
-    command = [*recall.command(entry, python, _SHARE * BUDGET), *([] if declared_kind(entry) else ["--clock", "cpu"])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    outcome, headline = recall.read(done.stdout, done.stderr, entry.bits)
+    python, budget = str(entry.before.environment.interpreter), key[3]
+    most = _PATIENCE * budget
+    command = [*recall.command(entry, python, _SHARE * budget), *([] if declared_kind(entry) else ["--clock", "cpu"])]
+    texts = _output(command, most)
+    if texts is None:
+        return Run(*key, "no answer", cpu_seconds=most, note=f"needs more than {most:g} CPU seconds"), None
+    outcome, headline = recall.read(*texts, entry.bits)
     try:
-        result = json.loads(done.stdout)
+        result = json.loads(texts[0])
     except json.JSONDecodeError:
         result = {}
     headline = headline.replace(str(ROOT), "~")[:300]
     seconds = float(result.get("cpu_seconds") or result.get("seconds") or 0.0)
-    violated = outcome == Verdict.VIOLATED.value
-    return Run(*key, "error" if outcome == Verdict.ERROR.value else ANSWER, None, violated, seconds, note=headline), result.get("pair")
+    if seconds > budget:
+        return Run(*key, "no answer", cpu_seconds=seconds, note=f"needs {seconds:.0f} CPU seconds: {headline}"), result.get("pair")
+    state, violated = "error" if outcome == Verdict.ERROR.value else ANSWER, outcome == Verdict.VIOLATED.value
+    return Run(*key, state, violated=violated, cpu_seconds=seconds, note=headline), result.get("pair")
+
+
+def _output(command: Sequence[str], most: float) -> tuple[str, str] | None:
+    """Return what a command prints, or None if it and its workers take more than `most` CPU seconds."""
+    clock = read_clock("cpu")
+    begin = clock()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while True:
+            try:
+                return process.communicate(timeout=1)
+            except subprocess.TimeoutExpired:
+                if clock() - begin > most:
+                    process.terminate()
+                    process.communicate()
+                    return None
 
 
 def _pairs(file: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import product
 from statistics import median
 
 from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, Run
-from dpwitness.benchmarks.peers.corpus_campaign import BUDGET
+from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS
 from dpwitness.benchmarks.peers.figures import Runs
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, tools
 from dpwitness.benchmarks.table import Row
@@ -18,8 +18,9 @@ _METHOD = (
     "The bugs are those of [recall](recall.md) that run from releases of a registry. The peers have no search for datasets of these "
     "domains, so each gets the pair on which our audit ended, or the first pair of our catalog if the audit has none. Our audit gets the "
     "target alone, and has to find the pair. Outputs become vectors of numbers, -1 for a missing one, and columns far from 1 are scaled. "
-    f"Each peer has {BUDGET:g} CPU seconds, with those of the library: the library runs once, all peers read the same outputs in the same "
-    "order, and each pays the library's processor time for the outputs that it takes. Our audit has the same CPU seconds "
+    f"Each tool has {BUDGETS[0]:g} CPU seconds, with those of the library, or {BUDGETS[1]:g} if our audit has no verdict in the first: the "
+    "library runs once, all peers read the same outputs in the same order, and each pays the library's processor time for the outputs that "
+    "it takes. Our audit has the same CPU seconds "
     "(`--seconds --clock cpu`) and its default settings, at confidence 0.99. The *best* settings of the peers are at "
     f"confidence {CONFIDENCE:g}. Exceptions, aborted processes, texts, stability maps, accountants, and zCDP and Gaussian claims have no "
     "form in the peers; they count as not expressible, and not as misses."
@@ -35,6 +36,15 @@ class Recall:
     expressible: int
     audited: int  # entries with an outcome
     late: int  # runs without an answer in the CPU seconds, or with an error
+
+
+def with_largest_budget(runs: Runs) -> Runs:
+    """Return the runs of each entry with the largest budget that our audit has had on it."""
+    most: dict[str, float] = {}
+    for run in runs.values():
+        if run.tool == OWN:
+            most[run.case] = max(run.budget, most.get(run.case, 0.0))
+    return {key: run for key, run in runs.items() if run.budget == most.get(run.case)}
 
 
 def audited(runs: Runs) -> list[str]:
@@ -65,8 +75,9 @@ def only_a_peer_finds(runs: Runs) -> list[str]:
     return [f"{case} ({'; '.join(sorted(by))})" for case, by in sorted(found.items())]
 
 
-def rows(runs: Runs) -> list[Row]:
+def rows(all_runs: Runs) -> list[Row]:
     """Return the rows of the benchmark's table: our recall relative to the best peer, and bugs that only a peer finds."""
+    runs = with_largest_budget(all_runs)
     cases = audited(runs)
     if not cases:
         return []
@@ -77,8 +88,9 @@ def rows(runs: Runs) -> list[Row]:
     ]
 
 
-def notes(runs: Runs) -> list[str]:
+def notes(all_runs: Runs) -> list[str]:
     """Return one line per tool and settings, and one per bug that only a peer finds."""
+    runs = with_largest_budget(all_runs)
     lines, cases = list[str](), audited(runs)
     for name, settings in product(tools(), SETTINGS):
         one = recall(runs, name, settings, cases)
@@ -88,8 +100,9 @@ def notes(runs: Runs) -> list[str]:
     return lines + [f"only a peer finds {line}" for line in only_a_peer_finds(runs)]
 
 
-def section(runs: Runs, runnable: int) -> list[str]:
+def section(all_runs: Runs, runnable: int) -> list[str]:
     """Return the lines of the section; none without runs. `runnable` is the number of entries of the corpus that can run."""
+    runs = with_largest_budget(all_runs)
     cases = audited(runs)
     if not cases:
         return []
@@ -118,8 +131,9 @@ def _entries_table(runs: Runs, cases: Sequence[str]) -> list[str]:
     by: dict[tuple[str, str], list[Run]] = {}
     for run in runs.values():
         by.setdefault((run.case, run.tool), []).append(run)
-    rows = [[f"`{case}`", *(_entry(by.get((case, name), [])) for name in names)] for case in cases]
-    return table(["entry", *(tools()[name].title for name in names)], rows)
+    budget = {run.case: f"{run.budget:g}" for run in runs.values()}
+    rows = [[f"`{case}`", budget[case], *(_entry(by.get((case, name), [])) for name in names)] for case in cases]
+    return table(["entry", "CPU s", *(tools()[name].title for name in names)], rows)
 
 
 def _entry(found: Sequence[Run]) -> str:

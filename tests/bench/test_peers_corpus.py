@@ -9,13 +9,14 @@ import pytest
 from dpwitness.benchmarks.peers import corpus_campaign as campaigns
 from dpwitness.benchmarks.peers import corpus_page, recordings
 from dpwitness.benchmarks.peers.campaign import Run
-from dpwitness.benchmarks.peers.corpus_campaign import BUDGET, SEED, corpus_campaign, entries, stored
+from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS, SEED, corpus_campaign, entries, stored
 from dpwitness.benchmarks.peers.drivers import __main__ as driver
 from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded, recorded
 from dpwitness.benchmarks.peers.drivers.task import Answer
 from dpwitness.benchmarks.peers.recordings import NoForm, numbers, record, recording, vectors
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, tools
 
+BUDGET = BUDGETS[0]
 TARGET = """
 import numpy as np
 

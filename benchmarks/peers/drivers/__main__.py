@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.benchmarks.peers.cases import case_named
-from dpwitness.benchmarks.peers.drivers.recorded import Recorded, recorded
+from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded, recorded
 from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
 
 _WARM_UP_SIZE, _FIRST_SIZE, _LEAST_SIZE, _MOST_SIZE = 2_000, 10_000, 200, 50_000_000
@@ -88,7 +88,8 @@ def _attack(asked: dict[str, Any]) -> tuple[Answer | None, float, int]:
         return _timed(lambda: driver.attack(task(size)), limit, mechanism)
 
     if not best:
-        return *attempt(0, budget), 0
+        warm = attempt(0, _WARM_UP * budget)[0]  # compiles and loads what the tool needs
+        return *((None, 0.0) if warm is None else attempt(0, budget)), 0
     return _largest(attempt, budget, asked.get("first_size") or _FIRST_SIZE)
 
 
@@ -116,6 +117,8 @@ def _timed(attack: Callable[[], Answer], budget: float, mechanism: Any = None) -
     answer: Answer | None = None
     try:
         answer = attack()
+    except Exhausted:
+        ended = True
     except BaseException:  # libraries may replace the exception of the signal by one of their own
         if not ended and not (library is not None and library.exhausted):
             raise
