@@ -22,8 +22,8 @@ from dpwitness.benchmarks.peers.tools import SETTINGS, Tool, tools
 from dpwitness.benchmarks.table import Table, format_table
 
 BUDGET = 4.0  # CPU seconds of one attack on a mechanism of the zoo
-SEEDS = (1, 2, 3)
-ENTRIES = 16  # bugs of the recall corpus, the first in an order that a seed draws
+SEEDS = (1,)  # more by --seed
+ENTRIES = 17  # bugs of the recall corpus, the first in an order that a seed draws
 PARTS = ("zoo", "corpus")
 
 
