@@ -25,7 +25,10 @@ _METHOD = (
     f"confidence {CONFIDENCE:g}. Exceptions, aborted processes, texts, stability maps, accountants, and zCDP and Gaussian claims have no "
     "form in the peers; they count as not expressible, and not as misses."
 )
-_NOT_RUN = "A violation is searched in the release with the bug only; the peers have not been run on the repaired releases."
+_NOT_RUN = (
+    "A violation is searched in the release with the bug only; the peers have not been run on the repaired releases. Entries with "
+    f"{BUDGETS[0]:g} CPU seconds and without a verdict of our audit have not been run with {BUDGETS[1]:g}."
+)
 
 
 @dataclass(frozen=True, slots=True)

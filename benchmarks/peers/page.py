@@ -47,8 +47,12 @@ _CASES = (
 _COMMANDS = """```
 dpwitness bench peers
 python -m dpwitness.benchmarks.peers.run --checkout dp_sniper=FOLDER --checkout delta_siege=FOLDER --checkout dp_auditorium_tester=FOLDER
+python -m dpwitness.benchmarks.peers.run --stored FOLDER --part zoo --seed 1
+python -m dpwitness.benchmarks.peers.run --stored FOLDER --part corpus --entries 17
 python -m dpwitness.benchmarks.peers.run --page reports/published
-```"""
+```
+
+The first command runs what the stored runs lack and the registry has. With `--stored` another folder has the runs, so that all are made again."""
 
 
 def write_page(runs: Runs, folder: Path, bugs: Sequence[str] = ()) -> None:
