@@ -9,7 +9,7 @@ import pytest
 from dpwitness.benchmarks.peers import corpus_campaign as campaigns
 from dpwitness.benchmarks.peers import corpus_page, recordings
 from dpwitness.benchmarks.peers.campaign import Run
-from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS, SEED, corpus_campaign, entries, stored
+from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS, SEED, corpus_campaign, entries, stored, undecided
 from dpwitness.benchmarks.peers.drivers import __main__ as driver
 from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded, recorded
 from dpwitness.benchmarks.peers.drivers.task import Answer
@@ -106,6 +106,9 @@ def test_the_campaign_gives_the_pair_of_our_audit_to_the_peers_and_resumes(home,
     assert asked == [(tool.name, settings, "bug-noisy", BUDGET, SEED) for settings in SETTINGS]
     assert {run.state for run in runs.values() if run.case == "bug-text" and run.tool != OWN} == {"not expressible"}
     assert sum(run.tool == OWN and run.violated for run in runs.values()) == 2
+    assert undecided(bugs, runs, BUDGET) == []
+    late = Run(OWN, "default", "bug-text", BUDGET, SEED, "error")
+    assert undecided(bugs, runs | {late.key: late}, BUDGET) == [bugs[1]]
 
 
 def test_recall_counts_what_a_tool_can_express_and_names_what_only_a_peer_finds():
@@ -126,7 +129,11 @@ def test_recall_counts_what_a_tool_can_express_and_names_what_only_a_peer_finds(
     ]
     text = "\n".join(corpus_page.section(runs, 42))
     assert "| dpwitness | default | 2 of 3 | 2 of 3 | 0 | 0 |" in text and "at most 11." in text
-    assert "Only a peer finds: b (DP-Sniper, best)." in text and "c: outputs are texts" in text
+    assert "Only a peer finds: b, 10 s (DP-Sniper, best)." in text and "c: outputs are texts" in text
+    more = [Run(OWN, "default", "b", BUDGETS[1], SEED, "answer", violated=True), Run("dp_sniper", "best", "b", BUDGETS[1], SEED, "answer")]
+    text = "\n".join(corpus_page.section(runs | {run.key: run for run in more}, 42))
+    assert "No peer finds a bug that our audit misses" in text and "With fewer CPU seconds only a peer finds: b, 10 s" in text
+    text = "\n".join(corpus_page.section(runs, 42))
     assert "the first 3 in an order" in text and corpus_page.section({}, 42) == []
 
 
