@@ -130,6 +130,14 @@ def test_a_cost_that_grows_slowly_allows_more_runs():
     assert all(driver._largest(attempt, 4.0, first)[2] > 4e7 for first in (10_000, 300_000))
 
 
+def test_a_first_attack_that_fails_while_it_compiles_does_not_count():
+    def fails(size, limit):
+        raise ValueError("too short")
+
+    assert driver._warmed_up(fails, 5.0) and driver._warmed_up(lambda size, limit: (Answer(False), limit), 5.0)
+    assert not driver._warmed_up(lambda size, limit: (None, limit), 5.0)
+
+
 def test_an_attack_is_ended_at_its_processor_time():
     def burn():
         while True:

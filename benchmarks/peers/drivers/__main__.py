@@ -88,8 +88,7 @@ def _attack(asked: dict[str, Any]) -> tuple[Answer | None, float, int]:
         return _timed(lambda: driver.attack(task(size)), limit, mechanism)
 
     if not best:
-        warm = attempt(0, _WARM_UP * budget)[0]  # compiles and loads what the tool needs
-        return *((None, 0.0) if warm is None else attempt(0, budget)), 0
+        return *(attempt(0, budget) if _warmed_up(attempt, budget) else (None, 0.0)), 0
     return _largest(attempt, budget, asked.get("first_size") or _FIRST_SIZE)
 
 
@@ -128,6 +127,16 @@ def _timed(attack: Callable[[], Answer], budget: float, mechanism: Any = None) -
     if library is not None:
         cost, ended = cost + library.charged, ended or library.exhausted
     return (None if ended or cost > budget else answer), cost
+
+
+def _warmed_up(attempt: Attempt, budget: float) -> bool:
+    """Make one free attack, which compiles and loads what the tool needs, and return whether another one may have an answer."""
+    try:
+        return attempt(0, _WARM_UP * budget)[0] is not None
+    except NotExpressible:
+        raise
+    except Exception:  # such as a tool that measured its compilation and finds the time too short
+        return True
 
 
 def _largest(attempt: Attempt, budget: float, first: int = _FIRST_SIZE) -> tuple[Answer | None, float, int]:
