@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from dpwitness.benchmarks.peers.tools import Tool
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
@@ -16,7 +17,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "reports" / "published" / "peers.json"
 CONFIDENCE = 0.95  # of the best settings of every tool
-NOT_INSTALLED, ANSWER = "not installed", "answer"
+NOT_INSTALLED, ANSWER, NOT_EXPRESSIBLE = "not installed", "answer", "not expressible"
 Key = tuple[str, str, str, float, int]  # tool, settings, case, CPU seconds and seed
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
@@ -79,24 +80,41 @@ def campaign(
         done = stored(file)
         keys = [(tool.name, *combination) for combination in combinations]
         missing = [key for key in keys if key not in done or done[key].state == NOT_INSTALLED]
-        for run in attacks(tool, missing, checkouts):
+        for run in attacks(tool, missing, checkouts, done.values()):
             store((stored(file) | {run.key: run}).values(), file)
-            bound = "" if run.bound is None else f", epsilon > {run.bound:.4g}"
-            violated = ", violated" if run.violated else ""
-            say(f"{tool.title} ({run.settings}), {run.case}, {run.budget:g} s: {run.state}{bound}{violated} {run.note}")
+            say(describe(run, tool.title))
 
 
-def attacks(tool: Tool, keys: Sequence[Key], checkouts: Mapping[str, Path]) -> Iterator[Run]:
-    """Run one tool on several cases in one process. A case that ends the process is an error, and another process does the rest."""
-    rest = list(keys)
+def describe(run: Run, title: str) -> str:
+    """Return a line of text for a run of the tool with this title."""
+    if run.state == NOT_INSTALLED:
+        return f"{title}: not installed: {run.note}"
+    bound = "" if run.bound is None else f", epsilon > {run.bound:.4g}"
+    violated = ", violated" if run.violated else ""
+    return f"{title} ({run.settings}), {run.case}, {run.budget:g} s: {run.state}{bound}{violated} {run.note}"
+
+
+def attacks(
+    tool: Tool,
+    keys: Sequence[Key],
+    checkouts: Mapping[str, Path],
+    known: Iterable[Run] = (),
+    recordings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Run]:
+    """Run one tool on several cases in one process. A case that ends the process is an error, and another process does the rest.
+
+    The size of a known run with another seed is the first size that an attack tries. A case with a file in `recordings` reads it.
+    """
+    rest, sizes = list(keys), {run.key[:-1]: run.size for run in known}
     try:
         python = tool.interpreter(checkouts) if rest else ""
     except InvalidArgument as error:
         yield from (Run(*key, NOT_INSTALLED, note=str(error)[:300]) for key in rest)
         return
     while rest:
+        asked = [_asked(key, sizes.get(key[:-1], 0), recordings.get(key[2], "")) for key in rest]
         with subprocess.Popen(
-            [python, "-m", "dpwitness.benchmarks.peers.drivers", json.dumps([_asked(key) for key in rest])],
+            [python, "-m", "dpwitness.benchmarks.peers.drivers", json.dumps(asked)],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -110,6 +128,7 @@ def attacks(tool: Tool, keys: Sequence[Key], checkouts: Mapping[str, Path]) -> I
             yield Run(*rest.pop(0), "error", note=f"the process of the tool ended with code {process.returncode}")
 
 
-def _asked(key: Key) -> dict[str, object]:
+def _asked(key: Key, size: int, recording: str) -> dict[str, object]:
     """Return what a driver is asked for."""
-    return dict(zip(("tool", "settings", "case", "cpu_seconds", "seed"), key, strict=True)) | {"confidence": CONFIDENCE}
+    named = dict(zip(("tool", "settings", "case", "cpu_seconds", "seed"), key, strict=True))
+    return named | {"confidence": CONFIDENCE, "first_size": size, "recording": recording}

@@ -105,13 +105,15 @@ def selected_own(runs: Runs, case: str, settings: str) -> list[Run]:
     return [run for run in runs.values() if (run.tool, run.case, run.settings) == (OWN, case, settings)]
 
 
-def table(runs: Runs) -> Table:
+def table(runs: Runs, bugs: Sequence[Row] = (), bug_notes: Sequence[str] = ()) -> Table:
     """Return the figures of a campaign.
 
     Parameters
     ----------
     runs : mapping
         Stored runs.
+    bugs, bug_notes : sequences
+        Rows and notes of the campaign on the recall corpus.
 
     Returns
     -------
@@ -131,12 +133,13 @@ def table(runs: Runs) -> Table:
     missed = only_a_peer(runs)
     if rows:
         rows.append(Row("broken mechanisms that only a peer finds", 0, len(missed), "cases", at_most=True))
+    rows += bugs
     absent = sorted({f"{tools()[run.tool].title}: {run.note}" for run in runs.values() if run.state == NOT_INSTALLED})
     left_out = [f"not compared: {name}: {reason}" for name, reason in omitted().items()]
     return Table(
         "peers",
         tuple(rows),
-        (*notes, *(f"only a peer finds {line}" for line in missed), *(f"not installed: {line}" for line in absent), *left_out),
+        (*notes, *bug_notes, *(f"only a peer finds {line}" for line in missed), *(f"not installed: {line}" for line in absent), *left_out),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -38,8 +39,7 @@ _TIME = (
 _MORE = "A tool that has no answer in this time has more, as its column says. Settings without a row have not been run."
 _LIMITS = (
     "Outputs that a tool cannot express are counted as such, and not as misses. The mechanisms are those of the experiments of StatDP, "
-    "DP-Sniper and Delta-Siege that the zoo has; a campaign may have run some of them only. The comparison covers the zoo: the bugs of the "
-    "corpus of `dpwitness bench recall` need datasets and outputs of many kinds, and the peers have not been run on them."
+    "DP-Sniper and Delta-Siege that the zoo has; a campaign may have run some of them only."
 )
 _CASES = (
     "Certified bound over truth with the best settings, or the bound if the truth is infinite; **bold** if the tool states a violation."
@@ -47,23 +47,26 @@ _CASES = (
 _COMMANDS = """```
 dpwitness bench peers
 python -m dpwitness.benchmarks.peers.run --checkout dp_sniper=FOLDER --checkout delta_siege=FOLDER --checkout dp_auditorium_tester=FOLDER
+python -m dpwitness.benchmarks.peers.run --stored FOLDER --part zoo --seed 1
+python -m dpwitness.benchmarks.peers.run --stored FOLDER --part corpus --entries 17
 python -m dpwitness.benchmarks.peers.run --page reports/published
-```"""
+```
+
+The first command runs what the stored runs lack and the registry has. `--stored` names another folder of runs, to make all again."""
 
 
-def write_page(runs: Runs, folder: Path) -> None:
-    """Write ``peers.md`` and ``peers.svg`` into a folder."""
+def write_page(runs: Runs, folder: Path, bugs: Sequence[str] = ()) -> None:
+    """Write ``peers.md`` and ``peers.svg`` into a folder; `bugs` are the lines of the section on bugs of libraries."""
     budget = main_budget(runs)
     _draw(runs, budget, folder / "peers.svg")
-    write_text(folder / "peers.md", page(runs, budget))
+    write_text(folder / "peers.md", page(runs, budget, bugs))
 
 
-def page(runs: Runs, budget: float) -> str:
+def page(runs: Runs, budget: float, bugs: Sequence[str] = ()) -> str:
     """Return the markdown of the page."""
-    seeds = len({run.seed for run in runs.values() if run.budget == budget})
     cases = [name for name in NAMES if any(run.case == name for run in runs.values())]
     lines = ["# Peers: the same mechanisms audited by other tools", "", _INTRODUCTION, "", _TIME, ""]
-    extent = f"{len(cases)} of {len(NAMES)} mechanisms, {seeds} seed{'s' if seeds > 1 else ''} each"
+    extent = f"{len(cases)} of {len(NAMES)} mechanisms, by the seeds that the table counts"
     lines += [f"Here each attack has {budget:g} CPU seconds ({extent}). {_MORE}", ""]
     lines += ["![Certified bound over truth](peers.svg)", "", "## Tools", "", *_tools_table(runs), ""]
     missed = only_a_peer(runs)
@@ -73,7 +76,7 @@ def page(runs: Runs, budget: float) -> str:
         else "On these mechanisms no peer finds a violation that this tool misses with the same settings and CPU seconds.",
         "",
     ]
-    lines += ["## Every case", "", _CASES, ""]
+    lines += [*bugs, "## Every case", "", _CASES, ""]
     lines += [
         *_cases_table(runs, cases),
         "",
@@ -100,8 +103,9 @@ def _tools_table(runs: Runs) -> list[str]:
                 one = summary(found)
                 counts = [f"{part} of {whole}" for part, whole in (one.found, one.alarms)]
                 share = "" if one.ratio is None else figure(one.ratio, 3)
-                rows.append([tool.title, settings, f"{budget:g}", share, *counts, str(one.without), str(one.late)])
-    head = ["tool", "settings", "CPU s", "bound / truth", "broken found", "false alarms", "not expressible", "no answer"]
+                seeds = str(len({run.seed for run in found}))
+                rows.append([tool.title, settings, f"{budget:g}", seeds, share, *counts, str(one.without), str(one.late)])
+    head = ["tool", "settings", "CPU s", "seeds", "bound / truth", "broken found", "false alarms", "not expressible", "no answer"]
     return table(head, rows)
 
 

@@ -1,6 +1,6 @@
-"""Benchmark of peers: other auditing tools and this one, on shared mechanisms with the same CPU seconds.
+"""Benchmark of peers: other auditing tools and this one, on shared mechanisms and on bugs of libraries, with the same CPU seconds.
 
-``dpwitness bench peers`` runs what the published campaign lacks and can be installed from the registry, and prints the figures. The other
+``dpwitness bench peers`` runs what the published campaigns lack and can be installed from the registry, and prints the figures. The other
 tools need a clone: ``python -m dpwitness.benchmarks.peers.run --checkout dp_sniper=FOLDER --checkout delta_siege=FOLDER
 --checkout dp_auditorium_tester=FOLDER``. ``--page FOLDER`` writes the published page from the stored runs.
 """
@@ -9,44 +9,68 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
-from dpwitness.benchmarks.peers.campaign import campaign, stored
+from dpwitness.benchmarks.peers import campaign as zoo
+from dpwitness.benchmarks.peers import corpus_campaign as corpus
+from dpwitness.benchmarks.peers import corpus_page, figures
 from dpwitness.benchmarks.peers.cases import NAMES
-from dpwitness.benchmarks.peers.figures import table
 from dpwitness.benchmarks.peers.page import write_page
-from dpwitness.benchmarks.peers.tools import SETTINGS, tools
+from dpwitness.benchmarks.peers.tools import SETTINGS, Tool, tools
 from dpwitness.benchmarks.table import Table, format_table
 
-BUDGET = 4.0  # CPU seconds of one attack
-SEEDS = (1, 2, 3)
+BUDGET = 4.0  # CPU seconds of one attack on a mechanism of the zoo
+SEEDS = (1,)  # more by --seed
+ENTRIES = 17  # bugs of the recall corpus, the first in an order that a seed draws
+PARTS = ("zoo", "corpus")
 
 
 def measure() -> Table:
-    """Run all attacks that are not stored yet, and return the figures."""
-    campaign(tools().values(), [(settings, case, BUDGET, seed) for settings in SETTINGS for case in NAMES for seed in SEEDS], {}, _say)
-    return table(stored())
+    """Run all attacks that are not stored yet, those on bugs of libraries with the smaller budget, and return the figures."""
+    wanted = [(settings, case, BUDGET, seed) for settings in SETTINGS for case in NAMES for seed in SEEDS]
+    zoo.campaign(tools().values(), wanted, {}, _say)
+    corpus.corpus_campaign(corpus.entries()[:ENTRIES], tools().values(), {}, _say)
+    return _table(zoo.PUBLISHED, corpus.PUBLISHED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a part of the campaign and print the figures so far."""
-    parser = argparse.ArgumentParser(description="compare auditing tools on shared mechanisms")
+    """Run a part of the campaigns and print the figures so far."""
+    args = _parser().parse_args(arguments)
+    files = [args.stored / file.name if args.stored else file for file in (zoo.PUBLISHED, corpus.PUBLISHED)]
+    if args.page:
+        bugs = corpus_page.section(corpus.stored(files[1]), len(corpus.entries()))
+        write_page(zoo.stored(files[0]), args.page, bugs)
+    elif not args.figures:
+        _run(args, *files)
+    print(format_table(_table(*files)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="compare auditing tools on shared mechanisms and on bugs of libraries")
     parser.add_argument(
         "--checkout", action="append", default=[], metavar="TOOL=FOLDER", help="clone of a tool that the registry does not have"
     )
     parser.add_argument("--tool", action="append", choices=list(tools()), help="tool to run; default: all")
-    parser.add_argument("--settings", action="append", choices=SETTINGS, help="default: both")
-    parser.add_argument("--cpu-seconds", action="append", type=float, help=f"CPU seconds of one attack; default: {BUDGET:g}")
-    parser.add_argument("--seed", action="append", type=int, help=f"default: {', '.join(map(str, SEEDS))}")
+    parser.add_argument("--part", choices=PARTS, help="mechanisms of the zoo, or bugs of the recall corpus; default: both")
+    parser.add_argument("--settings", action="append", choices=SETTINGS, help="of the part zoo; default: both")
+    parser.add_argument("--cpu-seconds", action="append", type=float, help=f"of one attack of the part zoo; default: {BUDGET:g}")
+    parser.add_argument("--seed", action="append", type=int, help=f"of the part zoo; default: {', '.join(map(str, SEEDS))}")
+    parser.add_argument("--entries", type=int, default=ENTRIES, help="number of entries of the recall corpus; default: %(default)s")
+    parser.add_argument("--stored", metavar="FOLDER", type=Path, help="folder of the stored runs; default: the published ones")
     parser.add_argument("--figures", action="store_true", help="print the figures of the stored runs, and run nothing")
     parser.add_argument("--page", metavar="FOLDER", type=Path, help="write peers.md and peers.svg from the stored runs, and run nothing")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"default: all of {', '.join(NAMES)}")
-    args = parser.parse_args(arguments)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"mechanisms of the zoo; default: all of {', '.join(NAMES)}")
+    return parser
+
+
+def _run(args: argparse.Namespace, zoo_file: Path, corpus_file: Path) -> None:
+    """Run the parts of the campaigns that the arguments name."""
     checkouts = {name: Path(folder).resolve() for name, _, folder in (text.partition("=") for text in args.checkout)}
-    if args.page:
-        write_page(stored(), args.page)
-    elif not args.figures:
+    chosen = [tool for name, tool in tools().items() if name in (args.tool or tools())]
+    if args.part != "corpus":
         wanted = [
             (settings, case, budget, seed)
             for seed in args.seed or SEEDS
@@ -54,12 +78,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for settings in args.settings or SETTINGS
             for case in args.cases or NAMES
         ]
-        campaign([tool for name, tool in tools().items() if name in (args.tool or tools())], wanted, checkouts, _say)
-    print(format_table(table(stored())))
-    return 0
+        zoo.campaign(chosen, wanted, checkouts, _say, zoo_file)
+    if args.part != "zoo":
+        _run_corpus(args.entries, chosen, checkouts, corpus_file)
 
 
+def _run_corpus(count: int, chosen: Collection[Tool], checkouts: Mapping[str, Path], file: Path) -> None:
+    """Run the tools on the first entries, and with more CPU seconds on those on which our audit has no verdict."""
+    entries = corpus.entries()[:count]
+    for budget in corpus.BUDGETS:
+        corpus.corpus_campaign(entries, chosen, checkouts, _say, file, budget)
+        entries = corpus.undecided(entries, corpus.stored(file), budget)
+
+
+def _table(zoo_file: Path, corpus_file: Path) -> Table:
+    bugs = corpus.stored(corpus_file)
+    return figures.table(zoo.stored(zoo_file), corpus_page.rows(bugs), corpus_page.notes(bugs))
+
+
+@cache
 def _say(line: str) -> None:
+    """Print a line of progress, each line once."""
     print(line, file=sys.stderr, flush=True)
 
 

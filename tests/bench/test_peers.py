@@ -89,7 +89,7 @@ def test_a_campaign_resumes(tmp_path, monkeypatch):
     file = tmp_path / "peers.json"
     store(RUNS.values(), file)
     monkeypatch.setattr(
-        campaigns, "attacks", lambda tool, keys, checkouts: iter([run(*key[:1], key[2], 1.0, budget=key[3]) for key in keys])
+        campaigns, "attacks", lambda tool, keys, checkouts, known: iter([run(*key[:1], key[2], 1.0, budget=key[3]) for key in keys])
     )
     campaign([tools()[OWN]], [("best", "laplace", 5.0, 1), ("best", "laplace", 9.0, 1)], {}, lambda line: None, file)
     assert stored(file) == RUNS | keyed(run(OWN, "laplace", 1.0, budget=9.0))
@@ -112,16 +112,30 @@ def test_a_case_that_ends_the_process_is_an_error_and_the_rest_is_run(tmp_path, 
 
 
 @pytest.mark.parametrize("constant", [0.0, 3.0])
-def test_the_largest_attack_within_the_budget_counts(monkeypatch, constant):
-    def timed(attack, budget):
-        answer = attack()
-        cost = constant + answer.bound / 1e6  # CPU seconds
-        return (answer if cost <= budget else None), cost
+def test_the_largest_attack_within_the_budget_counts(constant):
+    def attempt(size, limit):
+        cost = constant + size / 1e6  # CPU seconds
+        return (Answer(False, float(size)) if cost <= limit else None), cost
 
-    monkeypatch.setattr(driver, "_timed", timed)
-    answer, cost, size = driver._largest(lambda size: Answer(False, float(size)), 5.0)
+    answer, cost, size = driver._largest(attempt, 5.0)
     assert answer is not None and answer.bound == size and 4.0 <= cost <= 5.0
-    assert driver._largest(lambda size: Answer(False, 1e9), 5.0)[0] is None
+    assert driver._largest(lambda size, limit: (None, 1000.0), 5.0)[0] is None
+
+
+def test_a_cost_that_grows_slowly_allows_more_runs():
+    def attempt(size, limit):
+        cost = 0.45 + 2.2 * min(size / 3e5, 1.0) + size / 1e8  # learning has a largest cost
+        return (Answer(False, float(size)) if cost <= limit else None), cost
+
+    assert all(driver._largest(attempt, 4.0, first)[2] > 4e7 for first in (10_000, 300_000))
+
+
+def test_a_first_attack_that_fails_while_it_compiles_does_not_count():
+    def fails(size, limit):
+        raise ValueError("too short")
+
+    assert driver._warmed_up(fails, 5.0) and driver._warmed_up(lambda size, limit: (Answer(False), limit), 5.0)
+    assert not driver._warmed_up(lambda size, limit: (None, limit), 5.0)
 
 
 def test_an_attack_is_ended_at_its_processor_time():

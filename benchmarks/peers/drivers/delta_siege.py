@@ -76,7 +76,7 @@ def attack(task: Task) -> Answer:
     """Return whether the tool's confident ratio of rho is below 1, and the epsilon at the claimed delta that belongs to this ratio.
 
     The default settings are those of the minimal example: bit patterns and logistic regression. The best settings are gradient boosting on
-    the outputs, one trial, and sizes that fit the budget.
+    the outputs, or the bit patterns of the example if the fault is in low bits, one trial, and sizes that fit the budget.
     """
     dimensions = task.draw(0, 1, np.random.default_rng(0)).shape[1]
     if not task.best and dimensions > 1:
@@ -86,7 +86,7 @@ def attack(task: Task) -> Answer:
     sizes = {"n_train": size, "n_init": size, "n_check": size, "n_final": _FINAL * size, "batch_size": size, "confidence": task.confidence}
     config = Config(n_jobs=1, n_experiments=1, seed=task.seed, **(sizes if task.best else {}))
     classifier = [("boosting", HistGradientBoostingClassifier(random_state=task.seed))]
-    if not task.best:
+    if not task.best or (task.bits and dimensions == 1):
         classifier = [("bit_transformer", BitPatternFeatureTransformer()), ("log_reg", LogisticRegression())]
     with tempfile.TemporaryDirectory() as folder:  # the tool fails without one
         ratio = _search(task, config, Pipeline(classifier), Path(folder))

@@ -63,8 +63,9 @@ def attack(task: Task) -> Answer:
 
 
 def _sizes(task: Task) -> DDConfig:
-    size, final = max(task.size // 1000, 1) * 1000, max(task.size // 1000, 1) * 5000
-    return DDConfig(n_train=size, n=size, n_check=size, n_final=final, n_processes=1, confidence=task.confidence)
+    step = 1000 if task.size >= 10_000 else 200  # the tool needs multiples of 1,000 from 10,000 on
+    size = max(task.size // step, 1) * step
+    return DDConfig(n_train=size, n=size, n_check=size, n_final=5 * size, n_processes=1, confidence=task.confidence)
 
 
 def _classifier(task: Task) -> Any:

@@ -16,10 +16,12 @@ from pystatdp.core import run_algorithm
 from pystatdp.hypotest import test_statistics
 from pystatdp.selectors import select_event
 
+from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded
 from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Outputs, Task
 
 _ALPHA = 0.05  # p-value that the paper takes for a violation
 _CHUNK = 20_000
+_DEFAULT_RUNS = 600_000  # on each dataset
 _TUPLE = 3  # most numbers of an output of which the tool can try all combinations of events
 _FEW = 20  # most different values of a categorical number
 _TRAINING, _EXCESS = 5_000, 50
@@ -52,6 +54,8 @@ def attack(task: Task) -> Answer:
     kwargs = {"epsilon": task.epsilon}
     if task.best:
         return _best(task, datasets, kwargs)
+    if isinstance(task.mechanism, Recorded) and 2 * _DEFAULT_RUNS * task.mechanism.cost > task.cpu_seconds:
+        raise Exhausted  # the tool's own process would take the outputs, and the cost of the library would be lost
     options = {"databases": datasets, "cores": 1, "quiet": True, "loglevel": logging.ERROR}
     (found,) = pystatdp().detect_counterexample(mechanism, task.epsilon, kwargs, **options)
     return Answer(found[1] < _ALPHA, None, f"p = {found[1]:.3g}")
@@ -76,7 +80,7 @@ def _best(task: Task, datasets: tuple[Any, ...], kwargs: dict[str, float]) -> An
 
 def _outputs(task: Task, side: int, rng: np.random.Generator, reduce: Reduction) -> Iterator[Any]:
     while True:
-        yield from reduce(task.draw(side, _CHUNK, rng))
+        yield from reduce(task.draw(side, getattr(task.mechanism, "chunk", _CHUNK), rng))
 
 
 def _as_tuple(outputs: Outputs) -> list[Any]:
@@ -89,7 +93,7 @@ def _as_tuple(outputs: Outputs) -> list[Any]:
 
 def _reduction(task: Task, rng: np.random.Generator) -> Reduction:
     """Return the function from outputs to what the tool reads: for long outputs, the candidate that separates other runs best."""
-    samples = [task.draw(side, _TRAINING, rng) for side in (0, 1)]
+    samples = [task.draw(side, min(_TRAINING, max(task.size // 5, 200)), rng) for side in (0, 1)]
     if samples[0].shape[1] <= _TUPLE:
         return _as_tuple
     separations = [_separation(*(np.asarray(reduce(sample), dtype=float) for sample in samples)) for reduce in _candidates(samples)]

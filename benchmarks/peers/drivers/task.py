@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,10 @@ class Task:
         Number of runs of the mechanism on each dataset that the best settings may use, in the tool's own unit. The default settings fix it.
     seed : int
         Seed of the mechanism and of the tool.
+    cpu_seconds : float
+        Time budget of the attack, for a tool that takes one.
+    bits : bool
+        Whether the fault to be found is in the low bits of the outputs.
     """
 
     mechanism: Any
@@ -45,6 +50,8 @@ class Task:
     best: bool
     size: int
     seed: int
+    cpu_seconds: float = math.inf
+    bits: bool = False
 
     def generator(self) -> np.random.Generator:
         """Return the generator of the mechanism's randomness."""

@@ -1,0 +1,161 @@
+"""Campaign on the recall corpus: this project's audit of each release with a bug, and the other tools on the pair of that audit."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.clocks import read_clock
+from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, ROOT, Key, Run, attacks, describe
+from dpwitness.benchmarks.peers.recordings import NoForm, declared_kind, record, recording
+from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, Tool
+from dpwitness.benchmarks.peers.tools import tools as all_tools
+from dpwitness.benchmarks.recall import campaign as recall
+from dpwitness.benchmarks.recall.corpus import Entry, corpus
+from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
+from dpwitness.mechanisms.core.validation import InvalidArgument
+
+PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
+BUDGETS = (10.0, 60.0)  # CPU seconds of one attack, with those of the library; more if our audit has no verdict with fewer
+_SHARE = 0.65  # part of the CPU seconds that is the time budget of this project's audit; learning may take the rest
+SEED = 1
+_PATIENCE = 2  # multiple of the CPU seconds, with those of the start, after which this project's audit is ended
+_ORDER = 34  # seed of the order of entries
+
+
+def entries() -> list[Entry]:
+    """Return the runnable entries of the corpus in an order that a seed draws: a campaign may run the first ones only."""
+    found = [entry for entry in corpus() if entry.runnable and not entry.harmless]
+    return random.Random(_ORDER).sample(found, len(found))
+
+
+def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
+    """Return the runs by tool, settings, entry, CPU seconds and seed; empty if there is no file."""
+    return read_runs(Run, file)
+
+
+def undecided(chosen: Iterable[Entry], runs: Mapping[Key, Run], budget: float) -> list[Entry]:
+    """Return the entries on which our audit has no verdict with this budget."""
+    own = {run.case for run in runs.values() if run.tool == OWN and run.budget == budget and run.state not in (ANSWER, NOT_INSTALLED)}
+    return [entry for entry in chosen if entry.name in own]
+
+
+def corpus_campaign(
+    chosen: Sequence[Entry],
+    tools: Iterable[Tool],
+    checkouts: Mapping[str, Path],
+    say: Callable[[str], None],
+    file: Path = PUBLISHED,
+    budget: float = BUDGETS[0],
+) -> None:
+    """Run this project's audit and each other tool on each entry without a stored outcome.
+
+    Parameters
+    ----------
+    chosen : sequence of Entry
+        Entries, of which the release with the bug is audited.
+    tools : iterable of Tool
+        Tools; this project's audit runs in any case, because its pair is the pair of the others.
+    checkouts : mapping
+        Folder with a clone of the repository, by name of the tool.
+    say : callable
+        Receives one line per run.
+    file : Path
+        File of the outcomes and of the pairs, written after each run.
+    budget : float
+        CPU seconds of one attack.
+    """
+    others = [tool for tool in tools if tool.name != OWN]
+    titles = {name: tool.title for name, tool in all_tools().items()}
+    for entry in chosen:
+        wanted = [(tool.name, settings, entry.name, budget, SEED) for tool in others for settings in SETTINGS]
+        for run in _prepared(entry, wanted, file, budget):
+            _keep(run, file)
+            say(describe(run, titles[run.tool]))
+    for tool in others:
+        known = stored(file)
+        recorded = {entry.name: str(recording(entry, budget)) for entry in chosen if recording(entry, budget).exists()}
+        keys = [(tool.name, settings, name, budget, SEED) for settings in SETTINGS for name in recorded]
+        missing = [key for key in keys if key not in known or known[key].state == NOT_INSTALLED]
+        for run in attacks(tool, missing, checkouts, recordings=recorded):
+            _keep(run, file)
+            say(describe(run, tool.title))
+
+
+def _prepared(entry: Entry, wanted: Sequence[Key], file: Path, budget: float) -> Iterable[Run]:
+    """Yield this project's outcome on an entry if it is not stored, and record the outputs that wanted runs need.
+
+    Yields the wanted runs, without running a tool, if the entry has no form in any of them.
+    """
+    known, key = stored(file), (OWN, "default", entry.name, budget, SEED)
+    pairs = _pairs(file)
+    if key not in known or known[key].state == NOT_INSTALLED:
+        own, pairs[entry.name] = _audit(entry, key)
+        _keep(None, file, pairs)
+        yield own
+        if own.state == NOT_INSTALLED:
+            return
+    missing = [one for one in wanted if one not in known or known[one].state == NOT_INSTALLED]
+    if missing and not recording(entry, budget).exists():
+        try:
+            record(entry, pairs.get(entry.name), budget)
+        except NoForm as reason:
+            yield from (Run(*one, NOT_EXPRESSIBLE, note=str(reason)) for one in missing)
+
+
+def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
+    """Audit the target of an entry as ``dpwitness bench recall`` does, in CPU time; return the outcome and the JSON of the pair or None."""
+    assert entry.before.environment is not None
+    try:
+        entry.before.environment.setup(lambda line: None)
+    except InvalidArgument as error:
+        return Run(*key, NOT_INSTALLED, note=str(error)[:300]), None
+    python, budget = str(entry.before.environment.interpreter), key[3]
+    most = _PATIENCE * budget
+    command = [*recall.command(entry, python, _SHARE * budget), *([] if declared_kind(entry) else ["--clock", "cpu"])]
+    texts = _output(command, most)
+    if texts is None:
+        return Run(*key, "no answer", cpu_seconds=most, note=f"needs more than {most:g} CPU seconds"), None
+    outcome, headline = recall.read(*texts, entry.bits)
+    try:
+        result = json.loads(texts[0])
+    except json.JSONDecodeError:
+        result = {}
+    headline = headline.replace(str(ROOT), "~")[:300]
+    seconds = float(result.get("cpu_seconds") or result.get("seconds") or 0.0)
+    if seconds > budget:
+        return Run(*key, "no answer", cpu_seconds=seconds, note=f"needs {seconds:.0f} CPU seconds: {headline}"), result.get("pair")
+    state, violated = "error" if outcome == Verdict.ERROR.value else ANSWER, outcome == Verdict.VIOLATED.value
+    return Run(*key, state, violated=violated, cpu_seconds=seconds, note=headline), result.get("pair")
+
+
+def _output(command: Sequence[str], most: float) -> tuple[str, str] | None:
+    """Return what a command prints, or None if it and its workers take more than `most` CPU seconds."""
+    clock = read_clock("cpu")
+    begin = clock()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while True:
+            try:
+                return process.communicate(timeout=1)
+            except subprocess.TimeoutExpired:
+                if clock() - begin > most:
+                    process.terminate()
+                    process.communicate()
+                    return None
+
+
+def _pairs(file: Path) -> dict[str, Any]:
+    """Return the pair of each entry on which this project's audit has its verdict."""
+    return dict(json.loads(file.read_text(encoding="utf-8"))["pairs"]) if file.exists() else {}
+
+
+def _keep(run: Run | None, file: Path, pairs: Mapping[str, Any] | None = None) -> None:
+    """Write a run, or the pairs, into the file."""
+    runs = stored(file) | ({} if run is None else {run.key: run})
+    found = _pairs(file) if pairs is None else dict(pairs)
+    write_runs(runs.values(), file, confidence=CONFIDENCE, order=_ORDER, pairs=dict(sorted(found.items())))
