@@ -1,1 +1,1 @@
-"""Benchmarks of rounds per second, of scaling over workers, of long audits, and of slow targets. May import everything except the commands."""
+"""Benchmarks of rounds per second, scaling over workers, long audits and slow targets. May import everything except the commands."""
