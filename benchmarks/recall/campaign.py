@@ -9,7 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 PUBLISHED = FOLDER.parent / "published" / "recall.json"
 NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed
 BUDGETS = (1, 10)  # CPU minutes
+RunKey = tuple[str, str, int, bool]
 _SEED = 34
 _SHARE = 0.75  # part of the CPU budget that is given to the runs; start and learning take the rest
 _PATIENCE = 4  # multiple of the budget, by the clock, up to which an audit that needs more time is given it
@@ -39,18 +40,19 @@ class Run:
     outcome: str  # a verdict, or `NOT_INSTALLED`
     headline: str
     cpu_seconds: float
+    later: bool = False  # whether the run was made after the figures of a part set aside had been published
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        return self.entry, self.side, self.minutes
+    def key(self) -> tuple[str, str, int, bool]:
+        return self.entry, self.side, self.minutes, self.later
 
     @property
     def violated(self) -> bool:
         return self.outcome == Verdict.VIOLATED.value
 
 
-def stored(file: Path = PUBLISHED) -> dict[tuple[str, str, int], Run]:
-    """Return the runs of a campaign by entry, side and budget; empty if there is no file."""
+def stored(file: Path = PUBLISHED) -> dict[RunKey, Run]:
+    """Return the runs of a campaign by entry, side, budget and whether they were made later; empty if there is no file."""
     return read_runs(Run, file)
 
 
@@ -59,7 +61,7 @@ def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
     write_runs(runs, file, seed=_SEED)
 
 
-def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED) -> None:
+def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED, later: bool = False) -> None:
     """Audit both sides of each runnable entry that has no stored run with this budget.
 
     Parameters
@@ -72,13 +74,15 @@ def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None],
         Receives one line of progress per side.
     file : Path
         File of the runs, written after each audit. A side whose release could not be installed is tried again by the next campaign.
+    later : bool
+        Whether the runs are stored beside the first run of a part set aside, whose figure stays as it is.
     """
     for entry in entries:
         for side, release in entry.sides if entry.runnable else ():
             done = stored(file)
-            known = done.get((entry.name, side, minutes))
+            known = done.get((entry.name, side, minutes, later))
             if known is None or known.outcome == NOT_INSTALLED:
-                run = audit_side(entry, side, release, minutes)
+                run = replace(audit_side(entry, side, release, minutes), later=later)
                 store((done | {run.key: run}).values(), file)
                 say(f"{entry.name} {side} ({release.name}), {minutes} min: {run.outcome} in {run.cpu_seconds:.0f} s; {run.headline}")
 
