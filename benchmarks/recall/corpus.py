@@ -1,7 +1,7 @@
 """Corpus of documented bugs: one folder of ``reports/recall/adapters`` per library, with ``entries.toml`` and target files.
 
 An entry names two releases of a library, and a target that was written from the library's documentation: a claim and a domain, but no pair
-of datasets and no event. ``reports/recall/split.json`` names the entries that are set aside: a third of the first corpus, and all later entries.
+of datasets and no event. ``reports/recall/split.json`` names the entries that are set aside: a third of the first corpus, and later ones.
 """
 
 from __future__ import annotations
