@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 _NOISE, _ROWS, _STEPS = 2.0, 4, 8
 
 
-def _private(model, rows, labels, clip, **options):
+def _private(model, rows, labels, clip, loss_reduction="sum", **options):
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows, labels), batch_size=len(rows))
     return PrivacyEngine().make_private(
@@ -28,7 +28,7 @@ def _private(model, rows, labels, clip, **options):
         noise_multiplier=_NOISE,
         max_grad_norm=clip,
         poisson_sampling=False,
-        loss_reduction="sum",
+        loss_reduction=loss_reduction,
         **options,
     )
 
@@ -46,13 +46,17 @@ class _Half(torch.nn.Module):
 
 
 def _ghost(model, rows, labels, clip):
-    """Module, optimizer, loss and loader of ghost clipping; the loss is wrapped by hand before release 1.5.3, as the tutorial does."""
-    if "criterion" in inspect.signature(PrivacyEngine.make_private).parameters:
-        return _private(model, rows, labels, clip, grad_sample_mode="ghost", criterion=_Half())
-    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+    """Module, optimizer, loader and backward pass of ghost clipping, and what the step is to be multiplied by for the sum of gradients.
 
-    module, optimizer, loader = _private(model, rows, labels, clip, grad_sample_mode="ghost")
-    return module, optimizer, DPLossFastGradientClipping(module, optimizer, _Half()), loader
+    Before release 1.5.3 the documentation has `double_backward` of the losses of a batch, whose reduction is the mean.
+    """
+    if "criterion" in inspect.signature(PrivacyEngine.make_private).parameters:
+        module, optimizer, criterion, loader = _private(model, rows, labels, clip, grad_sample_mode="ghost", criterion=_Half())
+        return module, optimizer, loader, lambda rows, wanted: criterion(module(rows), wanted).backward(), 1
+    from opacus.utils.fast_gradient_clipping_utils import double_backward
+
+    module, optimizer, loader = _private(model, rows, labels, clip, grad_sample_mode="ghost", clipping="ghost", loss_reduction="mean")
+    return module, optimizer, loader, lambda rows, wanted: double_backward(module, optimizer, _Half("none")(module(rows), wanted)), _ROWS
 
 
 def _ghost_steps(dataset, size, rng, clip):
@@ -61,16 +65,16 @@ def _ghost_steps(dataset, size, rng, clip):
     rows = torch.full((_ROWS, _STEPS, 1), 0.1)
     torch.manual_seed(int(rng.integers(2**63)))
     model = torch.nn.Linear(1, 1)
-    module, optimizer, criterion, _ = _ghost(model, rows, labels, clip)
+    module, optimizer, _, backward, scale = _ghost(model, rows, labels, clip)
     parameters, found = list(module.parameters()), np.empty((size, 2))
     for i in range(size):
         with torch.no_grad():
             for parameter in parameters:
                 parameter.zero_()
         optimizer.zero_grad()
-        criterion(module(rows), labels).backward()
+        backward(rows, labels)
         optimizer.step()
-        found[i] = [float(parameter.detach().ravel()[0]) / clip for parameter in parameters]
+        found[i] = [scale * float(parameter.detach().ravel()[0]) / clip for parameter in parameters]
     return found
 
 
@@ -120,7 +124,7 @@ def ghost_in_parts(dataset, size, rng):
     labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
     torch.manual_seed(int(rng.integers(2**63)))
     model = torch.nn.Linear(1, 1, bias=False)
-    module, optimizer, criterion, loader = _ghost(model, torch.ones(_ROWS, _STEPS, 1), labels, 1.0)
+    module, optimizer, loader, backward, scale = _ghost(model, torch.ones(_ROWS, _STEPS, 1), labels, 1.0)
     (weight,), found = module.parameters(), np.empty((size, 1))
     with BatchMemoryManager(data_loader=loader, max_physical_batch_size=2, optimizer=optimizer) as parts:
         for i in range(size):
@@ -128,9 +132,9 @@ def ghost_in_parts(dataset, size, rng):
                 weight.zero_()
             for rows, wanted in parts:
                 optimizer.zero_grad()
-                criterion(module(rows), wanted).backward()
+                backward(rows, wanted)
                 optimizer.step()
-            found[i] = float(weight.detach())
+            found[i] = scale * float(weight.detach())
     return found
 
 
