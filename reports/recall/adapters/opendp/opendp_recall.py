@@ -105,6 +105,9 @@ def _eigenvector():
 
 @_target(_mapped(_eigenvector, 1), kind="Rows", size=6, features=((-0.7, 0.7), (-0.7, 0.7)), relation="add-remove")
 def eigenvector(dataset, size, rng):
-    """make_private_eigenvector(unit_epsilon=2) of the squares and products of up to six rows of norm at most 1; its sign is arbitrary."""
-    rows = np.asarray(dataset, dtype=float).reshape(-1, 2)
+    """make_private_eigenvector(unit_epsilon=2) of the squares and products of up to six rows of norm at most 1; its sign is arbitrary.
+
+    Two public rows keep the matrix positive definite, as its domain asks for, despite rounding.
+    """
+    rows = np.concatenate([0.5 * np.eye(2), np.asarray(dataset, dtype=float).reshape(-1, 2)])
     return np.abs([_eigenvector()(rows.T @ rows) for _ in range(size)])
