@@ -107,7 +107,7 @@ def _eigenvector():
 def eigenvector(dataset, size, rng):
     """make_private_eigenvector(unit_epsilon=2) of the squares and products of up to six rows of norm at most 1; its sign is arbitrary.
 
-    Two public rows keep the matrix positive definite, as its domain asks for, despite rounding.
+    Two public rows keep the matrix positive definite, despite rounding, and its eigenvalues apart: the library refuses equal ones.
     """
-    rows = np.concatenate([0.5 * np.eye(2), np.asarray(dataset, dtype=float).reshape(-1, 2)])
+    rows = np.concatenate([np.diag([0.5, 0.3]), np.asarray(dataset, dtype=float).reshape(-1, 2)])
     return np.abs([_eigenvector()(rows.T @ rows) for _ in range(size)])
