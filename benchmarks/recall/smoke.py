@@ -18,6 +18,7 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.declared import declarations
 from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.foreign.worker_pool import loaded
 
 RUNS = "runs"
 _RUNS = 3  # runs of a mechanism, and calls of a transformation or an accountant
@@ -37,12 +38,24 @@ def check_side(entry: Entry, release: Release) -> str:
         declaration = declarations(file, python).get(name) if "TARGETS" in Path(file).read_text(encoding="utf-8") else None
         target = Target(file, name, python)
         try:
+            _require_version(target, release)
             _run(target, declaration)
         finally:
             target.close()
     except Exception as error:  # of the installation, of the target file or of a run: each is reported
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
     return RUNS
+
+
+def _require_version(target: Target, release: Release) -> None:
+    """Raise InvalidArgument if the library that the target imports is not the release that its environment pins."""
+    assert release.environment is not None
+    with loaded(target._slot, target.time_limit) as worker:
+        library, version = str(worker.loaded.get("library") or ""), worker.loaded.get("version")
+    pinned = [pin.partition("==") for pin in (*release.environment.requirements, *release.environment.no_deps)]
+    wanted = [number for name, _, number in pinned if name.partition("[")[0].lower() == library.lower()]
+    if version and wanted and version not in wanted:
+        raise InvalidArgument(f"{library} {version} is imported, not {wanted[0]}")
 
 
 def _run(target: Target, declaration: Json | None) -> None:

@@ -125,14 +125,14 @@ def test_a_later_run_stands_beside_the_first_run_of_a_part_set_aside(tmp_path):
     assert "error (1 s); later violated (1 s)" in text
 
 
-def test_the_smoke_check_finds_a_target_that_cannot_run(tmp_path, monkeypatch, capsys):
+def test_the_smoke_check_finds_a_target_that_cannot_run_and_a_wrong_release(tmp_path, monkeypatch, capsys):
     (tmp_path / "t.py").write_text(
         "def good(dataset, size, rng):\n    return [0.0] * size\n\n"
         "def bad(dataset, size, rng):\n    raise TypeError('no such argument')\n\n"
         "for f in (good, bad):\n    f.claim, f.domain = 'pure:1', {'kind': 'Counts', 'length': 1, 'low': 0, 'high': 9}\n"
     )
     here = replace(next(entry for entry in corpus() if entry.runnable), after=None)
-    environment = SimpleNamespace(setup=lambda announce: None, interpreter=sys.executable)
+    environment = SimpleNamespace(setup=lambda announce: None, interpreter=sys.executable, requirements=("numpy==0.0.1",), no_deps=())
     entries = [
         replace(here, name=name, target=f"{tmp_path / 't.py'}:{name}", before=replace(here.before, environment=environment))
         for name in ("bad", "good")
@@ -140,6 +140,8 @@ def test_the_smoke_check_finds_a_target_that_cannot_run(tmp_path, monkeypatch, c
     assert check_side(entries[1], entries[1].before) == RUNS
     monkeypatch.setattr("dpwitness.benchmarks.recall.run.corpus", lambda: entries)
     assert main(["--check", "--part", here.part]) == 1
+    (tmp_path / "t.py").write_text("LIBRARY = 'numpy'\n" + (tmp_path / "t.py").read_text())
+    assert "is imported, not 0.0.1" in check_side(entries[1], entries[1].before)
     assert "bad before" in (found := capsys.readouterr().out) and "TypeError: no such argument" in found
 
 
