@@ -89,10 +89,10 @@ class Question:
 def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> Found:
     """Compare the accountant with the exact figure at extreme, random and promising points, until the budget is spent."""
     rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, Found()
-    points, count = _points(question.parameters, rng), 0
+    tried, count = points(question.parameters, rng), 0
     asked = _BATCH * (_WIDE if question.returns in _QUICK else 1)
     while count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end):
-        batch = list(itertools.islice(points, min(asked, evaluations - count)))
+        batch = list(itertools.islice(tried, min(asked, evaluations - count)))
         if found.lowest is not None and count >= _FIRST and abs(found.score - 1) > _EXACT:
             batch[::2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[::2]]
         if not batch:
@@ -193,7 +193,7 @@ def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
             yield int(candidate) if parameter.kind == "integer" else candidate
 
 
-def _points(parameters: Sequence[Parameter], rng: np.random.Generator) -> Iterator[Point]:
+def points(parameters: Sequence[Parameter], rng: np.random.Generator) -> Iterator[Point]:
     """Yield combinations of extreme and usual values in random order, then random points without end."""
     if not parameters:
         yield {}

@@ -9,7 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 PUBLISHED = FOLDER.parent / "published" / "recall.json"
 NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed
 BUDGETS = (1, 10)  # CPU minutes
+RunKey = tuple[str, str, int, bool]
 _SEED = 34
+_BUDGET = "--seconds"  # option of `audit` that takes the budget
 _SHARE = 0.75  # part of the CPU budget that is given to the runs; start and learning take the rest
 _PATIENCE = 4  # multiple of the budget, by the clock, up to which an audit that needs more time is given it
 _TOO_SHORT = re.compile(r"is too short: .*give seconds=(\d+)")
@@ -39,18 +41,19 @@ class Run:
     outcome: str  # a verdict, or `NOT_INSTALLED`
     headline: str
     cpu_seconds: float
+    later: bool = False  # whether the run was made after the figures of a part set aside had been published
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        return self.entry, self.side, self.minutes
+    def key(self) -> tuple[str, str, int, bool]:
+        return self.entry, self.side, self.minutes, self.later
 
     @property
     def violated(self) -> bool:
         return self.outcome == Verdict.VIOLATED.value
 
 
-def stored(file: Path = PUBLISHED) -> dict[tuple[str, str, int], Run]:
-    """Return the runs of a campaign by entry, side and budget; empty if there is no file."""
+def stored(file: Path = PUBLISHED) -> dict[RunKey, Run]:
+    """Return the runs of a campaign by entry, side, budget and whether they were made later; empty if there is no file."""
     return read_runs(Run, file)
 
 
@@ -59,7 +62,7 @@ def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
     write_runs(runs, file, seed=_SEED)
 
 
-def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED) -> None:
+def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED, **settings: Any) -> None:
     """Audit both sides of each runnable entry that has no stored run with this budget.
 
     Parameters
@@ -72,18 +75,24 @@ def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None],
         Receives one line of progress per side.
     file : Path
         File of the runs, written after each audit. A side whose release could not be installed is tried again by the next campaign.
+    **settings
+        ``later``: whether the runs are stored beside the first run of a part set aside, whose figure stays as it is. ``patience``: multiple
+        of the budget that the clock may show, on a machine that is busy with other work. ``side``: the only side to audit.
     """
+    later, patience, only = settings.get("later", False), settings.get("patience", 1.0), settings.get("side")
     for entry in entries:
         for side, release in entry.sides if entry.runnable else ():
+            if only not in (None, side):
+                continue
             done = stored(file)
-            known = done.get((entry.name, side, minutes))
+            known = done.get((entry.name, side, minutes, later))
             if known is None or known.outcome == NOT_INSTALLED:
-                run = audit_side(entry, side, release, minutes)
+                run = replace(audit_side(entry, side, release, minutes, patience), later=later)
                 store((done | {run.key: run}).values(), file)
                 say(f"{entry.name} {side} ({release.name}), {minutes} min: {run.outcome} in {run.cpu_seconds:.0f} s; {run.headline}")
 
 
-def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
+def audit_side(entry: Entry, side: str, release: Release, minutes: int, patience: float = 1.0) -> Run:
     """Install a release, audit the target of an entry in it, and return the outcome."""
     assert release.environment is not None
     try:
@@ -91,7 +100,7 @@ def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
     except InvalidArgument as error:
         return Run(entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0)
     begin, python = _cpu_seconds(), str(release.environment.interpreter)
-    outcome, headline = _audit(entry, python, 60 * minutes * _SHARE, minutes)
+    outcome, headline = _audit(entry, python, 60 * minutes * _SHARE * patience, minutes)
     asked = _TOO_SHORT.search(headline) if outcome == Verdict.ERROR.value else None
     if asked is not None and float(asked[1]) <= 60 * minutes * _PATIENCE:  # by the clock, which a busy machine slows down
         outcome, headline = _audit(entry, python, float(asked[1]), minutes)
@@ -118,7 +127,7 @@ def command(entry: Entry, python: str, seconds: float) -> list[str]:
     """Return the command line of one audit: the target alone, with the default options and a time budget."""
     options = [*(["--bits"] if entry.bits else []), *(["--visible-errors"] if entry.visible_errors else [])]
     own = [sys.executable, "-m", "dpwitness", "audit", entry.target, "--python", python, "--json", "--seed", str(_SEED)]
-    return [*own, "--seconds", f"{seconds:g}", "--workers", "1", *options]
+    return [*own, _BUDGET, f"{seconds:g}", "--workers", "1", *options]
 
 
 def read(output: str, errors: str, bits: bool) -> tuple[str, str]:

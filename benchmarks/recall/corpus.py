@@ -1,7 +1,7 @@
 """Corpus of documented bugs: one folder of ``reports/recall/adapters`` per library, with ``entries.toml`` and target files.
 
 An entry names two releases of a library, and a target that was written from the library's documentation: a claim and a domain, but no pair
-of datasets and no event. ``reports/recall/split.json`` names the entries that are set aside.
+of datasets and no event. ``reports/recall/split.json`` names the entries that are set aside: a third of the first corpus, and later ones.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ FAMILIES = (
     "floating point",
     "seeding",
 )
+TUNED, SET_ASIDE, SECOND = PARTS = ("tuned", "set aside", "second set aside")  # parts of the corpus
 _ADAPTER = "adapter:"  # prefix of a target that is one of the adapters of `mechanisms/foreign`
 
 
@@ -59,7 +60,7 @@ class Entry:
     bits: bool = False  # whether the bug is one of the low bits of floating-point outputs
     visible_errors: bool = False  # whether the library shows errors to the analyst
     harmless: str = ""  # why the documented fault moves no output; the entry does not count
-    held_out: bool = False  # whether the entry is set aside from all tuning
+    part: str = TUNED  # part of the corpus; the parts set aside are audited once, at the end
 
     @property
     def sides(self) -> tuple[tuple[str, Release], ...]:
@@ -91,13 +92,14 @@ def corpus(folder: Path = FOLDER) -> tuple[Entry, ...]:
     InvalidArgument
         If a family is unknown, a release is not declared, or a name occurs twice.
     """
-    held_out = frozenset(json.loads((folder / "split.json").read_text(encoding="utf-8"))["held_out"])
+    split = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    parts = dict.fromkeys(split["held_out"], SET_ASIDE) | dict.fromkeys(split["second"], SECOND)
     found: dict[str, Entry] = {}
     for path in sorted(folder.glob("adapters/*/entries.toml")):
         for entry in _read(path):
             if entry.name in found:
                 raise InvalidArgument(f"{path}: entry {entry.name!r} occurs twice")
-            found[entry.name] = replace(entry, held_out=entry.name in held_out)
+            found[entry.name] = replace(entry, part=parts.get(entry.name, TUNED))
     return tuple(found[name] for name in sorted(found))
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
-from dpwitness.benchmarks.recall.campaign import BUDGETS, NOT_INSTALLED, Run
-from dpwitness.benchmarks.recall.corpus import FAMILIES, FOLDER, Entry
+from dpwitness.benchmarks.recall.campaign import BUDGETS, NOT_INSTALLED, Run, RunKey
+from dpwitness.benchmarks.recall.corpus import FAMILIES, FOLDER, PARTS, TUNED, Entry
 from dpwitness.benchmarks.table import Row, Table
 
 CONFIDENCE = 0.95
-REQUIRED = {(False, 1): 0.7, (True, 1): 0.6, (False, 10): 0.9, (True, 10): 0.8}  # recall by part (held out or not) and CPU minutes
-Runs = Mapping[tuple[str, str, int], Run]
+REQUIRED = {(True, 1): 0.7, (False, 1): 0.6, (True, 10): 0.9, (False, 10): 0.8}  # recall by part (tuned or not) and CPU minutes
+Runs = Mapping[RunKey, Run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,17 @@ def recall(entries: Sequence[Entry], runs: Runs, minutes: int) -> Recall:
     """Return the recall on entries: violations of releases before the repair, among the entries whose audits could run.
 
     A violation with a smaller budget counts: only what an audit misses is audited again with the next budget.
+    Later runs of a part set aside do not count; `latest` puts them in the place of the first.
     """
     spent = [budget for budget in BUDGETS if budget <= minutes]
-    outcomes = [[runs[key] for key in ((entry.name, "before", budget) for budget in spent) if key in runs] for entry in entries]
+    outcomes = [[runs[key] for key in ((entry.name, "before", budget, False) for budget in spent) if key in runs] for entry in entries]
     audited = [kept for found in outcomes if (kept := [run for run in found if run.outcome != NOT_INSTALLED])]
     return Recall(sum(any(run.violated for run in found) for found in audited), len(audited))
+
+
+def latest(runs: Runs) -> Runs:
+    """Return the runs with each run that was made again in the place of the first."""
+    return {**runs, **{(*key[:3], False): replace(run, later=False) for key, run in runs.items() if run.later}}
 
 
 def table(entries: Sequence[Entry], runs: Runs) -> Table:
@@ -78,12 +84,11 @@ def table(entries: Sequence[Entry], runs: Runs) -> Table:
     """
     rows, notes = list[Row](), list[str]()
     for minutes in BUDGETS:
-        for held_out in (False, True):
-            part = part_of(entries, runs, minutes, held_out)
-            found, label = recall(part, runs, minutes), "set aside" if held_out else "tuned"
+        for label in PARTS:
+            found = recall(part_of(entries, runs, minutes, label), runs, minutes)
             if found.audited:
-                counts = (found.found, found.audited)
-                rows.append(Row(f"recall, {label}, {spent_by(minutes)}", REQUIRED[held_out, minutes], found.rate, "rate", counts=counts))
+                counts, required = (found.found, found.audited), REQUIRED[label == TUNED, minutes]
+                rows.append(Row(f"recall, {label}, {spent_by(minutes)}", required, found.rate, "rate", counts=counts))
         repaired = [run for run in runs.values() if run.side == "after" and run.minutes == minutes and run.outcome != NOT_INSTALLED]
         if repaired:
             alarms = sum(run.violated for run in repaired)
@@ -103,15 +108,15 @@ def causes(file: Path = FOLDER / "causes.toml") -> dict[str, str]:
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
-def part_of(entries: Sequence[Entry], runs: Runs, minutes: int, held_out: bool) -> list[Entry]:
+def part_of(entries: Sequence[Entry], runs: Runs, minutes: int, part: str) -> list[Entry]:
     """Return the entries of a part; none if no audit of the part had this budget."""
-    part = [entry for entry in entries if entry.held_out is held_out]
-    return part if any((entry.name, "before", minutes) in runs for entry in part) else []
+    found = [entry for entry in entries if entry.part == part]
+    return found if any((entry.name, "before", minutes, False) in runs for entry in found) else []
 
 
 def by_family(entries: Sequence[Entry], runs: Runs, minutes: int) -> dict[str, Recall]:
     """Return the recall of each family that has runs, over the parts with audits of this budget."""
-    parts = [entry for held_out in (False, True) for entry in part_of(entries, runs, minutes, held_out)]
+    parts = [entry for part in PARTS for entry in part_of(entries, runs, minutes, part)]
     found = {family: recall([entry for entry in parts if entry.family == family], runs, minutes) for family in FAMILIES}
     return {family: count for family, count in found.items() if count.audited}
 
@@ -122,7 +127,7 @@ def misses(runs: Runs) -> list[str]:
     wrong = [run for run in runs.values() if run.outcome != NOT_INSTALLED and run.violated is not (run.side == "before")]
     return [
         f"{'missed' if run.side == 'before' else 'violated after the repair'}, {run.minutes} CPU min: {run.entry} {run.release}, "
-        f"{run.outcome}: {known.get(f'{run.entry} {run.side}', 'cause not known yet; ' + run.headline)}"
+        f"{run.outcome}{', later' if run.later else ''}: {known.get(f'{run.entry} {run.side}', 'cause not known yet; ' + run.headline)}"
         for run in wrong
         if run.side == "before" or run.violated
     ]
@@ -143,6 +148,8 @@ def not_run(entries: Sequence[Entry], runs: Runs) -> list[str]:
         for entry in entries
         if not entry.target and not entry.harmless and all(not r.build for _, r in entry.sides)
     ]
-    without += [f"not audited yet: {entry.name}" for entry in entries if entry.runnable and (entry.name, "before", BUDGETS[0]) not in runs]
+    without += [
+        f"not audited yet: {entry.name}" for entry in entries if entry.runnable and (entry.name, "before", BUDGETS[0], False) not in runs
+    ]
     harmless = [f"harmless: {entry.name}: {entry.harmless}" for entry in entries if entry.harmless]
     return [*failed, *harmless, *(f"needs a build from source: {line}" for line in by_hand), *without]

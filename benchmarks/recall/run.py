@@ -1,7 +1,7 @@
 """Benchmark of recall: audits of documented bugs before and after their repair, at 1 and 10 CPU minutes.
 
 ``dpwitness bench recall`` runs the audits that the published campaign lacks and prints its figures. Parts of a campaign:
-``python -m dpwitness.benchmarks.recall.run --minutes 1 --part tuned NAME...``.
+``python -m dpwitness.benchmarks.recall.run --minutes 1 --part tuned NAME...``. With ``--check``, targets only run.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpwitness.benchmarks.recall.campaign import BUDGETS, campaign, stored
-from dpwitness.benchmarks.recall.corpus import corpus
+from dpwitness.benchmarks.recall.corpus import PARTS, SET_ASIDE, TUNED, Entry, corpus
 from dpwitness.benchmarks.recall.figures import table
 from dpwitness.benchmarks.recall.page import write_page
+from dpwitness.benchmarks.recall.smoke import RUNS, check_side
 from dpwitness.benchmarks.table import Table, format_table
 
-PARTS = ("tuned", "held-out", "all")
+_ALL = "all"
 
 
 def measure() -> Table:
@@ -31,19 +32,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a part of the campaign and print the figures so far."""
     parser = argparse.ArgumentParser(description="run a part of the recall campaign")
     parser.add_argument("--minutes", type=int, choices=BUDGETS, default=BUDGETS[0], help="CPU minutes of one audit")
-    parser.add_argument("--part", choices=PARTS, default="tuned", help="part of the corpus; run the part set aside once, at the end")
+    parser.add_argument("--part", choices=(*PARTS, _ALL), help="part of the corpus; default: tuned. Run a part set aside once, at the end")
+    parser.add_argument("--later", action="store_true", help="store runs of the first part set aside beside its published first runs")
+    parser.add_argument("--patience", type=float, default=1.0, help="multiple of the budget that the clock may show on a busy machine")
+    parser.add_argument("--side", choices=("before", "after"), help="the only side to audit")
+    parser.add_argument(
+        "--check", action="store_true", help="run each target a few times in both releases and audit nothing; default: all parts"
+    )
     parser.add_argument("--figures", action="store_true", help="print the figures of the stored runs, and run nothing")
     parser.add_argument("--page", metavar="FOLDER", type=Path, help="write recall.md from the stored runs, and run nothing")
     parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names of entries; default: all of the part")
     args = parser.parse_args(arguments)
-    wanted = {"tuned": (False,), "held-out": (True,), "all": (False, True)}[args.part]
-    entries = [entry for entry in corpus() if entry.held_out in wanted and entry.name.startswith(tuple(args.names) or "")]
+    part = args.part or (_ALL if args.check else SET_ASIDE if args.later else TUNED)
+    entries = [entry for entry in corpus() if part in (entry.part, _ALL) and entry.name.startswith(tuple(args.names) or "")]
+    if args.check:
+        return _check(entries)
     if args.page:
         write_page(corpus(), stored(), args.page)
     elif not args.figures:
-        campaign(entries, args.minutes, _say)
+        campaign(entries, args.minutes, _say, later=args.later, patience=args.patience, side=args.side)
     print(format_table(table(corpus(), stored())))
     return 0
+
+
+def _check(entries: Sequence[Entry]) -> int:
+    """Run each target a few times and print the outcomes; return 1 if a target does not run before the repair."""
+    failed = 0
+    for entry in entries:
+        for side, release in entry.sides if entry.runnable else ():
+            outcome = check_side(entry, release)
+            failed += side == "before" and outcome != RUNS
+            print(f"{entry.name} {side} ({release.name}): {outcome}", flush=True)
+    return int(failed > 0)
 
 
 def _say(line: str) -> None:

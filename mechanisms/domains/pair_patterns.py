@@ -28,6 +28,7 @@ PLACES: Sequence[tuple[str, Callable[[int], int]]] = (
 CHANGES = ("label flipped", "features flipped", "label and features flipped", "one feature moved")
 MAX_LISTED_CATEGORIES = 4096  # up to this many categories are listed and matched completely
 _SAMPLED_PAIRS = 24  # pairs drawn from more categories than `MAX_LISTED_CATEGORIES`
+MAGNITUDES = (10**-0.5, 0.1, 10**-1.5)  # smaller magnitudes of changed numbers, as shares of those at the ends of an interval
 DIGITS = (1, 2, 3, 4, 6)  # numbers of digits tried in simpler pairs
 
 
@@ -41,7 +42,14 @@ def between(low: Any, high: Any, share: Any) -> Any:
     with np.errstate(over="ignore", invalid="ignore"):
         width = np.subtract(high, low)
         found = np.where(np.isfinite(width), low + width * share, np.multiply(low, np.subtract(1.0, share)) + np.multiply(high, share))
-    return np.clip(found, low, high)
+    return np.clip(found, np.minimum(low, high), np.maximum(low, high))
+
+
+def smaller_magnitudes(low: Any, high: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield points on both sides of zero, or of the point of the interval nearest to zero, at shares of the distance to its ends."""
+    center = np.clip(0.0, low, high)
+    for share in MAGNITUDES:
+        yield f"{share:.2g}", between(center, low, share), between(center, high, share)
 
 
 def far_outside_interval(low: Any, high: Any) -> tuple[Any, Any]:

@@ -28,6 +28,7 @@ from dpwitness.mechanisms.domains.pair_patterns import (
     insert_record,
     matching,
     ranked,
+    smaller_magnitudes,
     truncated_tables,
 )
 from dpwitness.mechanisms.domains.tables import Tabular
@@ -148,6 +149,14 @@ class Records(Tabular):
                         yield self.pair(np.delete(changed, place), changed, f"{why}, record {after:g} added {at}")
                     else:
                         yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
+        yield from () if self.integer else self._smaller_changes()
+
+    def _smaller_changes(self) -> Iterator[Pair | None]:
+        """Yield pairs with a change by smaller and smaller amounts among records near zero: a fault may show for some magnitudes only."""
+        others = np.full(self.size - 1, np.clip(0.0, self.low, self.high))
+        for share, below, above in smaller_magnitudes(self.low, self.high):
+            base = others if self.relation == "add-remove" else np.append(others, below)
+            yield self.pair(base, np.append(others, above), f"all others near zero, last at {share} of the bounds")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: a changed record among up to four repeated values. Some integers, and categories, are drawn."""

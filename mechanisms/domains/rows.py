@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,16 @@ from dpwitness.mechanisms.core.validation import InvalidArgument, require, requi
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import SearchSpace
 from dpwitness.mechanisms.domains.fields import MAX_ENTRIES, columns, flags, items, require_labels, sized
-from dpwitness.mechanisms.domains.pair_patterns import NAMED_LABELS, PLACES, between, far_outside_interval, insert_record, matching, ranked
+from dpwitness.mechanisms.domains.pair_patterns import (
+    NAMED_LABELS,
+    PLACES,
+    between,
+    far_outside_interval,
+    insert_record,
+    matching,
+    ranked,
+    smaller_magnitudes,
+)
 from dpwitness.mechanisms.domains.tables import Tabular
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -124,11 +133,16 @@ class Rows(Tabular):
         crowds, changes = list(_crowds(self)), list(_changes(self))
         first, middle, last = PLACES
         for rank in range(len(crowds) + len(changes) - 1):
-            for turn, (crowd, others), (why, before, after) in ranked(crowds, changes, rank):
-                at, place = (last, first, middle)[turn]
-                changed = insert_record(others, after, place)
-                base = others if self.relation == "add-remove" else insert_record(others, before, place)
-                yield self.pair(base, changed, f"{why}, {at}, {crowd}")
+            for turn, crowd, change in ranked(crowds, changes, rank):
+                yield self._changed(crowd, change, (last, first, middle)[turn])
+        for change in _smaller_changes(self):
+            yield self._changed(crowds[0], change, last)
+
+    def _changed(self, crowd: tuple[str, FloatArray], change: Change, at: tuple[str, Callable[[int], int]]) -> Pair | None:
+        """Return the pair of a changed row at a place of a crowd; under add-remove the first dataset lacks the row."""
+        (kind, others), (why, before, after), (name, place) = crowd, change, at
+        base = others if self.relation == "add-remove" else insert_record(others, before, place)
+        return self.pair(base, insert_record(others, after, place), f"{why}, {name}, {kind}")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of a pair: a changed row among up to three different rows that fill the rest.
@@ -216,6 +230,17 @@ def _changes(domain: Rows) -> Iterator[Change]:
         yield "one feature from low to high", np.append(low, last), np.append(np.where(np.arange(len(low)) == 0, high, low), last)
     for label in labels[1:-1][:NAMED_LABELS]:
         yield f"label {label[0]:g} for the lowest", np.append(high, first), np.append(high, label)
+
+
+def _smaller_changes(domain: Rows) -> Iterator[Change]:
+    """Yield changes of numeric features by smaller and smaller amounts: a fault may show for some magnitudes only."""
+    low, _, high = _corner_values(domain)
+    moving = np.setdiff1d(np.arange(len(low)), domain.integer)
+    label = sorted(domain.labels)[-1:]
+    for share, below, above in smaller_magnitudes(low[moving], high[moving]) if len(moving) else ():
+        before, after = low.copy(), high.copy()
+        before[moving], after[moving] = below, above
+        yield f"features at {share} of low and of high", np.append(before, label), np.append(after, label)
 
 
 def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:

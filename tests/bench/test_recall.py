@@ -2,19 +2,24 @@
 
 import ast
 import json
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from dpwitness.benchmarks.recall import campaign as campaigns
 from dpwitness.benchmarks.recall.campaign import NOT_INSTALLED, Run, campaign, command, read, store, stored
-from dpwitness.benchmarks.recall.corpus import FOLDER, corpus, held_out_names
-from dpwitness.benchmarks.recall.figures import Recall, causes, recall, table
+from dpwitness.benchmarks.recall.corpus import FOLDER, SECOND, SET_ASIDE, TUNED, corpus, held_out_names
+from dpwitness.benchmarks.recall.figures import Recall, causes, latest, recall, table
 from dpwitness.benchmarks.recall.page import write_page
+from dpwitness.benchmarks.recall.run import main
+from dpwitness.benchmarks.recall.smoke import RUNS, check_side
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
-def run(entry, side="before", outcome="VIOLATED", minutes=1):
-    return Run(entry, side, "1.0", minutes, outcome, "headline", 1.0)
+def run(entry, side="before", outcome="VIOLATED", minutes=1, later=False):
+    return Run(entry, side, "1.0", minutes, outcome, "headline", 1.0, later)
 
 
 def test_the_corpus_is_large_enough_and_each_entry_has_a_source():
@@ -27,8 +32,10 @@ def test_the_corpus_is_large_enough_and_each_entry_has_a_source():
 
 def test_the_part_set_aside_is_the_draw_of_its_seed():
     split = json.loads((FOLDER / "split.json").read_text())
-    assert split["held_out"] == held_out_names([entry.name for entry in corpus()], split["seed"])
-    assert sum(entry.held_out for entry in corpus()) == len(split["held_out"]) == round(len(corpus()) / 3)
+    first = [entry.name for entry in corpus() if entry.part != SECOND]
+    assert split["held_out"] == held_out_names(first, split["seed"])
+    assert [entry.name for entry in corpus() if entry.part == SET_ASIDE] == split["held_out"]
+    assert [entry.name for entry in corpus() if entry.part == SECOND] == split["second"]  # sorted, and none is missing in the corpus
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("adapters/*/*.py")), ids=lambda file: file.stem)
@@ -44,7 +51,7 @@ def test_a_target_names_no_pair_no_event_and_no_hint(file):
 
 def test_an_unknown_family_or_release_is_an_error(tmp_path):
     (tmp_path / "adapters" / "x").mkdir(parents=True)
-    (tmp_path / "split.json").write_text('{"held_out": []}')
+    (tmp_path / "split.json").write_text('{"held_out": [], "second": []}')
     text = 'library = "x"\n[releases."1"]\nrequirements = ["x==1"]\n[entries.a]\nbefore = "1"\nafter = "2"\nfamily = "scale"\n'
     text += 'source = []\nfault = ""\n'
     file = tmp_path / "adapters" / "x" / "entries.toml"
@@ -71,7 +78,7 @@ def test_the_verdict_is_read_from_the_json_of_an_audit():
 def test_a_campaign_resumes_and_tries_again_what_was_not_installed(tmp_path, monkeypatch):
     entry, file, asked = next(entry for entry in corpus() if entry.runnable and entry.after), tmp_path / "runs.json", []
 
-    def audit(entry, side, release, minutes):
+    def audit(entry, side, release, minutes, patience):
         asked.append(side)
         return run(entry.name, side, NOT_INSTALLED if side == "after" else "VIOLATED")
 
@@ -79,11 +86,11 @@ def test_a_campaign_resumes_and_tries_again_what_was_not_installed(tmp_path, mon
     for _ in range(2):
         campaign([entry], 1, lambda line: None, file)
     assert asked == ["before", "after", "after"]
-    assert stored(file)[entry.name, "before", 1].violated and len(stored(file)) == 2
+    assert stored(file)[entry.name, "before", 1, False].violated and len(stored(file)) == 2
 
 
 def test_what_could_not_be_installed_does_not_count():
-    entries = [entry for entry in corpus() if not entry.held_out][:4]
+    entries = [entry for entry in corpus() if entry.part == TUNED][:4]
     outcomes = ["VIOLATED", "NOT_REFUTED", NOT_INSTALLED, "ERROR"]
     runs = {found.key: found for found in (run(entry.name, outcome=outcome) for entry, outcome in zip(entries, outcomes, strict=True))}
     assert recall(entries, runs, 1) == recall(entries, runs, 10) == Recall(1, 3)
@@ -96,7 +103,7 @@ def test_what_could_not_be_installed_does_not_count():
 
 
 def test_only_misses_are_audited_with_the_next_budget(tmp_path):
-    entries = [entry for entry in corpus() if not entry.held_out][:3]
+    entries = [entry for entry in corpus() if entry.part == TUNED][:3]
     outcomes = [(0, "VIOLATED", 1), (1, "NOT_REFUTED", 1), (2, "ERROR", 1), (1, "VIOLATED", 10)]  # the last miss is not audited again
     runs = {found.key: found for found in (run(entries[i].name, outcome=outcome, minutes=spent) for i, outcome, spent in outcomes)}
     rates = {row.case: row.measured for row in table(entries, runs).rows}
@@ -105,6 +112,37 @@ def test_only_misses_are_audited_with_the_next_budget(tmp_path):
     text = (tmp_path / "recall.md").read_text()
     assert "| tuned | 1 then 10 CPU min | 0.667 | 2 of 3 (0.09 to 0.99) | 0 of 0 |" in text
     assert "not refuted (1 s); violated (1 s)" in text and "set aside |" not in text
+
+
+def test_a_later_run_stands_beside_the_first_run_of_a_part_set_aside(tmp_path):
+    entries = [entry for entry in corpus() if entry.part == SET_ASIDE][:2]
+    made = [run(entries[0].name, outcome="ERROR"), run(entries[1].name), run(entries[0].name, later=True)]
+    runs = {found.key: found for found in made}
+    assert recall(entries, runs, 1) == Recall(1, 2) and recall(entries, latest(runs), 1) == Recall(2, 2)
+    write_page(entries, runs, tmp_path)
+    text = (tmp_path / "recall.md").read_text()
+    assert "| set aside | 1 CPU min | 0.5 | 1 of 2" in text and "| set aside, after the fact | 1 CPU min | 1 | 2 of 2" in text
+    assert "error (1 s); later violated (1 s)" in text
+
+
+def test_the_smoke_check_finds_a_target_that_cannot_run_and_a_wrong_release(tmp_path, monkeypatch, capsys):
+    (tmp_path / "t.py").write_text(
+        "def good(dataset, size, rng):\n    return [0.0] * size\n\n"
+        "def bad(dataset, size, rng):\n    raise TypeError('no such argument')\n\n"
+        "for f in (good, bad):\n    f.claim, f.domain = 'pure:1', {'kind': 'Counts', 'length': 1, 'low': 0, 'high': 9}\n"
+    )
+    here = replace(next(entry for entry in corpus() if entry.runnable), after=None)
+    environment = SimpleNamespace(setup=lambda announce: None, interpreter=sys.executable, requirements=("numpy==0.0.1",), no_deps=())
+    entries = [
+        replace(here, name=name, target=f"{tmp_path / 't.py'}:{name}", before=replace(here.before, environment=environment))
+        for name in ("bad", "good")
+    ]
+    assert check_side(entries[1], entries[1].before) == RUNS
+    monkeypatch.setattr("dpwitness.benchmarks.recall.run.corpus", lambda: entries)
+    assert main(["--check", "--part", here.part]) == 1
+    (tmp_path / "t.py").write_text("LIBRARY = 'numpy'\n" + (tmp_path / "t.py").read_text())
+    assert "is imported, not 0.0.1" in check_side(entries[1], entries[1].before)
+    assert "bad before" in (found := capsys.readouterr().out) and "TypeError: no such argument" in found
 
 
 @pytest.mark.parametrize(("found", "audited", "low", "high"), [(9, 10, 0.5550, 0.9975), (0, 0, 0.0, 1.0), (10, 10, 0.6915, 1.0)])

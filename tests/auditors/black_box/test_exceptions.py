@@ -1,12 +1,14 @@
 """Exceptions on one dataset: those of the environment and of types end in ERROR, those that depend on values are findings."""
 
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, trace
+from dpwitness.auditors.black_box.budget import PROBE
 from dpwitness.auditors.running.environment_errors import is_environment_fault, names_environment_fault
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -150,3 +152,19 @@ def test_exceptions_that_tell_values_apart_are_violations(wrong, act, pair):
         lambda d, n, rng: act() if wrong in list(d) else rng.laplace(size=n), claim="pure:1", pair=pair, trials=4000, confidence=1 - 1e-9
     )
     assert result.verdict is Verdict.VIOLATED
+
+
+def test_a_pair_on_which_every_run_raises_is_left_after_one_probe():
+    """An exception may be slow: replays of a pair without outputs would cost as much as the audit."""
+    runs = Counter()
+
+    def refuses_zeros(dataset, size, rng):
+        runs["refused" if dataset[0] == 0 else "run"] += size
+        if dataset[0] == 0:
+            raise ValueError("no zeros")
+        return rng.laplace(0.0, 1.0, size)
+
+    hopeless, usable = Pair(np.array([0.0, 0.0]), np.array([0.0, 1.0])), Pair(np.array([1.0, 0.0]), np.array([1.0, 1.0]))
+    result = audit(refuses_zeros, claim="pure:1", pair=[hopeless, usable], trials=4000, seed=1, trace=False)
+    assert result.verdict is Verdict.NOT_REFUTED and any("skipped, because every run on both datasets raised" in n for n in result.notes)
+    assert runs["refused"] <= 2 * PROBE + 8  # the batches of both datasets, the same runs one at a time, and the one that is quoted

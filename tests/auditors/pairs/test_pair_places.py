@@ -10,7 +10,7 @@ from dpwitness.auditors.pairs.exploration import RESTARTS, STEPS, explore
 from dpwitness.auditors.pairs.search import search
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
 from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.domains.pair_patterns import PLACES, changed_row_index, matching
+from dpwitness.mechanisms.domains.pair_patterns import PLACES, changed_row_index, matching, smaller_magnitudes
 
 DOMAINS = [
     Rows(9, ((0, 1), (-2, 2)), (0, 1)),
@@ -206,3 +206,24 @@ def test_pairs_of_one_record_have_one_place():
     assert all(len(p.d0) == 1 for p in pairs_for(Records(1)))
     pair = Records(2, relation="add-remove").draws(np.random.default_rng(0))(0)
     assert isinstance(pair, Pair) and {len(pair.d0), len(pair.d1)} == {1, 2}
+
+
+def sum_clipped_by_a_square(dataset):
+    """Sum of numbers 8 x, each clipped to 1 by the square 8 x^2 in the place of the norm: only numbers of about 0.35 are not."""
+    x = np.ravel(dataset)
+    return float((8 * x / np.maximum(1.0, 8 * x**2)).sum())
+
+
+@pytest.mark.parametrize("domain", [Rows(4, features=((-1, 1),)), Records(4, low=-1, high=1)])
+def test_a_fault_at_some_magnitudes_only_shows_on_a_pair(domain):
+    """The ends of the interval move the sum by 2, and a change from -0.316 to 0.316 by 5.06."""
+    moved = {p.why: abs(sum_clipped_by_a_square(p.d1) - sum_clipped_by_a_square(p.d0)) for p in pairs_for(domain)}
+    assert max(moved.values()) == pytest.approx(16 * 10**-0.5) and "at 0.32 of" in max(moved, key=moved.__getitem__)
+
+
+def test_smaller_magnitudes_are_inside_of_the_interval_and_nearest_to_zero():
+    for low, high in ((0.0, 1.0), (2.0, 5.0), (-5.0, -2.0), (-1.0, 10.0)):
+        points = [(below, above) for _, below, above in smaller_magnitudes(low, high)]
+        center = min(max(0.0, low), high)
+        assert all(low <= below <= center <= above <= high and below < above for below, above in points)
+    assert not any("0.32 of" in p.why for p in pairs_for(Rows(3, features=((0, 9),), integer=(0,))))

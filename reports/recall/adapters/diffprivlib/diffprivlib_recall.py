@@ -88,3 +88,20 @@ def regression_intercept(dataset, size, rng):
     x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
     fitted = (models.LinearRegression(epsilon=1.0, bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0)).fit(x, y) for _ in range(size))
     return np.array([np.append(np.ravel(model.coef_), model.intercept_) for model in fitted])
+
+
+@_target("pure:1", kind="Rows", size=10, features=((0, 1),), labels=(0, 1), every_label=True)
+def class_priors(dataset, size, rng):
+    """GaussianNB(bounds=[0, 1]).class_prior_ of 10 labelled numbers in [0, 1], both classes public."""
+    _seed(rng)
+    x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
+    return np.array([models.GaussianNB(epsilon=1.0, bounds=_bounds(0.0, 1.0)).fit(x, y).class_prior_ for _ in range(size)])
+
+
+@_target("pure:1", kind="Rows", size=6, features=((0, 1),), labels=(0, 1))
+def gaussian_nb_classes(dataset, size, rng):
+    """GaussianNB(bounds=[0, 1]) of 6 labelled numbers in [0, 1]: its classes and their means."""
+    _seed(rng)
+    x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
+    fitted = (models.GaussianNB(epsilon=1.0, bounds=_bounds(0.0, 1.0)).fit(x, y) for _ in range(size))
+    return [[*model.classes_.tolist(), *model.theta_.ravel().tolist()] for model in fitted]

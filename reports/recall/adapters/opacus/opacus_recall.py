@@ -3,11 +3,13 @@
 The claim of a step is that of the Gaussian mechanism: one record moves the sum of clipped gradients by at most 2 max_grad_norm.
 """
 
+import inspect
 import warnings
 
 import numpy as np
 import torch
 from opacus import PrivacyEngine
+from opacus.accountants.utils import get_noise_multiplier
 
 LIBRARY = "opacus"
 
@@ -16,7 +18,7 @@ torch.set_num_threads(1)
 _NOISE, _ROWS, _STEPS = 2.0, 4, 8
 
 
-def _private(model, rows, labels, clip, **options):
+def _private(model, rows, labels, clip, loss_reduction="sum", **options):
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows, labels), batch_size=len(rows))
     return PrivacyEngine().make_private(
@@ -26,7 +28,7 @@ def _private(model, rows, labels, clip, **options):
         noise_multiplier=_NOISE,
         max_grad_norm=clip,
         poisson_sampling=False,
-        loss_reduction="sum",
+        loss_reduction=loss_reduction,
         **options,
     )
 
@@ -43,22 +45,36 @@ class _Half(torch.nn.Module):
         return errors.sum() if self.reduction == "sum" else errors
 
 
+def _ghost(model, rows, labels, clip):
+    """Module, optimizer, loader and backward pass of ghost clipping, and what the step is to be multiplied by for the sum of gradients.
+
+    Before release 1.5.3 the documentation has `double_backward` of the losses of a batch, whose reduction is the mean.
+    """
+    if "criterion" in inspect.signature(PrivacyEngine.make_private).parameters:
+        module, optimizer, criterion, loader = _private(model, rows, labels, clip, grad_sample_mode="ghost", criterion=_Half())
+        return module, optimizer, loader, lambda rows, wanted: criterion(module(rows), wanted).backward(), 1
+    from opacus.utils.fast_gradient_clipping_utils import double_backward
+
+    module, optimizer, loader = _private(model, rows, labels, clip, grad_sample_mode="ghost", clipping="ghost", loss_reduction="mean")
+    return module, optimizer, loader, lambda rows, wanted: double_backward(module, optimizer, _Half("none")(module(rows), wanted)), _ROWS
+
+
 def _ghost_steps(dataset, size, rng, clip):
     """Change of weight and bias of a linear layer in one step of ghost clipping, in units of the clipping norm."""
     labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
     rows = torch.full((_ROWS, _STEPS, 1), 0.1)
     torch.manual_seed(int(rng.integers(2**63)))
     model = torch.nn.Linear(1, 1)
-    module, optimizer, criterion, _ = _private(model, rows, labels, clip, grad_sample_mode="ghost", criterion=_Half())
+    module, optimizer, _, backward, scale = _ghost(model, rows, labels, clip)
     parameters, found = list(module.parameters()), np.empty((size, 2))
     for i in range(size):
         with torch.no_grad():
             for parameter in parameters:
                 parameter.zero_()
         optimizer.zero_grad()
-        criterion(module(rows), labels).backward()
+        backward(rows, labels)
         optimizer.step()
-        found[i] = [float(parameter.detach().ravel()[0]) / clip for parameter in parameters]
+        found[i] = [scale * float(parameter.detach().ravel()[0]) / clip for parameter in parameters]
     return found
 
 
@@ -101,6 +117,81 @@ def tied_layers(dataset, size, rng):
     return found
 
 
+def ghost_in_parts(dataset, size, rng):
+    """Ghost clipping with max_grad_norm=1 of four sequences, two at a time by BatchMemoryManager: the change of the weight."""
+    from opacus.utils.batch_memory_manager import BatchMemoryManager
+
+    labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
+    torch.manual_seed(int(rng.integers(2**63)))
+    model = torch.nn.Linear(1, 1, bias=False)
+    module, optimizer, loader, backward, scale = _ghost(model, torch.ones(_ROWS, _STEPS, 1), labels, 1.0)
+    (weight,), found = module.parameters(), np.empty((size, 1))
+    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=2, optimizer=optimizer) as parts:
+        for i in range(size):
+            with torch.no_grad():
+                weight.zero_()
+            for rows, wanted in parts:
+                optimizer.zero_grad()
+                backward(rows, wanted)
+                optimizer.step()
+            found[i] = scale * float(weight.detach())
+    return found
+
+
+def stepped_by_closure(dataset, size, rng):
+    """optimizer.step(closure) of a linear layer on four sequences, max_grad_norm=1: the change of the weight."""
+    labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
+    rows = torch.ones(_ROWS, _STEPS, 1)
+    torch.manual_seed(int(rng.integers(2**63)))
+    module, optimizer, _ = _private(torch.nn.Linear(1, 1, bias=False), rows, labels, 1.0)
+    (weight,), found = module.parameters(), np.empty((size, 1))
+
+    def closure():
+        optimizer.zero_grad()
+        loss = _Half()(module(rows), labels)
+        loss.backward()
+        return loss
+
+    for i in range(size):
+        with torch.no_grad():
+            weight.zero_()
+        optimizer.step(closure)
+        found[i] = float(weight.detach())
+    return found
+
+
+def averaged_step(dataset, size, rng):
+    """make_private with its defaults, Poisson sampling and mean reduction, of a linear layer: the first step of an epoch.
+
+    Up to four labels in [-1, 1] among four public ones, batch_size=4; one more or less.
+    """
+    labels = torch.tensor([0.0] * 4 + [float(value) for value in np.ravel(dataset)]).reshape(-1, 1)
+    torch.manual_seed(int(rng.integers(2**63)))
+    model, found = torch.nn.Linear(1, 1, bias=False), np.empty((size, 1))
+    with torch.no_grad():
+        model.weight.zero_()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones_like(labels), labels), batch_size=4)
+    engine = PrivacyEngine()
+    module, optimizer, loader = engine.make_private(
+        module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=_NOISE, max_grad_norm=1.0
+    )
+    for i in range(size):
+        with torch.no_grad():
+            model.weight.zero_()
+        rows, wanted = next(iter(loader))
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(module(rows), wanted).backward()
+        optimizer.step()
+        found[i] = float(model.weight.detach())
+    return found
+
+
+def noise_for_target(epsilon, delta, steps):
+    """get_noise_multiplier for full batches: the noise that is to keep (epsilon, delta) over `steps` epochs."""
+    return get_noise_multiplier(target_epsilon=epsilon, target_delta=delta, sample_rate=1.0, epochs=int(steps))
+
+
 def gdp_twice(sigma, steps, delta):
     """PrivacyEngine(accountant="gdp").get_epsilon after each of two epochs with full batches: the last figure."""
     engine, found = PrivacyEngine(accountant="gdp"), 0.0
@@ -119,8 +210,17 @@ TARGETS = {
         "parameters": {name: name for name in ("sigma", "steps", "delta")},
         "returns": "epsilon",
         "ranges": {"sigma": [0.5, 50], "delta": [1e-9, 0.1], "steps": [1, 1000]},
-    }
+    },
+    "noise_for_target": {
+        "kind": "accountant",
+        "mechanism": "gaussian",
+        "parameters": {name: name for name in ("epsilon", "delta", "steps")},
+        "returns": "noise",
+        "ranges": {"epsilon": [0.1, 100], "delta": [1e-9, 0.1], "steps": [1, 1000]},
+    },
 }
-for _target in (ghost_sequence, ghost_small_norm, tied_layers):
+averaged_step.claim, averaged_step.batch = f"gdp:{1 / _NOISE}", 256
+averaged_step.domain = {"kind": "Records", "size": 4, "low": -1, "high": 1, "relation": "add-remove"}
+for _target in (ghost_sequence, ghost_small_norm, tied_layers, ghost_in_parts, stepped_by_closure):
     _target.claim, _target.batch = f"gdp:{2 / _NOISE}", 1024
     _target.domain = {"kind": "Rows", "size": _ROWS, "features": ((-1, 1),) * _STEPS}

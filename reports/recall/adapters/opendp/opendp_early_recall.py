@@ -53,7 +53,7 @@ def laplace(dataset, size, rng):
 def _stable_counts():
     """Counts of keys that are not public, by the constructor that the release has."""
     if hasattr(meas, "make_base_stability"):
-        return trans.make_count_by(5, "L1Distance<i32>", "i32") >> meas.make_base_stability(5, 1.0, 6.0, "L1Distance<i32>", "i32")
+        return trans.make_count_by(5, "L1Distance<f64>", "i32") >> meas.make_base_stability(5, 1.0, 6.0, "L1Distance<f64>", "i32")
     return trans.make_count_by("L1Distance<f64>", "i32", "f64") >> meas.make_base_ptr(1.0, 6.0, "i32")
 
 

@@ -14,6 +14,8 @@ _resize = dp.t.make_resize(
     dp.vector_domain(dp.atom_domain(T=int)), dp.insert_delete_distance(), size=3, constant=0, MO="InsertDeleteDistance"
 )
 _impute = dp.t.make_impute_uniform_float(dp.vector_domain(dp.atom_domain(T=float)), dp.symmetric_distance(), bounds=(0.0, math.inf))
+_DAY = (1.7e15, 1.7e15 + 8.64e10)  # time of a day in microseconds since 1970
+_squares = dp.t.make_sum_of_squared_deviations(dp.vector_domain(dp.atom_domain(bounds=_DAY, nan=False), size=100), dp.symmetric_distance())
 
 TARGETS = {
     "metric_bounded": {
@@ -29,6 +31,14 @@ TARGETS = {
         "input": {"type": "vector", "dtype": "i64", "bounds": [0, 9]},
         "input_metric": "insert-delete",
         "output_metric": "insert-delete",
+    },
+    "squared_deviations": {
+        "kind": "transformation",
+        "map": "squares_map",
+        "input": {"type": "vector", "dtype": "f64", "bounds": list(_DAY), "size": 100},
+        "input_metric": "symmetric",
+        "output_metric": "absolute",
+        "d_in": [2],
     },
     "impute_uniform": {
         "kind": "transformation",
@@ -68,3 +78,13 @@ def impute_uniform(rows):
 def impute_map(d_in):
     """Return the distance of the outputs that the library allows."""
     return _impute.map(int(d_in))
+
+
+def squared_deviations(rows):
+    """make_sum_of_squared_deviations of 100 times of a day in microseconds, under symmetric distance."""
+    return _squares([float(value) for value in rows])
+
+
+def squares_map(d_in):
+    """Return the distance of the outputs that the library allows."""
+    return _squares.map(int(d_in))

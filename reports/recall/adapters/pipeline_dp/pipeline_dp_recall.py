@@ -11,8 +11,8 @@ _EXTRACTORS = pipeline_dp.DataExtractors(
 )
 
 
-def vector_sum(dataset, size, rng):
-    """VECTOR_SUM with Laplace noise, vector_max_norm 4 (L-infinity), of 100 public users and up to 5 more; one user more or less."""
+def _vector_sums(dataset, size, max_norm):
+    """VECTOR_SUM with Laplace noise of 100 public users and the users of a dataset, epsilon 1, delta 1e-5."""
     public = [(-user, np.zeros(2)) for user in range(1, 101)]  # so many that the partition is kept
     rows = [*public, *((user, np.array(row, dtype=float)) for user, row in enumerate(np.asarray(dataset).reshape(-1, 2)))]
     found = []
@@ -25,7 +25,7 @@ def vector_sum(dataset, size, rng):
             max_partitions_contributed=1,
             max_contributions_per_partition=1,
             vector_norm_kind=NormKind.Linf,
-            vector_max_norm=4.0,
+            vector_max_norm=max_norm,
             vector_size=2,
         )
         result = engine.aggregate(rows, parameters, _EXTRACTORS)
@@ -35,5 +35,16 @@ def vector_sum(dataset, size, rng):
     return found
 
 
-vector_sum.claim, vector_sum.seeded, vector_sum.batch = "approx:1,1e-5", False, 256
-vector_sum.domain = {"kind": "Rows", "size": 5, "features": ((-4, 4), (-4, 4)), "relation": "add-remove", "outside": True}
+def vector_sum(dataset, size, rng):
+    """VECTOR_SUM with vector_max_norm 4 (L-infinity) of up to 5 users among public ones; one user more or less."""
+    return _vector_sums(dataset, size, 4.0)
+
+
+def unit_vector_sum(dataset, size, rng):
+    """The same with vector_max_norm 1."""
+    return _vector_sums(dataset, size, 1.0)
+
+
+for _target, _norm in ((vector_sum, 4), (unit_vector_sum, 1)):
+    _target.claim, _target.seeded, _target.batch = "approx:1,1e-5", False, 256
+    _target.domain = {"kind": "Rows", "size": 5, "features": ((-_norm, _norm),) * 2, "relation": "add-remove", "outside": True}

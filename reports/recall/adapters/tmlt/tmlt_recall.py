@@ -57,9 +57,11 @@ def forked_noise(dataset, size, rng):
     from tmlt.core.domains.numpy_domains import NumpyFloatDomain
     from tmlt.core.measurements.noise_mechanisms import AddLaplaceNoise
 
-    measure = AddLaplaceNoise(input_domain=NumpyFloatDomain(), scale=1)
-    measure(np.float64(0))
-    return np.array([[_in_child(measure, float(value)) for value in dataset] for _ in range(size)])
+    measure, found = AddLaplaceNoise(input_domain=NumpyFloatDomain(), scale=1), []
+    for _ in range(size):
+        measure(np.float64(0))  # the parent works on between the runs, so that runs are independent
+        found.append([_in_child(measure, float(value)) for value in dataset])
+    return np.array(found)
 
 
 def _in_child(measure, value):

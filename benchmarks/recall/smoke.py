@@ -1,0 +1,81 @@
+"""Smoke check of the corpus: whether each target runs at all in each of its releases. Nothing is audited."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.accounting.audit import question_of
+from dpwitness.auditors.accounting.declared_targets import DeclaredAccountant
+from dpwitness.auditors.accounting.search import points
+from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.stability.declared_targets import DeclaredTransformation
+from dpwitness.benchmarks.recall.corpus import Entry, Release
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.declared import declarations
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.foreign.worker_pool import loaded
+
+RUNS = "runs"
+_RUNS = 3  # runs of a mechanism, and calls of a transformation or an accountant
+
+
+def check_side(entry: Entry, release: Release) -> str:
+    """Install a release, run the target of an entry a few times on one dataset, and return ``runs`` or the error.
+
+    An entry whose target cannot run before the repair is a fault of the corpus, not a miss of the auditor.
+    """
+    if release.environment is None:
+        raise InvalidArgument(f"{entry.name} {release.name} must be built by hand: {release.build}")
+    file, _, name = entry.target.rpartition(":")
+    python = str(release.environment.interpreter)
+    try:
+        release.environment.setup(lambda line: None)
+        declaration = declarations(file, python).get(name) if "TARGETS" in Path(file).read_text(encoding="utf-8") else None
+        target = Target(file, name, python)
+        try:
+            _require_version(target, release)
+            _run(target, declaration)
+        finally:
+            target.close()
+    except Exception as error:  # of the installation, of the target file or of a run: each is reported
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    return RUNS
+
+
+def _require_version(target: Target, release: Release) -> None:
+    """Raise InvalidArgument if the library that the target imports is not the release that its environment pins."""
+    assert release.environment is not None
+    with loaded(target._slot, target.time_limit) as worker:
+        library, version = str(worker.loaded.get("library") or ""), worker.loaded.get("version")
+    pinned = [pin.partition("==") for pin in (*release.environment.requirements, *release.environment.no_deps)]
+    wanted = [number for name, _, number in pinned if name.partition("[")[0].lower() == library.lower()]
+    if version and wanted and version not in wanted:
+        raise InvalidArgument(f"{library} {version} is imported, not {wanted[0]}")
+
+
+def _run(target: Target, declaration: Json | None) -> None:
+    """Run a target a few times. Raise its exception."""
+    if declaration is None:
+        if target.domain is None or target.claim is None:
+            raise InvalidArgument(f"{target.name} must declare a domain and a claim")
+        target.sample(pairs_for(target.domain)[0].d0, _RUNS, np.random.default_rng(0))
+    elif declaration["kind"] == "transformation":
+        transformation = DeclaredTransformation(target, declaration)
+        transformation.stability_map((declaration.get("d_in") or [1])[0])
+        _require_one(transformation.apply_all(list(itertools.islice(transformation.space.datasets(), _RUNS))))
+    else:
+        accountant = DeclaredAccountant(target, declaration)
+        declared = [declaration.get(key) for key in ("mechanism", "returns", "parameters", "ranges")]
+        question, _ = question_of(accountant, *declared)
+        _require_one(question.call(list(itertools.islice(points(question.parameters, np.random.default_rng(0)), _RUNS))))
+
+
+def _require_one(answers: Any) -> None:
+    """Raise the first answer unless one of the answers is not an exception: single inputs may be refused."""
+    if all(isinstance(answer, BaseException) for answer in answers):
+        raise answers[0]
