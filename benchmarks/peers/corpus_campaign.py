@@ -12,7 +12,7 @@ from typing import Any
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.clocks import read_clock
 from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, ROOT, Key, Run, attacks, describe
-from dpwitness.benchmarks.peers.recordings import NoForm, declared_kind, record, recording
+from dpwitness.benchmarks.peers.recordings import NoForm, record, recording
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, Tool
 from dpwitness.benchmarks.peers.tools import tools as all_tools
 from dpwitness.benchmarks.recall import campaign as recall
@@ -117,7 +117,7 @@ def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
         return Run(*key, NOT_INSTALLED, note=str(error)[:300]), None
     python, budget = str(entry.before.environment.interpreter), key[3]
     most = _PATIENCE * budget
-    command = [*recall.command(entry, python, _SHARE * budget), *([] if declared_kind(entry) else ["--clock", "cpu"])]
+    command = recall.command(entry, python, _SHARE * budget)
     texts = _output(command, most)
     if texts is None:
         return Run(*key, "no answer", cpu_seconds=most, note=f"needs more than {most:g} CPU seconds"), None

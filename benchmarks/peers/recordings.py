@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.benchmarks.recall.campaign import declared_kind
 from dpwitness.benchmarks.recall.corpus import Entry
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.validation import error_text
-from dpwitness.mechanisms.foreign.declared import declarations
 from dpwitness.mechanisms.foreign.environments import home
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
@@ -39,12 +39,6 @@ class NoForm(Exception):
 def recording(entry: Entry, cpu_seconds: float) -> Path:
     """Return the file of the outputs of an entry that were recorded in these CPU seconds, in the user's cache."""
     return home().parent / "recordings" / f"{entry.name}-{cpu_seconds:g}.npz"
-
-
-def declared_kind(entry: Entry) -> str:
-    """Return the kind of a target that is not a mechanism, such as a transformation or an accountant; empty for mechanisms."""
-    file, name, python = _location(entry)
-    return str(declarations(file, python).get(name, {}).get("kind", ""))
 
 
 def _location(entry: Entry) -> tuple[str, str, str]:
@@ -71,9 +65,10 @@ def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
     NoForm
         If the claim is not an (epsilon, delta) claim, or the outputs are not vectors of numbers. The message has the reason.
     """
-    if kind := declared_kind(entry):
+    file, name, python = _location(entry)
+    if kind := declared_kind(entry, python):
         raise NoForm(f"the target is not a mechanism, but a function of kind {kind}")
-    target = Target(*_location(entry))
+    target = Target(file, name, python)
     try:
         claim = _claim(target)
         datasets = _datasets(target, pair)

@@ -17,15 +17,14 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.declared import declarations
 
 PUBLISHED = FOLDER.parent / "published" / "recall.json"
 NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed
 BUDGETS = (1, 10)  # CPU minutes
 RunKey = tuple[str, str, int, bool]
 _SEED = 34
-_BUDGET = "--seconds"  # option of `audit` that takes the budget
 _SHARE = 0.75  # part of the CPU budget that is given to the runs; start and learning take the rest
-_PATIENCE = 4  # multiple of the budget, by the clock, up to which an audit that needs more time is given it
 _TOO_SHORT = re.compile(r"is too short: .*give seconds=(\d+)")
 _LIMIT = 3  # multiple of the budget after which a process is ended
 
@@ -76,10 +75,10 @@ def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None],
     file : Path
         File of the runs, written after each audit. A side whose release could not be installed is tried again by the next campaign.
     **settings
-        ``later``: whether the runs are stored beside the first run of a part set aside, whose figure stays as it is. ``patience``: multiple
-        of the budget that the clock may show, on a machine that is busy with other work. ``side``: the only side to audit.
+        ``later``: whether the runs are stored beside the first run of a part set aside, whose figure stays as it is. ``side``:
+        the only side to audit.
     """
-    later, patience, only = settings.get("later", False), settings.get("patience", 1.0), settings.get("side")
+    later, only = settings.get("later", False), settings.get("side")
     for entry in entries:
         for side, release in entry.sides if entry.runnable else ():
             if only not in (None, side):
@@ -87,12 +86,12 @@ def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None],
             done = stored(file)
             known = done.get((entry.name, side, minutes, later))
             if known is None or known.outcome == NOT_INSTALLED:
-                run = replace(audit_side(entry, side, release, minutes, patience), later=later)
+                run = replace(audit_side(entry, side, release, minutes), later=later)
                 store((done | {run.key: run}).values(), file)
                 say(f"{entry.name} {side} ({release.name}), {minutes} min: {run.outcome} in {run.cpu_seconds:.0f} s; {run.headline}")
 
 
-def audit_side(entry: Entry, side: str, release: Release, minutes: int, patience: float = 1.0) -> Run:
+def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
     """Install a release, audit the target of an entry in it, and return the outcome."""
     assert release.environment is not None
     try:
@@ -100,9 +99,9 @@ def audit_side(entry: Entry, side: str, release: Release, minutes: int, patience
     except InvalidArgument as error:
         return Run(entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0)
     begin, python = _cpu_seconds(), str(release.environment.interpreter)
-    outcome, headline = _audit(entry, python, 60 * minutes * _SHARE * patience, minutes)
+    outcome, headline = _audit(entry, python, 60 * minutes * _SHARE, minutes)
     asked = _TOO_SHORT.search(headline) if outcome == Verdict.ERROR.value else None
-    if asked is not None and float(asked[1]) <= 60 * minutes * _PATIENCE:  # by the clock, which a busy machine slows down
+    if asked is not None and float(asked[1]) <= 60 * minutes:
         outcome, headline = _audit(entry, python, float(asked[1]), minutes)
     used = _cpu_seconds() - begin
     if used > 60 * minutes:
@@ -127,7 +126,14 @@ def command(entry: Entry, python: str, seconds: float) -> list[str]:
     """Return the command line of one audit: the target alone, with the default options and a time budget."""
     options = [*(["--bits"] if entry.bits else []), *(["--visible-errors"] if entry.visible_errors else [])]
     own = [sys.executable, "-m", "dpwitness", "audit", entry.target, "--python", python, "--json", "--seed", str(_SEED)]
-    return [*own, _BUDGET, f"{seconds:g}", "--workers", "1", *options]
+    options += [] if declared_kind(entry, python) else ["--clock", "cpu"]
+    return [*own, "--seconds", f"{seconds:g}", "--workers", "1", *options]
+
+
+def declared_kind(entry: Entry, python: str) -> str:
+    """Return the kind of a target that is not a mechanism, such as a transformation or an accountant; empty for mechanisms."""
+    file, _, name = entry.target.rpartition(":")
+    return str(declarations(file, python).get(name, {}).get("kind", ""))
 
 
 def read(output: str, errors: str, bits: bool) -> tuple[str, str]:

@@ -23,8 +23,8 @@ _METHOD = (
     "a check that their targets run. One of these audits (`opacus-closure`, before) was void and repeated: another release than the pinned "
     "one was installed, which the check now notices. An entry that an audit of "
     f"{BUDGETS[0]} CPU minute misses may have another one of {BUDGETS[1]} CPU minutes; a row for both counts the violations of either. "
-    f"Intervals are exact, at confidence {CONFIDENCE:g}. An audit without a verdict counts as a miss. A budget is given by the clock: an "
-    "audit on a busy machine uses fewer CPU seconds than it may, as each row shows."
+    f"Intervals are exact, at confidence {CONFIDENCE:g}. An audit without a verdict counts as a miss. Budgets are CPU time, of "
+    "the audit and of the library. The runs of the parts set aside are older, and had budgets by the clock on a busy machine."
 )
 _COMMANDS = """```
 dpwitness bench recall

@@ -34,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=int, choices=BUDGETS, default=BUDGETS[0], help="CPU minutes of one audit")
     parser.add_argument("--part", choices=(*PARTS, _ALL), help="part of the corpus; default: tuned. Run a part set aside once, at the end")
     parser.add_argument("--later", action="store_true", help="store runs of the first part set aside beside its published first runs")
-    parser.add_argument("--patience", type=float, default=1.0, help="multiple of the budget that the clock may show on a busy machine")
     parser.add_argument("--side", choices=("before", "after"), help="the only side to audit")
     parser.add_argument(
         "--check", action="store_true", help="run each target a few times in both releases and audit nothing; default: all parts"
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.page:
         write_page(corpus(), stored(), args.page)
     elif not args.figures:
-        campaign(entries, args.minutes, _say, later=args.later, patience=args.patience, side=args.side)
+        campaign(entries, args.minutes, _say, later=args.later, side=args.side)
     print(format_table(table(corpus(), stored())))
     return 0
 

@@ -78,7 +78,7 @@ def test_the_verdict_is_read_from_the_json_of_an_audit():
 def test_a_campaign_resumes_and_tries_again_what_was_not_installed(tmp_path, monkeypatch):
     entry, file, asked = next(entry for entry in corpus() if entry.runnable and entry.after), tmp_path / "runs.json", []
 
-    def audit(entry, side, release, minutes, patience):
+    def audit(entry, side, release, minutes):
         asked.append(side)
         return run(entry.name, side, NOT_INSTALLED if side == "after" else "VIOLATED")
 
