@@ -53,6 +53,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
 _MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
+_FEW_ATOMS_DRAWS = 6  # factor on the number of posterior draws if atoms are few: one of them may be rare, and certify in few draws only
 _MIN_MODELED_ATOMS = 6  # minimum number of distinct outputs whose odds have a model as prior
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 _SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
@@ -305,7 +306,7 @@ def _atom_candidate(
     With a model, the prior of an output's share of D1 is the model's share for outputs of that
     score.
     """
-    cells = None
+    cells, repeats = None, _FEW_ATOMS_DRAWS if len(rows) <= _MAX_PLAIN_ATOMS else 1
     if model is not None and model.table is not None:
         assert isinstance(model.scorer, ModelScorer)
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
@@ -318,7 +319,7 @@ def _atom_candidate(
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
-        return draw_atoms(ones, total, np.clip(prior, 1e-6, 1 - 1e-6), rng)
+        return draw_atoms(ones, total, np.clip(np.tile(prior, (repeats, 1)), 1e-6, 1 - 1e-6), rng)
 
     choice, order = direct_choice(draw, goal) if len(rows) <= _MAX_PLAIN_ATOMS else validated_choice(draw, goal)
     scorer = AtomScorer(rows[order], data.names, exact)
