@@ -28,12 +28,12 @@ FEW_ATOMS = 64  # largest number of atoms whose order is not known
 _Guess = NDArray[np.float64]  # guess of the event at each atom: 1, 0 or -1
 
 
-def learning_oracle(law: LossLaw, claim: Claim, trials: int, alpha: float, rng: Generator) -> float:
-    """Return the bound that one simulated audit of this oracle certifies."""
+def learning_oracle(law: LossLaw, claim: Claim, trials: int, alpha: float, rng: Generator, width: int = 1) -> float:
+    """Return the bound that one simulated audit of this oracle certifies; outputs have `width` numbers."""
     masses = np.array([law.p / law.p.sum(), law.q / law.q.sum()])
     staged, error = trials <= MAX_STAGED_BUDGET, alpha * (1 - EARLY_ALPHA)
-    wanted = training_rounds(trials, 1, first=staged)
-    first = 2 * training_rounds(trials, 1) - wanted
+    wanted = training_rounds(trials, width, first=staged)
+    first = 2 * training_rounds(trials, width) - wanted
     counts, rounds = _drawn(masses, wanted, rng), trials - wanted
     goal = CertificateGoal(claim, error, rounds)
     guess, parts = _learned_guess(law, counts, goal, rng), list[Part]()

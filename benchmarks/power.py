@@ -17,6 +17,7 @@ import numpy as np
 
 from dpwitness import audit
 from dpwitness.auditors import AuditResult
+from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
@@ -164,11 +165,13 @@ def short_cases(trials: int, seeds: int, found: Sequence[Specimen], measured: Se
     """
     by_name, rng, short = {specimen.name: specimen for specimen in found}, np.random.default_rng(trials), list[dict[str, Any]]()
     for case in sorted((m for m in measured if m.ratio < least), key=lambda m: m.ratio):
-        law, claim = by_name[case.name].law, by_name[case.name].mechanism.claim
+        specimen = by_name[case.name]
+        law, claim = specimen.law, specimen.mechanism.claim
         if claim.bounds_renyi:
             continue
+        width = encode(specimen.mechanism.sample(specimen.pair.d1, 2, rng), 2).values.shape[1]
         best = limit_of_law(law, claim, trials, ALPHA)
-        bounds = [[learning_oracle(law, claim, trials, ALPHA, rng) / best for _ in range(seeds)] for _ in range(_REPEATS)]
+        bounds = [[learning_oracle(law, claim, trials, ALPHA, rng, width) / best for _ in range(seeds)] for _ in range(_REPEATS)]
         low, oracle = np.quantile(np.median(bounds, axis=1), [0.1, 0.5]).tolist()
         short.append({"name": case.name, "ratio": case.ratio, "oracle": oracle, "low": low, "few": len(law.loss) <= FEW_ATOMS})
     return short

@@ -35,7 +35,7 @@ BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that
 
 MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, only if the event is rare
 _LEAST_BUDGET = 256  # minimum number of runs that train and test an event
-_MIN_FIRST_TEST_ROUNDS = 333  # minimum number of rounds in such a first test
+_MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
 _LEAST_EXPECTED = 0.01  # share of the claim's parameter that an event must be expected to certify for its test to count
 _WEIGHT_OF_NOISE = 0.01  # factor on the squared weight of the test of an event below this share
 
@@ -77,9 +77,8 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     """
     budget = max(runner.remaining, _LEAST_BUDGET)  # probes of many pairs may take all planned runs
     plain, single = not options.claim.bounds_renyi, training_rounds(budget, options.width)
-    wanted = training_rounds(budget, options.width, first=True)
-    staged = plain and budget <= MAX_STAGED_BUDGET and wanted >= _MIN_FIRST_TEST_ROUNDS
-    wanted = wanted if staged else single
+    staged = plain and budget <= MAX_STAGED_BUDGET and single >= _MIN_FIRST_TEST_ROUNDS
+    wanted = training_rounds(budget, options.width, first=staged)
     missing = wanted - sum(len(side) for sides in known for side in sides)
     if missing > PROBE or not known:
         early = EarlyLook(runner, options) if runner.shows_bounds and not staged else None
