@@ -22,7 +22,7 @@ _BIT_SHARE = 0.1
 _BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
 _TRAIN_SHARE = 0.3  # share of a small budget; it falls with the fourth root, because more data improve tests more than events
 _FULL_SHARE_BUDGET = 20_000  # budget up to which _TRAIN_SHARE applies unchanged
-_FIRST_SHARE = 0.2  # share that trains the first of two events if outputs are one number: its order takes few outputs to learn
+_EASY_SHARE = 0.2  # share that trains the first of two events if the order of outputs is easy to learn
 TRAIN_ROUNDS = 2**18  # maximum number of rounds that train an event
 RARE_GUESSES = 400.0  # number of guesses in the training outputs below which more outputs improve the choice of an event
 _TARGET_CHUNKS = 512  # target number of chunks in a stage
@@ -38,9 +38,9 @@ def bit_rounds(budget: int, pairs: int) -> int:
     return min(int(_BIT_SHARE * budget), _BIT_ROUNDS * min(pairs, 4))
 
 
-def training_rounds(budget: int, width: int, *, first: bool = False) -> int:
-    """Return the number of rounds that train an event, out of the budget for training and testing; `first` if it is one of two events."""
-    share = _FIRST_SHARE if first and width == 1 else _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
+def training_rounds(budget: int, width: int, *, easy: bool = False) -> int:
+    """Return the number of rounds that train an event, out of the budget; `easy` for the first of two if few outputs teach their order."""
+    share = _EASY_SHARE if easy else _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
     return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
 
 

@@ -121,7 +121,7 @@ def run_test(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, tra
     yield test
     if first := training.first_test:
         stage = runner.stage(test.pair, Phase.FIRST_TEST, test.index, first, chunk_size(first, options.width))
-        test, kept = yield from _count(runner, options, test, stage, learned, training.looks, training.first_weight(options.claim))
+        test, kept = yield from _count(runner, options, test, stage, learned, training.looks, training.weight)
         rounds -= first
         learned = training.better_event(options, kept) if kept else learned
     if not test.stopped:

@@ -22,8 +22,8 @@ from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.learning import Learned, learn, learn_simple
-from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, unrepeated_text_notes
+from dpwitness.auditors.events.learning import MAX_PLAIN_ATOMS, Learned, learn, learn_simple
+from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, row_keys, unrepeated_text_notes
 from dpwitness.auditors.running.engine import Phase, Segment
 from dpwitness.auditors.running.environment_errors import check_imports
 from dpwitness.auditors.running.statefulness import check_training
@@ -44,20 +44,16 @@ _WEIGHT_OF_NOISE = 0.01  # factor on the squared weight of the test of an event 
 class Training:
     """First event of a pair, the outputs that trained the event, and the number of remaining rounds.
 
-    The first `first_test` of these rounds also train a better event; 0 if only one event is tested. `looks` holds the share of alpha
-    for the look at the end of these rounds.
+    The first `first_test` of these rounds also train a better event; 0 if only one event is tested. `weight` is the weight of their test,
+    and `looks` holds the share of alpha for the look at their end.
     """
 
     learned: Learned
     outputs: tuple[BothSides, ...]
     rounds: int
     first_test: int
+    weight: float = 1.0
     looks: dict[float, float] = field(default_factory=dict)
-
-    def first_weight(self, claim: Claim) -> float:
-        """Return the weight of the first test, by its rounds. It is small if the first event is noise: the test then only trains."""
-        is_noise = self.learned.expected < _LEAST_EXPECTED * claim.parameter
-        return math.sqrt(self.first_test / self.rounds * (_WEIGHT_OF_NOISE if is_noise else 1.0))
 
     def better_event(self, options: AuditOptions, more: Sequence[BothSides]) -> Learned:
         """Return the event learned from all outputs so far and those of the first test.
@@ -78,7 +74,8 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     budget = max(runner.remaining, _LEAST_BUDGET)  # probes of many pairs may take all planned runs
     plain, single = not options.claim.bounds_renyi, training_rounds(budget, options.width)
     staged = plain and budget <= MAX_STAGED_BUDGET and single >= _MIN_FIRST_TEST_ROUNDS
-    wanted = training_rounds(budget, options.width, first=staged)
+    easy = staged and runner.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
+    wanted = training_rounds(budget, options.width, easy=easy)
     missing = wanted - sum(len(side) for sides in known for side in sides)
     if missing > PROBE or not known:
         early = EarlyLook(runner, options) if runner.shows_bounds and not staged else None
@@ -89,7 +86,20 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     learned = learn(*sides, options.claim, alpha=error, rounds=rounds, near=options.near)
     few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES
     rare = plain and few and budget > MAX_STAGED_BUDGET and _MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
-    return Training(learned, tuple(known), rounds, 2 * single - wanted if staged or rare else 0, {1.0: LOOK_ALPHA_SHARE} if staged else {})
+    planned = 2 * single - wanted if staged or rare else 0
+    weight = first_weight(learned.expected, options.claim, planned / rounds)
+    first, weight = runner.settled(f"first test {probed.index}", lambda: (planned, weight))
+    return Training(learned, tuple(known), rounds, first, weight, {1.0: LOOK_ALPHA_SHARE} if staged else {})
+
+
+def first_weight(expected: float, claim: Claim, share: float) -> float:
+    """Return the weight of the first of two tests, by its share of the rounds. It is small if the event is noise: the test only trains."""
+    return math.sqrt(share * (_WEIGHT_OF_NOISE if expected < _LEAST_EXPECTED * claim.parameter else 1.0))
+
+
+def _is_easy(options: AuditOptions, probed: ProbedPair) -> bool:
+    """Return whether few outputs teach the order of all: outputs are one number, or the probe has few different outputs."""
+    return options.width == 1 or len(np.unique(row_keys(concatenate(probed.probe.sides).matrix()))) <= MAX_PLAIN_ATOMS
 
 
 class EarlyLook:

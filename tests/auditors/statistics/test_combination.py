@@ -11,9 +11,7 @@ from scipy.stats import binom, norm
 
 import dpwitness as dpw
 from dpwitness.auditors.black_box.budget import LOOK_SHARES
-from dpwitness.auditors.black_box.train import Training
-from dpwitness.auditors.events.learning import Learned
-from dpwitness.auditors.events.rules import Intervals
+from dpwitness.auditors.black_box.train import first_weight
 from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower, p_value, parameter_from_rates
 from dpwitness.auditors.statistics.combination import (
     Part,
@@ -170,8 +168,7 @@ def test_a_rare_event_is_learned_twice_also_with_a_larger_budget():
 
 @pytest.mark.parametrize(("expected", "share"), [(0.5, 0.4), (0.001, 0.004)])
 def test_the_test_of_noise_has_almost_no_weight(expected, share):
-    training = Training(Learned(Intervals(0, np.zeros(1), np.array([0.0, 1.0])), expected, "line"), (), 1_000, 400)
-    assert training.first_weight(PureDP(1.0)) ** 2 == pytest.approx(share)
+    assert first_weight(expected, PureDP(1.0), 0.4) ** 2 == pytest.approx(share)
 
 
 def least_refuting(refutes, most):
