@@ -22,8 +22,8 @@ from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.benchmarks.families.members import FAMILIES, members
 from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_oracle
+from dpwitness.benchmarks.families.members import FAMILIES, members
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
