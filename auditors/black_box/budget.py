@@ -24,6 +24,8 @@ _TRAIN_SHARE = 0.3  # share of a small budget; it falls with the fourth root, be
 _FULL_SHARE_BUDGET = 20_000  # budget up to which _TRAIN_SHARE applies unchanged
 _EASY_SHARE = 0.2  # share that trains the first of two events if the order of outputs is easy to learn
 TRAIN_ROUNDS = 2**18  # maximum number of rounds that train an event
+MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, only if the event is rare
+MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
 RARE_GUESSES = 400.0  # number of guesses in the training outputs below which more outputs improve the choice of an event
 _TARGET_CHUNKS = 512  # target number of chunks in a stage
 
@@ -42,6 +44,11 @@ def training_rounds(budget: int, width: int, *, easy: bool = False) -> int:
     """Return the number of rounds that train an event, out of the budget; `easy` for the first of two if few outputs teach their order."""
     share = _EASY_SHARE if easy else _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
     return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+
+
+def is_staged(budget: int, width: int) -> bool:
+    """Return whether an audit with this budget tests two events, unless its claim bounds a Renyi divergence."""
+    return budget <= MAX_STAGED_BUDGET and training_rounds(budget, width) >= MIN_FIRST_TEST_ROUNDS
 
 
 def chunk_size(rounds: int, width: int) -> int:

@@ -12,10 +12,13 @@ from dpwitness.auditors.black_box.budget import (
     EARLY_ALPHA,
     EARLY_LOOK_ROUNDS,
     LOOK_ALPHA_SHARE,
+    MAX_STAGED_BUDGET,
+    MIN_FIRST_TEST_ROUNDS,
     PROBE,
     RARE_GUESSES,
     TRAIN_ROUNDS,
     chunk_size,
+    is_staged,
     training_rounds,
 )
 from dpwitness.auditors.black_box.options import AuditOptions
@@ -33,9 +36,7 @@ from dpwitness.mechanisms.privacy import Claim
 
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 
-MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, only if the event is rare
 _LEAST_BUDGET = 256  # minimum number of runs that train and test an event
-_MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
 _LEAST_EXPECTED = 0.01  # share of the claim's parameter that an event must be expected to certify for its test to count
 _WEIGHT_OF_NOISE = 0.01  # factor on the squared weight of the test of an event below this share
 
@@ -73,7 +74,7 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     """
     budget = max(runner.remaining, _LEAST_BUDGET)  # probes of many pairs may take all planned runs
     plain, single = not options.claim.bounds_renyi, training_rounds(budget, options.width)
-    staged = plain and budget <= MAX_STAGED_BUDGET and single >= _MIN_FIRST_TEST_ROUNDS
+    staged = plain and is_staged(budget, options.width)
     easy = staged and runner.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
     wanted = training_rounds(budget, options.width, easy=easy)
     missing = wanted - sum(len(side) for sides in known for side in sides)
@@ -85,10 +86,10 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     runner.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
     learned = learn(*sides, options.claim, alpha=error, rounds=rounds, near=options.near)
     few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES
-    rare = plain and few and budget > MAX_STAGED_BUDGET and _MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
+    rare = plain and few and budget > MAX_STAGED_BUDGET and MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
     planned = 2 * single - wanted if staged or rare else 0
     weight = first_weight(learned.expected, options.claim, planned / rounds)
-    first, weight = runner.settled(f"first test {probed.index}", lambda: (planned, weight))
+    first, weight = runner.settled(f"plan {probed.index}", lambda: (planned, weight))
     return Training(learned, tuple(known), rounds, first, weight, {1.0: LOOK_ALPHA_SHARE} if staged else {})
 
 

@@ -15,8 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpwitness.auditors.black_box.budget import EARLY_ALPHA, RARE_GUESSES, training_rounds
-from dpwitness.auditors.black_box.train import MAX_STAGED_BUDGET
+from dpwitness.auditors.black_box.budget import EARLY_ALPHA, RARE_GUESSES, is_staged, training_rounds
 from dpwitness.auditors.events.learning import MAX_PLAIN_ATOMS
 from dpwitness.auditors.events.posterior import CertificateGoal, Draws, Table, direct_choice, draw_shares, validated_choice
 from dpwitness.auditors.statistics.certificate import Part, Tally
@@ -32,7 +31,7 @@ _Guess = NDArray[np.float64]  # guess of the event at each atom: 1, 0 or -1
 def learning_oracle(law: LossLaw, claim: Claim, trials: int, alpha: float, rng: Generator, width: int = 1) -> float:
     """Return the bound that one simulated audit of this oracle certifies; outputs have `width` numbers."""
     masses = np.array([law.p / law.p.sum(), law.q / law.q.sum()])
-    staged, error = trials <= MAX_STAGED_BUDGET, alpha * (1 - EARLY_ALPHA)
+    staged, error = is_staged(trials, width), alpha * (1 - EARLY_ALPHA)
     wanted = training_rounds(trials, width, easy=staged and (width == 1 or len(law.loss) <= MAX_PLAIN_ATOMS))
     first = 2 * training_rounds(trials, width) - wanted
     counts, rounds = _drawn(masses, wanted, rng), trials - wanted
