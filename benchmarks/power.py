@@ -17,10 +17,12 @@ import numpy as np
 
 from dpwitness import audit
 from dpwitness.auditors import AuditResult
+from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
+from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_oracle
 from dpwitness.benchmarks.families.members import FAMILIES, members
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms.data.pairs import Pair
@@ -31,6 +33,7 @@ ALPHA = 0.05
 LEAST = 0.01  # specimens with a smaller limit are skipped
 FAMILY_BUDGETS = ((20_000, 0.80), (400_000, 0.90))  # trials, and the required median of each family
 FAMILY_MEMBERS, FAMILY_SEEDS = 3, 3
+_REPEATS = 15  # simulated sets of seeds of the oracle that learns
 
 # trials, seeds, and the required median, 10 % quantile and worst case
 BUDGETS: tuple[tuple[int, int, tuple[float, ...]], ...] = (
@@ -155,6 +158,25 @@ def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int =
     return tuple(float(np.median(f)) for f in (np.median(shapes, axis=0), np.quantile(shapes, 0.1, axis=0), shapes.min(axis=0)))
 
 
+def short_cases(trials: int, seeds: int, found: Sequence[Specimen], measured: Sequence[Measured], least: float) -> list[dict[str, Any]]:
+    """Return the cases whose ratio is below `least`, each with the ratio of an oracle that has the training data of the audit only.
+
+    `oracle` is the median over repeats of the median over the seeds, and `low` the 10 % quantile.
+    """
+    by_name, rng, short = {specimen.name: specimen for specimen in found}, np.random.default_rng(trials), list[dict[str, Any]]()
+    for case in sorted((m for m in measured if m.ratio < least), key=lambda m: m.ratio):
+        specimen = by_name[case.name]
+        law, claim = specimen.law, specimen.mechanism.claim
+        if claim.bounds_renyi:
+            continue
+        width = encode(specimen.mechanism.sample(specimen.pair.d1, 2, rng), 2).values.shape[1]
+        best = limit_of_law(law, claim, trials, ALPHA)
+        bounds = [[learning_oracle(law, claim, trials, ALPHA, rng, width) / best for _ in range(seeds)] for _ in range(_REPEATS)]
+        low, oracle = np.quantile(np.median(bounds, axis=1), [0.1, 0.5]).tolist()
+        short.append({"name": case.name, "ratio": case.ratio, "oracle": oracle, "low": low, "few": len(law.loss) <= FEW_ATOMS})
+    return short
+
+
 def _tested_rounds(result: AuditResult) -> int:
     """Return the rounds of all stages of the test."""
     return sum(part.tally.rounds for part in result.stages) or (result.tally.rounds if result.tally else 0)
@@ -182,6 +204,8 @@ def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, onl
         oracle = oracle_at(trials, seeds, found)
         ceiling = "an oracle that knows the law reaches {:.3f}, {:.3f} and {:.3f} in the median".format(*oracle)
         notes.append(f"{trials:,} trials, {len(measured)} specimens, {seeds} seeds: {shares_text}; {ceiling}; worst: {worst}")
-        details.append({"trials": trials, "seeds": seeds, "oracle": oracle, "cases": [asdict(m) | {"event": m.event} for m in measured]})
+        short = short_cases(trials, seeds, found, measured, required[1]) if required else []
+        cases = [asdict(m) | {"event": m.event} for m in measured]
+        details.append({"trials": trials, "seeds": seeds, "oracle": oracle, "cases": cases, "short": short})
     rows += [] if only else family_rows(seed)
     return Table("power", tuple(rows), tuple(notes), tuple(details))

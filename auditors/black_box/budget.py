@@ -11,8 +11,8 @@ TRAIN_VALUES = 2**23  # maximum number of values stored for training
 MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 EARLY_ALPHA = 0.05  # share of alpha for all looks but the last together: early looks detect gross violations only
-# share of alpha for each look before the last, and for one look before the test: at the end of the first event's test if two
-# events are tested, otherwise during the training (`train.EarlyLook`)
+# share of alpha for each look before the last, and for one look before the test: at the end of the first event's test if the budget
+# is small, otherwise during the training (`train.EarlyLook`)
 LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
 LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 EARLY_LOOK_ROUNDS = (2**12, 2**13)  # rounds that train the event of the look during the training, and rounds that test it
@@ -22,7 +22,11 @@ _BIT_SHARE = 0.1
 _BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
 _TRAIN_SHARE = 0.3  # share of a small budget; it falls with the fourth root, because more data improve tests more than events
 _FULL_SHARE_BUDGET = 20_000  # budget up to which _TRAIN_SHARE applies unchanged
+_EASY_SHARE = 0.2  # share that trains the first of two events if the order of outputs is easy to learn
 TRAIN_ROUNDS = 2**18  # maximum number of rounds that train an event
+MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, only if the event is rare
+MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
+RARE_GUESSES = 400.0  # number of guesses in the training outputs below which more outputs improve the choice of an event
 _TARGET_CHUNKS = 512  # target number of chunks in a stage
 
 
@@ -36,10 +40,15 @@ def bit_rounds(budget: int, pairs: int) -> int:
     return min(int(_BIT_SHARE * budget), _BIT_ROUNDS * min(pairs, 4))
 
 
-def training_rounds(budget: int, width: int) -> int:
-    """Return the number of rounds that train an event, out of the budget for training and testing."""
-    share = _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
+def training_rounds(budget: int, width: int, *, easy: bool = False) -> int:
+    """Return the number of rounds that train an event, out of the budget; `easy` for the first of two if few outputs teach their order."""
+    share = _EASY_SHARE if easy else _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
     return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+
+
+def is_staged(budget: int, width: int) -> bool:
+    """Return whether an audit with this budget tests two events, unless its claim bounds a Renyi divergence."""
+    return budget <= MAX_STAGED_BUDGET and training_rounds(budget, width) >= MIN_FIRST_TEST_ROUNDS
 
 
 def chunk_size(rounds: int, width: int) -> int:

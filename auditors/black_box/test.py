@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.black_box.budget import LOOK_ALPHA_SHARE, LOOK_SHARES, chunk_size
+from dpwitness.auditors.black_box.budget import LOOK_SHARES, chunk_size
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair, repeat_probe
 from dpwitness.auditors.black_box.runner import RoundRunner
@@ -120,13 +119,12 @@ def run_test(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, tra
     learned, rounds = training.learned, training.rounds
     test = EventTest(probed.pair, probed.index, options.alpha, rounds, learned.event, learned.method)
     yield test
-    first, kept = training.first_test, list[BothSides]()
-    if first:
+    if first := training.first_test:
         stage = runner.stage(test.pair, Phase.FIRST_TEST, test.index, first, chunk_size(first, options.width))
-        test, kept = yield from _count(runner, options, test, stage, learned, {1.0: LOOK_ALPHA_SHARE}, math.sqrt(first / rounds))
-        if kept:
-            learned, rounds = training.better_event(options, kept), rounds - first
-    if kept or not first:
+        test, kept = yield from _count(runner, options, test, stage, learned, training.looks, training.weight)
+        rounds -= first
+        learned = training.better_event(options, kept) if kept else learned
+    if not test.stopped:
         stage = runner.stage(test.pair, Phase.TEST, test.index, rounds, chunk_size(rounds, options.width))
         yield from _count(runner, options, test, stage, learned, LOOK_SHARES)
     repeat_probe(runner, probed)

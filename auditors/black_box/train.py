@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpwitness.auditors.black_box.budget import EARLY_ALPHA, EARLY_LOOK_ROUNDS, LOOK_ALPHA_SHARE, PROBE, chunk_size, training_rounds
+from dpwitness.auditors.black_box.budget import (
+    EARLY_ALPHA,
+    EARLY_LOOK_ROUNDS,
+    LOOK_ALPHA_SHARE,
+    MAX_STAGED_BUDGET,
+    MIN_FIRST_TEST_ROUNDS,
+    PROBE,
+    RARE_GUESSES,
+    TRAIN_ROUNDS,
+    chunk_size,
+    is_staged,
+    training_rounds,
+)
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.learning import Learned, learn, learn_simple
-from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, unrepeated_text_notes
+from dpwitness.auditors.events.learning import MAX_PLAIN_ATOMS, Learned, learn, learn_simple
+from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, row_keys, unrepeated_text_notes
 from dpwitness.auditors.running.engine import Phase, Segment
 from dpwitness.auditors.running.environment_errors import check_imports
 from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
+from dpwitness.mechanisms.privacy import Claim
 
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 
-_MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, learning twice costs too much
 _LEAST_BUDGET = 256  # minimum number of runs that train and test an event
-_MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
+_LEAST_EXPECTED = 0.01  # share of the claim's parameter that an event must be expected to certify for its test to count
+_WEIGHT_OF_NOISE = 0.01  # factor on the squared weight of the test of an event below this share
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
     """First event of a pair, the outputs that trained the event, and the number of remaining rounds.
 
-    The first `first_test` of these rounds also train a better event; 0 if only one event is tested.
+    The first `first_test` of these rounds also train a better event; 0 if only one event is tested. `weight` is the weight of their test,
+    and `looks` holds the share of alpha for the look at their end.
     """
 
     learned: Learned
     outputs: tuple[BothSides, ...]
     rounds: int
     first_test: int
+    weight: float = 1.0
+    looks: dict[float, float] = field(default_factory=dict)
 
     def better_event(self, options: AuditOptions, more: Sequence[BothSides]) -> Learned:
         """Return the event learned from all outputs so far and those of the first test.
@@ -51,13 +68,15 @@ class Training:
 def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]) -> Training:
     """Train the first event on a share of the remaining runs and the known outputs of the pair.
 
-    With a small budget, the test rounds of the first event also train a better event. Renyi rules
-    (RDP, zCDP) are tested once, because they have no p-value at a parameter that is cheap to
-    combine.
+    With a small budget, and if the event is so rare that few training outputs chose it, the test
+    rounds of the first event also train a better event. Renyi rules (RDP, zCDP) are tested once,
+    because they have no p-value at a parameter that is cheap to combine.
     """
     budget = max(runner.remaining, _LEAST_BUDGET)  # probes of many pairs may take all planned runs
-    wanted = training_rounds(budget, options.width)
-    staged = budget <= _MAX_STAGED_BUDGET and wanted >= _MIN_FIRST_TEST_ROUNDS and not options.claim.bounds_renyi
+    plain, single = not options.claim.bounds_renyi, training_rounds(budget, options.width)
+    staged = plain and is_staged(budget, options.width)
+    easy = staged and runner.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
+    wanted = training_rounds(budget, options.width, easy=easy)
     missing = wanted - sum(len(side) for sides in known for side in sides)
     if missing > PROBE or not known:
         early = EarlyLook(runner, options) if runner.shows_bounds and not staged else None
@@ -66,7 +85,22 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     sides = both_sides(known)
     runner.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
     learned = learn(*sides, options.claim, alpha=error, rounds=rounds, near=options.near, shift=options.shift)
-    return Training(learned, tuple(known), rounds, wanted if staged else 0)
+    few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES
+    rare = plain and few and budget > MAX_STAGED_BUDGET and MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
+    planned = 2 * single - wanted if staged or rare else 0
+    weight = first_weight(learned.expected, options.claim, planned / rounds)
+    first, weight = runner.settled(f"plan {probed.index}", lambda: (planned, weight))
+    return Training(learned, tuple(known), rounds, first, weight, {1.0: LOOK_ALPHA_SHARE} if staged else {})
+
+
+def first_weight(expected: float, claim: Claim, share: float) -> float:
+    """Return the weight of the first of two tests, by its share of the rounds. It is small if the event is noise: the test only trains."""
+    return math.sqrt(share * (_WEIGHT_OF_NOISE if expected < _LEAST_EXPECTED * claim.parameter else 1.0))
+
+
+def _is_easy(options: AuditOptions, probed: ProbedPair) -> bool:
+    """Return whether few outputs teach the order of all: outputs are one number, or the probe has few different outputs."""
+    return options.width == 1 or len(np.unique(row_keys(concatenate(probed.probe.sides).matrix()))) <= MAX_PLAIN_ATOMS
 
 
 class EarlyLook:

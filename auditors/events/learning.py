@@ -53,7 +53,8 @@ from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
-_MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
+MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
+_FEW_ATOMS_DRAWS = 6  # factor on the number of posterior draws if atoms are few: one of them may be rare, and certify in few draws only
 _MIN_MODELED_ATOMS = 6  # minimum number of distinct outputs whose odds have a model as prior
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 _SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
@@ -161,7 +162,7 @@ def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, 
     goal = CertificateGoal(claim, alpha, rounds, rough=True)
     data, rng = _training_set(outputs1, outputs0, rounds)
     place = np.arange(len(data.label))
-    few_atoms = data.same is not None and data.same.max() < _MAX_PLAIN_ATOMS  # all outputs are counted at once
+    few_atoms = data.same is not None and data.same.max() < MAX_PLAIN_ATOMS  # all outputs are counted at once
     if len(place) > _RANK_ROWS and not few_atoms:
         data, place = data.rows(place < _RANK_ROWS), place[:_RANK_ROWS]
     with _one_thread():
@@ -177,7 +178,7 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
         atom_index = atoms[1]
         ones, total = cell_counts(atom_index[fitted & (atom_index >= 0)], data.label[fitted & (atom_index >= 0)], len(atoms[0]))
         yield np.append(np.log((ones + 0.5) / (total - ones + 0.5)), 0.0)[atom_index[~fitted]]
-        if len(atoms[0]) <= _MAX_PLAIN_ATOMS:
+        if len(atoms[0]) <= MAX_PLAIN_ATOMS:
             return
     line = fit_line(fitted_part)
     if line is not None:
@@ -208,7 +209,7 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Yield a candidate event for each order of the outputs, from simple to complex."""
     atoms = find_atoms(data)
-    few_atoms = atoms is not None and len(atoms[0]) <= _MAX_PLAIN_ATOMS
+    few_atoms = atoms is not None and len(atoms[0]) <= MAX_PLAIN_ATOMS
     line = None if few_atoms else fit_line(data)
     if line is not None:
         yield _scored_candidate("line", line, None, data, goal, rng)
@@ -314,7 +315,7 @@ def _atom_candidate(
     With a model, the prior of an output's share of D1 is the model's share for outputs of that
     score.
     """
-    cells = None
+    cells, repeats = None, _FEW_ATOMS_DRAWS if len(rows) <= MAX_PLAIN_ATOMS else 1
     if model is not None and model.table is not None:
         assert isinstance(model.scorer, ModelScorer)
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
@@ -327,9 +328,9 @@ def _atom_candidate(
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
-        return draw_atoms(ones, total, np.clip(prior, 1e-6, 1 - 1e-6), rng)
+        return draw_atoms(ones, total, np.clip(np.tile(prior, (repeats, 1)), 1e-6, 1 - 1e-6), rng)
 
-    choice, order = direct_choice(draw, goal) if len(rows) <= _MAX_PLAIN_ATOMS else validated_choice(draw, goal)
+    choice, order = direct_choice(draw, goal) if len(rows) <= MAX_PLAIN_ATOMS else validated_choice(draw, goal)
     scorer = AtomScorer(rows[order], data.names, exact)
     atom_index = np.argsort(order)[place[place >= 0]]
     ones, total = cell_counts(atom_index, data.label[place >= 0], len(rows))

@@ -15,7 +15,15 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from dpwitness.auditors.black_box.budget import EARLY_ALPHA, MIN_RUNS_PER_PAIR, PILOT_SHARE, bit_rounds, probe_chunk, training_rounds
+from dpwitness.auditors.black_box.budget import (
+    EARLY_ALPHA,
+    MIN_RUNS_PER_PAIR,
+    PILOT_SHARE,
+    bit_rounds,
+    is_staged,
+    probe_chunk,
+    training_rounds,
+)
 from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
 from dpwitness.auditors.privacy_loss.limit import BestEvent, best_event
@@ -30,8 +38,10 @@ _MIN_OUTPUTS = 3.0  # smallest number of training outputs in an event, as in `po
 _GUESS_QUANTILES = ndtri((np.arange(8) + 0.5) / 8)  # quantiles of the number of guesses
 
 
-def split_budget(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
+def split_budget(trials: int, pairs: int, floats: bool, *, easy: bool = False) -> tuple[int, int]:
     """Return the numbers of training rounds and of test rounds.
+
+    With `easy`, the first of two events trains on fewer rounds. `chance` ignores this: the costs of learning were measured without it.
 
     Examples
     --------
@@ -42,7 +52,7 @@ def split_budget(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
     budget = trials - 4 * probe_chunk(trials, pairs) * pairs
     budget -= bit_rounds(budget, pairs) if floats else 0
     budget -= int(PILOT_SHARE * budget) if pairs > 1 else 0
-    train = training_rounds(budget, 1)
+    train = training_rounds(budget, 1, easy=easy and is_staged(budget, 1))
     return train, budget - train
 
 

@@ -36,6 +36,13 @@ _ORACLE = (
     "An audit that knows the law, and spends every run on a test of the best event, depends on chance too: the best event "
     "may be so rare that a few counts decide. With as many seeds per case, the oracle attains these medians over many repeats:"
 )
+_SHORT = (
+    "Below are the cases under the required 10 % quantile. Next to each is an oracle that has the training data of an audit and no more, "
+    "and the audit's stages. If outputs are few, it knows which privacy losses occur, but not which output has which loss. Otherwise it "
+    "knows the order of all outputs by their loss, and chooses thresholds from the training counts. An audit knows neither. Where the "
+    "audit is above the 10 % quantile of this oracle over repeats, a better learner would not help: only more runs do. Elsewhere "
+    "the audit loses because it learns the order."
+)
 _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
 
@@ -61,6 +68,8 @@ def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) ->
     if oracles := [b for b in after["details"] if "oracle" in b]:
         lines += ["## An oracle", "", _ORACLE, "", *_oracle_table(oracles), ""]
     lines += ["## Causes of the gap to the limit", "", _CAUSES, "", *_causes_table(after["details"]), ""]
+    if short := [b for b in after["details"] if b.get("short")]:
+        lines += ["## Short cases", "", _SHORT, "", *_short_table(short), ""]
     lines += ["## Every case", "", *_cases_table(before["details"], after["details"])]
     return "\n".join(lines) + "\n"
 
@@ -91,6 +100,31 @@ def _oracle_table(budgets: Sequence[Budget]) -> list[str]:
     return table(
         ["trials", *(what for what, _ in _QUANTILES)], [[count(b["trials"]), *(figure(x, 3) for x in b["oracle"])] for b in budgets]
     )
+
+
+def _short_table(budgets: Sequence[Budget]) -> list[str]:
+    """Return the table of cases below the required quantile, each with the oracle that learns."""
+    head = [
+        "trials",
+        "case",
+        "certified / limit",
+        "oracle that learns",
+        "its 10 % quantile",
+        "the oracle knows",
+        "a better learner would help",
+    ]
+    rows = [
+        [
+            count(b["trials"]),
+            case["name"],
+            *(figure(case[name], 3) for name in ("ratio", "oracle", "low")),
+            "losses" if case["few"] else "order",
+            "yes" if case["ratio"] < case["low"] else "no",
+        ]
+        for b in budgets
+        for case in b["short"]
+    ]
+    return table(head, rows)
 
 
 def _causes_table(budgets: Sequence[Budget]) -> list[str]:

@@ -10,6 +10,8 @@ from scipy.special import expit
 from scipy.stats import binom, norm
 
 import dpwitness as dpw
+from dpwitness.auditors.black_box.budget import LOOK_SHARES
+from dpwitness.auditors.black_box.train import first_weight
 from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower, p_value, parameter_from_rates
 from dpwitness.auditors.statistics.combination import (
     Part,
@@ -155,6 +157,18 @@ def test_an_audit_of_few_rounds_tests_two_events():
 def test_where_one_event_is_tested(trials, claim, stages):
     result = dpw.audit(dpw.mechanisms.Laplace(1.0), claim=claim, pair=PAIR, trials=trials, stop="never", bits=False, seed=2)
     assert len(result.stages) == stages
+
+
+def test_a_rare_event_is_learned_twice_also_with_a_larger_budget():
+    """Its first test has no look, so that all looks spend as much as with one event."""
+    noisy_max = dpw.mechanisms.NoisyMax(1.0)
+    result = dpw.audit(noisy_max, claim="pure:1", pair=noisy_max.worst_pair(), trials=120_000, stop="never", bits=False, seed=2)
+    assert len(result.stages) == 2 and len(result.looks) == len(LOOK_SHARES)
+
+
+@pytest.mark.parametrize(("expected", "share"), [(0.5, 0.4), (0.001, 0.004)])
+def test_the_test_of_noise_has_almost_no_weight(expected, share):
+    assert first_weight(expected, PureDP(1.0), 0.4) ** 2 == pytest.approx(share)
 
 
 def least_refuting(refutes, most):
