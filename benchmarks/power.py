@@ -38,8 +38,8 @@ _REPEATS = 15  # simulated sets of seeds of the oracle that learns
 # trials, seeds, and the required median, 10 % quantile and worst case
 BUDGETS: tuple[tuple[int, int, tuple[float, ...]], ...] = (
     (5_000, 5, ()),
-    (20_000, 5, (0.96, 0.85, 0.60)),
-    (400_000, 5, (0.985, 0.95, 0.85)),
+    (20_000, 5, (0.95, 0.82, 0.50)),
+    (400_000, 5, (0.993, 0.95, 0.80)),
     (4_000_000, 1, (0.995, 0.98, 0.93)),
 )
 
