@@ -211,8 +211,8 @@ def _tried(target: Target, recipe: Recipe) -> Trial:
     kinds = [[_shown(each) for each in row] for row in outputs]
     if any(_ADDRESS.search(each) for each in kinds[0]):
         return Trial(False, f"returns an object that is no number or text: {_line(kinds[0][0])}", outcome=kinds[0][0])
-    if beside := _truth(outputs[0][0], recipe):
-        return Trial(False, "returns the true value beside the noisy one", outcome=f"returns the true value in {beside}")
+    if part := _truth(outputs[0][0], recipe):
+        return Trial(False, "returns the true value together with the noisy one", outcome=f"returns the true value in {part}")
     if len(set(kinds[0])) == 1 and len(set(kinds[2])) == 1:
         return Trial(False, "returns the same output in every run", constant=len(kinds[0]) == _RUNS)
     return Trial(True, "", kinds[0] == kinds[1], seconds, partial=partial, follows=_follows(target, recipe))

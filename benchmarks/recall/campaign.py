@@ -18,6 +18,7 @@ from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.declared import declarations
+from dpwitness.mechanisms.foreign.worker_pool import TargetError
 
 PUBLISHED = FOLDER.parent / "published" / "recall.json"
 NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed
@@ -131,9 +132,12 @@ def command(entry: Entry, python: str, seconds: float) -> list[str]:
 
 
 def declared_kind(entry: Entry, python: str) -> str:
-    """Return the kind of a target that is not a mechanism, such as a transformation or an accountant; empty for mechanisms."""
+    """Return the kind of a target that is not a mechanism, such as an accountant; empty for mechanisms, and if the file cannot be loaded."""
     file, _, name = entry.target.rpartition(":")
-    return str(declarations(file, python).get(name, {}).get("kind", ""))
+    try:
+        return str(declarations(file, python).get(name, {}).get("kind", ""))
+    except TargetError:  # the audit reports it
+        return ""
 
 
 def read(output: str, errors: str, bits: bool) -> tuple[str, str]:

@@ -31,7 +31,7 @@ _DEFINITION = (
     "a bug that the page of findings demonstrates. A release is a library and a version. A bug that several pages or several rows show in "
     "one release counts once there (`reports/site/same_violations.toml` has the names of these rows, by reading), and once in each other "
     "release. Not counted are violations by floating-point bits, exceptions or aborts alone, those of guessed claims (SUSPECT), and "
-    "inconclusive rows. Causes are told apart as finely as their pages do: one repair may mend several of them."
+    "inconclusive rows. Causes are distinguished as finely as their pages do: one repair may mend several of them."
 )
 
 

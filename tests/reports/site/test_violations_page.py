@@ -7,7 +7,7 @@ from pathlib import Path
 from dpwitness.reports.site import violations_page
 from dpwitness.reports.site.violations_page import _every, audited, confirmed, main, page
 
-PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 SAME = tomllib.loads(Path(violations_page.__file__).with_name("same_violations.toml").read_text(encoding="utf-8"))
 
 
