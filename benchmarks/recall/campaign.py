@@ -132,7 +132,7 @@ def command(entry: Entry, python: str, seconds: float) -> list[str]:
 
 
 def declared_kind(entry: Entry, python: str) -> str:
-    """Return the kind of a target that is not a mechanism, such as an accountant; empty for mechanisms, and if the file cannot be loaded."""
+    """Return the kind of a target that is not a mechanism, such as an accountant; empty for mechanisms and broken files."""
     file, _, name = entry.target.rpartition(":")
     try:
         return str(declarations(file, python).get(name, {}).get("kind", ""))
