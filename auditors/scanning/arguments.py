@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -154,7 +155,7 @@ def fill(
         elif form.labels and (part == "labels" or parameter.name == form.second):
             expression = form.labels
         elif not parameter.required and (_is_left_out(part, parts, choice) or (part == "delta" and pure_by_default(parameters))):
-            continue
+            expression = None
         elif part in ("delta", "rho", "mu") or (part == "epsilon" and not is_tolerance(parameter)):
             number, expression = _privacy_value(parameter, part, choice)
             if number is not None:
@@ -162,13 +163,23 @@ def fill(
         else:
             expression, inner = _value(parameter, part, form, choice, classes, matrix, depth)
             found = found.joined(inner)
+        if expression is None and parameter.kind == "POSITIONAL_ONLY":
+            expression = _spelled_default(parameter)  # a later argument must keep its place
         if expression is None:
-            if parameter.required:
+            if parameter.required or parameter.kind == "POSITIONAL_ONLY":
                 found = replace(found, missing=(*found.missing, parameter.name))
             continue
         unnamed = parameter.kind == "POSITIONAL_ONLY" or (parameter.name == data and not values and parameter.kind != "KEYWORD_ONLY")
         values.append(("" if unnamed else parameter.name, expression))
     return replace(found, values=tuple(values))
+
+
+def _spelled_default(parameter: Parameter) -> str | None:
+    """Return the default of an optional parameter as an expression; None if its text is not a plain value."""
+    try:
+        return None if ast.literal_eval(parameter.default or "...") is ... else parameter.default
+    except (SyntaxError, ValueError):
+        return None
 
 
 def pure_by_default(parameters: Sequence[Parameter]) -> bool:
