@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -156,6 +155,10 @@ def fill(
             expression = form.labels
         elif not parameter.required and (_is_left_out(part, parts, choice) or (part == "delta" and pure_by_default(parameters))):
             expression = None
+        elif part == "epsilon" and parameter.word.endswith("_delta"):  # both in one argument
+            named = re.search("[Dd]ict|Mapping", parameter.hint)
+            expression = f'{{"epsilon": {EPSILON!r}, "delta": {DELTA!r}}}' if named else f"({EPSILON!r}, {DELTA!r})"
+            found = replace(found, privacy=(*found.privacy, (part, parameter.name, EPSILON), ("delta", parameter.name, DELTA)))
         elif part in ("delta", "rho", "mu") or (part == "epsilon" and not is_tolerance(parameter)):
             number, expression = _privacy_value(parameter, part, choice)
             if number is not None:
@@ -164,7 +167,7 @@ def fill(
             expression, inner = _value(parameter, part, form, choice, classes, matrix, depth)
             found = found.joined(inner)
         if expression is None and parameter.kind == "POSITIONAL_ONLY":
-            expression = _spelled_default(parameter)  # a later argument must keep its place
+            expression = parameter.plain_default  # a later argument must keep its place
         if expression is None:
             if parameter.required or parameter.kind == "POSITIONAL_ONLY":
                 found = replace(found, missing=(*found.missing, parameter.name))
@@ -172,14 +175,6 @@ def fill(
         unnamed = parameter.kind == "POSITIONAL_ONLY" or (parameter.name == data and not values and parameter.kind != "KEYWORD_ONLY")
         values.append(("" if unnamed else parameter.name, expression))
     return replace(found, values=tuple(values))
-
-
-def _spelled_default(parameter: Parameter) -> str | None:
-    """Return the default of an optional parameter as an expression; None if its text is not a plain value."""
-    try:
-        return None if ast.literal_eval(parameter.default or "...") is ... else parameter.default
-    except (SyntaxError, ValueError):
-        return None
 
 
 def pure_by_default(parameters: Sequence[Parameter]) -> bool:

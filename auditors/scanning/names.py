@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,14 @@ class Parameter:
         return re.sub(r"_+", "_", parts).strip("_").lower()
 
     @property
+    def plain_default(self) -> str | None:
+        """Return the default as an expression; None if its text is not a plain value."""
+        try:
+            return None if ast.literal_eval(self.default or "...") is ... else self.default
+        except (SyntaxError, ValueError):
+            return None
+
+    @property
     def is_named(self) -> bool:
         return self.kind in ("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY", "POSITIONAL_ONLY")
 
@@ -93,6 +102,8 @@ class PublicName:
         Whether the dotted name leads elsewhere, because another name hides the module.
     broken : str
         Why the module cannot be imported, so that the name was read from its source; empty for an imported one.
+    compiled : bool
+        Whether its code is not Python, so that `names` is empty.
     """
 
     module: str
@@ -110,6 +121,7 @@ class PublicName:
     returns: str = ""
     asynchronous: bool = False
     broken: str = ""
+    compiled: bool = False
 
     @property
     def path(self) -> str:
@@ -144,6 +156,7 @@ def read_name(found: Json) -> PublicName:
         returns=found.get("returns") or "",
         asynchronous=bool(found.get("async")),
         broken=found.get("broken", ""),
+        compiled=bool(found.get("compiled")),
     )
 
 

@@ -9,7 +9,7 @@ from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
 from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
 
 EPSILON = re.compile(
-    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε)"
+    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε|(eps|epsilon)_delta)"
     r"(_total|_dp|_budget|_value|_perm|_[a-z0-9]|_per_(query|release|call|report|user|answer|column))?$"
 )
 DELTA = re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")

@@ -120,6 +120,7 @@ def _described(value: Any, found: list[tuple[str, str]], tops: list[str]) -> dic
         about["returns"] = _annotation(getattr(value, "__annotations__", {}).get("return", ""))
     about["declared"] = _declared(value)
     if about["parameters"] is None or any(method["parameters"] is None for method in about["methods"]):
+        about["compiled"] = True
         add_signatures(about)
     return about
 
