@@ -57,6 +57,7 @@ _TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more
 _PREDICATES = re.compile(r"^(predicate|condition|cond|filter|where|mask)(_(fn|func|function))?$")  # all records count
 _EXTRACTORS = re.compile(r"^(value|key|partition|user|id)?_?(extractor|mapper|getter|selector|accessor)(_(fn|func|function))?$")
 _SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
+TEXTS = re.compile(r"(typing\.|collections\.abc\.)?([Ll]ist|Sequence|Iterable)\[str\]")
 _FRAMES = ("df", "dataframe", "data_frame")
 _BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
     (r"bool", "False", ""),
@@ -219,6 +220,8 @@ def _value(
         return None, Arguments()
     if choice.exact and parameter.required and (part == "scale" or parameter.word == "alpha"):
         return "1", Arguments()
+    if TEXTS.match(parameter.hint) and '["a", "b", "c"]' in form.data:
+        return '["a", "b", "c"]', Arguments()  # the names of the data
     configured = _configured(parameter, form, choice, classes, depth) if parameter.required else None
     if configured is not None:
         return configured

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpwitness.mechanisms.core.json_reader import Json
@@ -201,7 +201,14 @@ def _with_types(parameters: tuple[Parameter, ...] | None, doc: str) -> tuple[Par
     """Return the parameters with the types that a docstring states, for those without a type hint."""
     if parameters is None or not doc:
         return parameters
-    return tuple(p if p.annotation or p.choices else _typed(p, documented_type(doc, p.name)) for p in parameters)
+    return tuple(p if p.annotation or p.choices else _typed(p, documented_type(doc, p.name)) for p in _with_parts(parameters, doc))
+
+
+def _with_parts(parameters: tuple[Parameter, ...], doc: str) -> Iterator[Parameter]:
+    """Yield the parameters, with the parts of a container that the docstring states where the type hint names the container only."""
+    for parameter in parameters:
+        stated = documented_type(doc, parameter.name) if parameter.annotation in ("list", "dict", "tuple") else ""
+        yield replace(parameter, annotation=stated) if stated.startswith(f"{parameter.annotation}[") else parameter
 
 
 def _typed(parameter: Parameter, text: str) -> Parameter:
