@@ -57,6 +57,7 @@ _TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more
 _PREDICATES = re.compile(r"^(predicate|condition|cond|filter|where|mask)(_(fn|func|function))?$")  # all records count
 _EXTRACTORS = re.compile(r"^(value|key|partition|user|id)?_?(extractor|mapper|getter|selector|accessor)(_(fn|func|function))?$")
 _SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
+TEXTS = re.compile(r"(typing\.|collections\.abc\.)?([Ll]ist|Sequence|Iterable)\[str\]")
 _FRAMES = ("df", "dataframe", "data_frame")
 _BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
     (r"bool", "False", ""),
@@ -154,7 +155,11 @@ def fill(
         elif form.labels and (part == "labels" or parameter.name == form.second):
             expression = form.labels
         elif not parameter.required and (_is_left_out(part, parts, choice) or (part == "delta" and pure_by_default(parameters))):
-            continue
+            expression = None
+        elif part == "epsilon" and parameter.word.endswith("_delta"):  # both in one argument
+            named = re.search("[Dd]ict|Mapping", parameter.hint)
+            expression = f'{{"epsilon": {EPSILON!r}, "delta": {DELTA!r}}}' if named else f"({EPSILON!r}, {DELTA!r})"
+            found = replace(found, privacy=(*found.privacy, (part, parameter.name, EPSILON), ("delta", parameter.name, DELTA)))
         elif part in ("delta", "rho", "mu") or (part == "epsilon" and not is_tolerance(parameter)):
             number, expression = _privacy_value(parameter, part, choice)
             if number is not None:
@@ -162,8 +167,10 @@ def fill(
         else:
             expression, inner = _value(parameter, part, form, choice, classes, matrix, depth)
             found = found.joined(inner)
+        if expression is None and parameter.kind == "POSITIONAL_ONLY":
+            expression = parameter.plain_default  # a later argument must keep its place
         if expression is None:
-            if parameter.required:
+            if parameter.required or parameter.kind == "POSITIONAL_ONLY":
                 found = replace(found, missing=(*found.missing, parameter.name))
             continue
         unnamed = parameter.kind == "POSITIONAL_ONLY" or (parameter.name == data and not values and parameter.kind != "KEYWORD_ONLY")
@@ -213,6 +220,8 @@ def _value(
         return None, Arguments()
     if choice.exact and parameter.required and (part == "scale" or parameter.word == "alpha"):
         return "1", Arguments()
+    if TEXTS.match(parameter.hint) and '["a", "b", "c"]' in form.data:
+        return '["a", "b", "c"]', Arguments()  # the names of the data
     configured = _configured(parameter, form, choice, classes, depth) if parameter.required else None
     if configured is not None:
         return configured

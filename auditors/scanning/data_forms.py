@@ -226,6 +226,9 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     if any(p.word in ("lst_k", "list_k", "domain_sizes") for p in others):
         yield _categories_of_one()
         return
+    if re.search(r"(list|sequence|iterable)\[tuple\[str, *(int|float)\]", note):
+        named = {"kind": "Counts", "length": 3, "low": 0, "high": 100, "relation": "l1"}
+        yield Form("3 true counts with their names", 'list(zip(["a", "b", "c"], map(int, dataset)))', named, 0, 100, integer=True)
     selecting = SELECTING.search(f"{name} {text[:400]}")
     callables = any("Callable" in p.hint or (p.required and QUERIES.match(p.word)) for p in others)
     found = [*_keyed(note, "linf" if selecting else "l1", relation), *_by_kind(data, roles, relation, name, text)]

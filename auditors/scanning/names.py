@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpwitness.mechanisms.core.json_reader import Json
 
-_OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?(\w+)\((.*)\)\s*->")
+_OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?`*(\w+)\((.*)\)\s*(?:->|[`:]*\s*$)")
+_DECLARATIONS = (  # of a parameter: as in Python, with the type in parentheses as in Boost, and with the type first as in C
+    re.compile(r"(?P<name>\w+)(?:\s*:(?!:)\s*(?P<hint>.+))?"),
+    re.compile(r"\((?P<hint>.+)\)\s*(?P<name>\w+)"),
+    re.compile(r"(?P<hint>.+?[\s&*])(?P<name>\w+)"),
+)
+_COMPILED_TYPES = (  # of extension modules, and the type hints that they mean
+    (r"(typing\.)?SupportsFloat( \| (typing\.)?SupportsIndex)?|\b(long )?double\b|\bfloat(32|64)\b", "float"),
+    (r"(typing\.)?SupportsInt( \| (typing\.)?SupportsIndex)?|\b(unsigned |signed )?(long long|long|int|short)\b( int\b)?", "int"),
+    (r"\b(std::)?s?size_t\b|\bu?int\d+_t\b|\bPy_ssize_t\b", "int"),
+    (r"^(const )?(std::)?string( const)?\s*&?$|^(const )?char( const)?\s*\*$", "str"),
+    (r"\bstd::vector\s*<", "list<"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,14 @@ class Parameter:
         """Return the name in lower case, with single underscores between its words."""
         parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", self.name)
         return re.sub(r"_+", "_", parts).strip("_").lower()
+
+    @property
+    def plain_default(self) -> str | None:
+        """Return the default as an expression; None if its text is not a plain value."""
+        try:
+            return None if ast.literal_eval(self.default or "...") is ... else self.default
+        except (SyntaxError, ValueError):
+            return None
 
     @property
     def is_named(self) -> bool:
@@ -81,6 +102,8 @@ class PublicName:
         Whether the dotted name leads elsewhere, because another name hides the module.
     broken : str
         Why the module cannot be imported, so that the name was read from its source; empty for an imported one.
+    compiled : bool
+        Whether its code is not Python, so that `names` is empty.
     """
 
     module: str
@@ -98,6 +121,7 @@ class PublicName:
     returns: str = ""
     asynchronous: bool = False
     broken: str = ""
+    compiled: bool = False
 
     @property
     def path(self) -> str:
@@ -112,17 +136,17 @@ class PublicName:
 def read_name(found: Json) -> PublicName:
     """Return a public name from the JSON of `inside.descriptions`; signatures of extension modules are read from their docstrings."""
     doc = "\n\n".join(filter(None, [found.get("doc", ""), found.get("init_doc", "")]))
-    parameters = _parameters(found.get("parameters"))
+    parameters, is_class = _parameters(found.get("parameters")), found["kind"] == "class"
     if _is_unknown(parameters):
-        spelled = found.get("init_doc", "") if found["kind"] == "class" else found.get("doc", "")
-        parameters = spelled_parameters(spelled, "__init__" if found["kind"] == "class" else found["name"]) or parameters
+        made = spelled_parameters(found.get("init_doc", ""), "__init__", found["name"]) if is_class else None
+        parameters = made or spelled_parameters(found.get("doc", ""), found["name"]) or parameters
     return PublicName(
         module=found["module"],
         name=found["name"],
         kind=found["kind"],
         parameters=_with_types(parameters, doc),
         doc=doc,
-        methods=tuple(map(_read_method, found.get("methods", []))),
+        methods=tuple(_read_method(each, found["name"]) for each in found.get("methods", [])),
         names=frozenset(found.get("names", [])),
         bases=tuple(found.get("bases", [])),
         declared=found.get("declared", {}),
@@ -132,13 +156,14 @@ def read_name(found: Json) -> PublicName:
         returns=found.get("returns") or "",
         asynchronous=bool(found.get("async")),
         broken=found.get("broken", ""),
+        compiled=bool(found.get("compiled")),
     )
 
 
-def _read_method(found: Json) -> Method:
+def _read_method(found: Json, owner: str) -> Method:
     parameters = _parameters(found.get("parameters"))
     if _is_unknown(parameters):
-        parameters = spelled_parameters(found.get("doc", ""), found["name"]) or parameters
+        parameters = spelled_parameters(found.get("doc", ""), found["name"], owner) or parameters
     own = ("name", "doc", "kind", "own", "abstract", "returns")
     return Method(parameters=_with_types(parameters, found.get("doc", "")), **{key: found[key] for key in own if key in found})
 
@@ -176,7 +201,14 @@ def _with_types(parameters: tuple[Parameter, ...] | None, doc: str) -> tuple[Par
     """Return the parameters with the types that a docstring states, for those without a type hint."""
     if parameters is None or not doc:
         return parameters
-    return tuple(p if p.annotation or p.choices else _typed(p, documented_type(doc, p.name)) for p in parameters)
+    return tuple(p if p.annotation or p.choices else _typed(p, documented_type(doc, p.name)) for p in _with_parts(parameters, doc))
+
+
+def _with_parts(parameters: tuple[Parameter, ...], doc: str) -> Iterator[Parameter]:
+    """Yield the parameters, with the parts of a container that the docstring states where the type hint names the container only."""
+    for parameter in parameters:
+        stated = documented_type(doc, parameter.name) if parameter.annotation in ("list", "dict", "tuple") else ""
+        yield replace(parameter, annotation=stated) if stated.startswith(f"{parameter.annotation}[") else parameter
 
 
 def _typed(parameter: Parameter, text: str) -> Parameter:
@@ -214,22 +246,51 @@ def _is_unknown(parameters: tuple[Parameter, ...] | None) -> bool:
     return parameters is None or all(p.kind.startswith("VAR_") for p in parameters)
 
 
-def spelled_parameters(doc: str, name: str) -> tuple[Parameter, ...] | None:
-    """Return the parameters that a docstring spells as ``name(self: Type, epsilon: float, delta: float = 0) -> Type``; None without one.
+def spelled_parameters(doc: str, name: str, owner: str = "") -> tuple[Parameter, ...] | None:
+    """Return the parameters that a docstring spells, as those of extension modules do; None without such a line.
 
-    The overload with the most parameters is taken, except for a generic one with ``*args``.
+    The overload with the most parameters is taken, except for a generic one with ``*args``. The instance of the class `owner` is left out.
+
+    Examples
+    --------
+    >>> doc = "add(self: lib.Noise, value: float, epsilon: float = 1.0) -> float"
+    >>> [(p.name, p.annotation, p.default) for p in spelled_parameters(doc, "add", "Noise")]
+    [('value', 'float', None), ('epsilon', 'float', '1.0')]
+    >>> [(p.name, p.annotation) for p in spelled_parameters("add(double value, std::vector< double > const & weights)", "add")]
+    [('value', 'float'), ('weights', 'list< float > const &')]
+    >>> [p.name for p in spelled_parameters("add( (Noise)arg1, (float)value [, (float)epsilon=1.0]) -> float :", "add", "Noise")]
+    ['value', 'epsilon']
     """
     found: list[tuple[Parameter, ...]] = []
     for match in _OVERLOAD.finditer(doc):
         if match[1] != name or "*args" in match[2]:
             continue
-        parts = [part.strip() for part in _split(match[2])]
-        found.append(
-            tuple(
-                _spelled(part) for part in parts if part and part not in ("/", "*") and not re.match(r"(self|arg0)\b.*\bself|self\b", part)
-            )
-        )
+        text, optional = re.subn(r"\s*\[\s*,", ",", match[2])  # brackets around what may be left out
+        read = _read_parts([part.strip() for part in _split(text.rstrip("] ") if optional else text) if part.strip()])
+        if read is not None:
+            found.append(read[1:] if read and _is_instance(read[0], owner) else read)
     return max(found, key=len, default=None)
+
+
+def _read_parts(parts: Sequence[str]) -> tuple[Parameter, ...] | None:
+    """Return the parameters that the parts of a signature declare; None if one of the parts declares none, as in an example of a call."""
+    found: list[Parameter] = []
+    kind = "POSITIONAL_OR_KEYWORD"
+    for part in parts:
+        if part == "/":
+            found = [replace(each, kind="POSITIONAL_ONLY") for each in found]
+        elif part == "*":
+            kind = "KEYWORD_ONLY"
+        elif (parameter := _spelled(part, kind)) is not None:
+            found.append(parameter)
+        else:
+            return None
+    return tuple(found)
+
+
+def _is_instance(parameter: Parameter, owner: str) -> bool:
+    """Return whether the first parameter of a method is the instance: by its name, or by its type if it has no name of its own."""
+    return parameter.name == "self" or (parameter.name == "arg1" and parameter.annotation.rpartition(".")[2] in ("object", owner))
 
 
 def _split(text: str) -> list[str]:
@@ -244,10 +305,17 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def _spelled(part: str) -> Parameter:
-    declaration, _, default = part.partition("=")
-    name, _, annotation = declaration.partition(":")
-    return Parameter(name.strip(), required=not default, default=default.strip() or None, annotation=annotation.strip())
+def _spelled(part: str, kind: str) -> Parameter | None:
+    """Return the parameter that a text declares; None without one. One without a name, or declared as in C, is given by its position."""
+    declaration, _, default = (each.strip() for each in part.partition("="))
+    for place, pattern in enumerate(_DECLARATIONS):
+        if (found := pattern.fullmatch(declaration)) and not found["name"][0].isdigit():
+            hint = (found["hint"] or "").strip()
+            for compiled, plain in _COMPILED_TYPES:
+                hint = re.sub(compiled, plain, hint)
+            unnamed = place == 2 or re.fullmatch(r"arg\d*", found["name"])
+            return Parameter(found["name"], not default, default or None, hint, "POSITIONAL_ONLY" if unnamed else kind)
+    return None
 
 
 def with_examples(names: Sequence[PublicName], calls: Sequence[Json]) -> list[PublicName]:

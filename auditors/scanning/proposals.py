@@ -12,7 +12,7 @@ from pathlib import Path
 from dpwitness.auditors.scanning.data_forms import relation_of
 from dpwitness.auditors.scanning.names import PublicName, read_name, with_examples
 from dpwitness.auditors.scanning.package_discovery import Discovered
-from dpwitness.auditors.scanning.readings import Reading, convention_of, read
+from dpwitness.auditors.scanning.readings import Reading, convention_of, draws_noise, read
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.trials import Trial, TrialFile, chosen, limits, try_recipes, write_trials
 from dpwitness.auditors.scanning.vocabulary import METRIC, PRIVACY_WORDS
@@ -158,7 +158,8 @@ def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], tried: Se
         return Proposal(reading, target, recipe, trial, _guess(reading, recipe))
     if not trials:
         return Proposal(reading, target, recipes[0], why="the time for trial calls was over")
-    if all(trial.constant for trial in trials) or (any(trial.constant for trial in trials) and not reading.name.names):
+    plain = not (reading.name.compiled or reading.name.names)
+    if (all(trial.constant for trial in trials) and not draws_noise(reading.name)) or (plain and any(trial.constant for trial in trials)):
         because = Counter(trial.why for trial in trials).most_common(1)[0][0]
         return Proposal(replace(reading, role="other", skip=because), why=because)
     if all(_ABSTRACT in trial.why or "Must implement" in trial.why for trial in trials):

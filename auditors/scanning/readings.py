@@ -224,7 +224,7 @@ def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], conven
             name, "transformation", "it has a stability_function", skip="its domains and metrics are objects that the scan cannot build"
         )
     scales = [p for p in name.parameters or () if role(p) == "scale"]
-    if scales and _draws_noise(name) and (private or PRIVACY_WORDS.search(f"{name.name} {name.doc}")):
+    if scales and draws_noise(name) and (private or PRIVACY_WORDS.search(f"{name.name} {name.doc}")):
         recipes = tuple(scaled(Source(name, classes, convention)))
         return Reading(
             name,
@@ -260,7 +260,7 @@ def _mechanism_without_claim(name: PublicName) -> Reading | None:
     return None
 
 
-def _draws_noise(name: PublicName) -> bool:
+def draws_noise(name: PublicName) -> bool:
     """Return whether the code of a name uses a source of noise: a function of a generator, or another one that is named after a law."""
     return bool(name.names & _NOISE) or any(re.search("lapla|gauss|geometric|add_noise", each, re.I) for each in name.names)
 
@@ -280,7 +280,7 @@ def _without_data(name: PublicName, because: str) -> tuple[str, str, tuple[Recip
     """Return the reading of a name with a privacy parameter but without a proposed call: role, reason, no recipes, obstacle."""
     if name.kind == "class" and data_parameter(name.parameters or (), positional=False) is not None:
         return "mechanism", because, (), "no method is known that returns what was released"
-    noisy = _draws_noise(name) or _MECHANISM_NAME.search(name.name)
+    noisy = draws_noise(name) or _MECHANISM_NAME.search(name.name)
     if noisy and (PRIVACY_WORDS.search(_about(name)) or PRIVACY_NAMES.search(name.path)):
         return "mechanism", because, (), "no argument is known that receives data"
     return "other", because, (), "no argument receives data, and its code draws no noise"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dpwitness.auditors.scanning.arguments import Arguments, Choice, fill
+from dpwitness.auditors.scanning.arguments import TEXTS, Arguments, Choice, fill
 from dpwitness.auditors.scanning.claims import ClaimReading, read_claim
 from dpwitness.auditors.scanning.data_forms import Form, forms_for
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName
@@ -107,8 +107,8 @@ def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) 
         if found:  # parameters of a model are public where its gradients are data
             return next((p for p in found if p.word not in ("params", "param")), found[0])
     hinted = [p for p in named if p.required and role(p) == "other" and _HOLDS_DATA.search(p.hint)]
-    if hinted:
-        return hinted[0]
+    if hinted:  # a list of texts may be the names of what another argument holds
+        return next((p for p in hinted if not TEXTS.match(p.hint)), hinted[0])
     if read := [p for p in named if p.required and FILES.match(p.word)]:
         return read[0]
     open_parameters = [p for p in named if p.required and role(p) in ("other", "size")]
@@ -379,7 +379,7 @@ def _fed(source: Source, parameters: Sequence[Parameter], fed: Method, data: Par
     """Yield calls that feed all data at once, and each record by itself, and read by a method; without one, the answers to the records."""
     everything = [*parameters, *(fed.parameters or ())]
     for form, choice in _variants(source, data, everything, source.text):
-        if not form.many:
+        if not form.many and form.domain.get("length", 1) == 1:
             continue
         first = fill(parameters, form, None, choice, source.classes)
         rest = fill(fed.parameters or (), form, data.name, choice, source.classes)
@@ -387,7 +387,7 @@ def _fed(source: Source, parameters: Sequence[Parameter], fed: Method, data: Par
         together = first.joined(rest)
         if read is None:
             body: tuple[str, ...] = (make, f"return [mechanism.{fed.name}(each) for each in {form.data}]")
-            for size in (form.domain["size"], _STREAM):  # a sequential test may need more records
+            for size in (form.domain["size"], _STREAM) if form.many else ():  # a sequential test may need more records
                 longer = replace(form, what=f"{form.what}, one after the other", domain=form.domain | {"size": size})
                 yield object_recipe(source, body, longer, together, source.name.doc, data.name, everything)
             continue

@@ -9,7 +9,7 @@ from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
 from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
 
 EPSILON = re.compile(
-    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε)"
+    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε|(eps|epsilon)_delta)"
     r"(_total|_dp|_budget|_value|_perm|_[a-z0-9]|_per_(query|release|call|report|user|answer|column))?$"
 )
 DELTA = re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")
@@ -225,11 +225,11 @@ FILES = re.compile(
 )  # of a table of records
 OUTPUTS = re.compile(r"^(out|output|outfile|save|dest|destination|target|result)s?_?(file|path|csv|filename|filepath)?$")  # a file to write
 FEEDING = re.compile(
-    r"^(fit|add|update|insert|append|observe|ingest|feed|record|push|collect|load_data|set_data|process|step)(_(?!noise)\w+)?$"
+    r"^(fit|add|update|insert|append|observe|ingest|feed|record|push|collect|load|load_data|set_data|process|step)(_(?!noise)\w+)?$"
 )
 READING = re.compile(
     r"^(get_)?(result|results|finali[sz]e|finish|compute|release|query|value|estimate|quick_result|count|counts|mean|sum|median|quantile"
-    r"|build|publish|snapshot|cardinality|frequency|frequencies|histogram|report|output|statistics)(_\w+)?$"
+    r"|build|publish|snapshot|cardinality|frequency|frequencies|histogram|report|output|statistics|noisy)(_\w+)?$"
 )
 POST_PROCESSING = re.compile(r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I)
 DIAGNOSTIC = re.compile(

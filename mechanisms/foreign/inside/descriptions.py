@@ -19,6 +19,7 @@ _METHODS = 60  # methods of a class
 _METHOD_DOC = 1500
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, functools.partial)
 uses_of: Callable[[Any, list[str]], dict[str, dict[str, Any]]] = lambda value, names: {}  # noqa: E731 - `discovery` sets that of `parameter_uses`
+add_signatures: Callable[[dict[str, Any]], None] = lambda about: None  # noqa: E731 - `discovery` sets that of `unimported`
 
 
 def describe_all(modules: dict[str, Any], tops: list[str], emit: Callable[..., None], most: int) -> set[str]:
@@ -118,6 +119,9 @@ def _described(value: Any, found: list[tuple[str, str]], tops: list[str]) -> dic
         about["async"] = inspect.iscoroutinefunction(value)
         about["returns"] = _annotation(getattr(value, "__annotations__", {}).get("return", ""))
     about["declared"] = _declared(value)
+    if about["parameters"] is None or any(method["parameters"] is None for method in about["methods"]):
+        about["compiled"] = True
+        add_signatures(about)
     return about
 
 

@@ -100,8 +100,10 @@ class Discovery:
         self.effects.stop()
         descriptions = from_sibling("descriptions")
         descriptions.uses_of = from_sibling("parameter_uses").uses_of
+        unimported = from_sibling("unimported")
+        descriptions.add_signatures = unimported.add_signatures
         names = descriptions.describe_all(self.modules, self.tops, self.emit, self.request.get("most", 3000))
-        from_sibling("unimported").describe_sources(self.failed, _is_skipped, self.emit, names)
+        unimported.describe_sources(self.failed, _is_skipped, self.emit, names)
         for call in from_sibling("examples").calls_in_examples(self.modules, self.distribution):
             if call["name"] in names:
                 self.emit("example", **call)

@@ -1,4 +1,4 @@
-"""Descriptions of the public functions and classes of modules that cannot be imported, from their source.
+"""Descriptions of the public functions and classes of modules that cannot be imported, and signatures of compiled ones, from their source.
 
 Uses the standard library only (Python 3.8 or later). `discovery` loads this file in the interpreter of the package. Nothing is run.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,6 +43,45 @@ def describe_sources(failed: dict[str, str], skipped: Callable[[str], bool], emi
                         emit("object", **_described(node, module, why))
 
 
+def add_signatures(about: dict[str, Any]) -> None:
+    """Add the signatures that a compiled function or class lacks, from the functions of the same names in a type stub or a Python source.
+
+    A Python source has the function if the module replaces it by the compiled one, whose arguments may have no names.
+    """
+    home, _, own = about["defined"].partition(":")
+    for module, name in ((about["module"], about["name"]), (home, own)):
+        for node in _definitions(module).get(name, ()):
+            found = _described(node, module, "")
+            spelled = {method["name"]: method["parameters"] for method in found["methods"]}
+            if found["kind"] == about["kind"] == "function" and about["parameters"] is None and node.args.vararg is None:
+                about["parameters"] = found["parameters"] if node.stub else _unnamed(found["parameters"])
+            elif found["kind"] == about["kind"] == "class" and node.stub:
+                about["parameters"] = about["parameters"] or found["parameters"]
+                for method in about["methods"]:
+                    if method["parameters"] is None:
+                        method["parameters"] = spelled.get(method["name"])
+
+
+def _unnamed(parameters: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(each, kind="POSITIONAL_ONLY") for each in parameters]
+
+
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.8
+def _definitions(module: str) -> dict[str, list[Any]]:
+    """Return the functions and classes that the source or the type stub of an imported module defines, by name."""
+    found: dict[str, list[Any]] = {}
+    place = getattr(sys.modules.get(module), "__file__", None) or ""
+    stub = place[: len(place) - len(os.path.basename(place))] + os.path.basename(place).partition(".")[0] + ".pyi"
+    for path in (stub, place) if place.endswith(".py") else (stub,):
+        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError):
+            tree = ast.parse(open(path, encoding="utf-8").read(_FILE_BYTES))  # noqa: SIM115
+            for node in tree.body:
+                if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+                    node.stub = path == stub  # type: ignore[union-attr]
+                    found.setdefault(node.name, []).append(node)
+    return found
+
+
 def _files(module: str, skipped: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
     """Yield (name, path) of a module and of all modules below it, found without an import."""
     parts = module.split(".")
@@ -66,7 +107,7 @@ def _described(node: Any, module: str, why: str) -> dict[str, Any]:
     """Return the description of a function or class, as `descriptions` gives it for an imported one."""
     is_class = isinstance(node, ast.ClassDef)
     methods = [each for each in node.body if isinstance(each, _FUNCTIONS)] if is_class else []
-    made = next((each for each in methods if each.name == "__init__"), None)
+    made = next((each for each in methods if each.name in ("__init__", "__new__")), None)
     public = [each for each in methods if each.name[:1] != "_" or each.name == "__call__"]
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     names |= {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}

@@ -10,6 +10,7 @@ from dpwitness.auditors.scanning.data_forms import answer, forms_for, records, r
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name, spelled_parameters, with_examples
 from dpwitness.auditors.scanning.proposals import target_names
 from dpwitness.auditors.scanning.readings import convention_of, read, returned_quantity
+from dpwitness.auditors.scanning.recipes import data_parameter
 from dpwitness.auditors.scanning.vocabulary import is_tolerance, role
 from dpwitness.mechanisms.foreign.inside.examples import calls_in_examples
 from dpwitness.mechanisms.foreign.worker_pool import build_domain
@@ -49,6 +50,59 @@ def test_signatures_of_extension_modules_are_read_from_their_docstrings():
     ]
     method = spelled_parameters("add_noise(self: lib.Mechanism, value: float) -> float", "add_noise")
     assert [p.name for p in method] == ["value"]
+
+
+VALUE = ("value", "float", None, "POSITIONAL_OR_KEYWORD")
+EPSILON = ("epsilon", "float", "1.0", "POSITIONAL_OR_KEYWORD")
+
+
+@pytest.mark.parametrize(
+    ("doc", "expected"),
+    [
+        ("noisy(value: typing.SupportsFloat | typing.SupportsIndex, epsilon: float = 1.0) -> float\n\nAdd.", [VALUE, EPSILON]),
+        ("noisy(self: lib.M, value: float, epsilon: float = 1.0) -> float", [VALUE, EPSILON]),
+        ("noisy( (M)arg1, (float)value [, (float)epsilon=1.0]) -> float :\n    Add.", [VALUE, EPSILON]),
+        ("1. ``noisy(value: float) -> float``\n2. ``noisy(value: float, epsilon: float = 1.0) -> float``", [VALUE, EPSILON]),
+        ("noisy(double value, const size_t & length)", [(*VALUE[:3], "POSITIONAL_ONLY"), ("length", "int", None, "POSITIONAL_ONLY")]),
+        ("noisy(arg0: float, arg1: int) -> float", [(f"arg{n}", kind, None, "POSITIONAL_ONLY") for n, kind in enumerate(("float", "int"))]),
+        ("noisy(value: float, *, epsilon: float = 1.0)", [VALUE, (*EPSILON[:3], "KEYWORD_ONLY")]),
+        ("Add noise.\n\nnoisy(3, 1.0)\n", None),
+    ],
+)  # fmt: skip
+def test_signatures_in_docstrings_of_several_tools_are_read(doc, expected):
+    found = spelled_parameters(doc, "noisy", "M")
+    assert (
+        found == expected
+        or [(p.name, p.annotation.removesuffix(" &").removeprefix("const "), p.default, p.kind) for p in found] == expected
+    )
+
+
+def test_an_argument_without_a_name_keeps_its_place():
+    parameters = spelled_parameters("noisy(double value, double sensitivity=2.5, double epsilon=1.0)", "noisy")
+    form = answer()
+    assert fill(parameters, form, "value", Choice(), {}).spelled() == f"{form.data}, 2.5, 1.0"
+    hidden = spelled_parameters("noisy(double value, double sensitivity=default_sensitivity(), double epsilon=1.0)", "noisy")
+    assert fill(hidden, form, "value", Choice(), {}).missing == ("sensitivity",)
+
+
+def test_epsilon_and_delta_in_one_argument():
+    parameters = (Parameter("value"), Parameter("epsilon_delta", annotation="Dict[str, float]"))
+    found = fill(parameters, answer(), "value", Choice(), {})
+    assert "epsilon_delta={'epsilon'" in found.spelled().replace('"', "'") and read_claim(found.privacy, "", "").text == "approx:1,1e-05"
+
+
+def test_counts_with_their_names_are_data_beside_a_list_of_the_names():
+    data = {
+        "module": "m",
+        "name": "order",
+        "kind": "function",
+        "doc": "Args:\n    names (list[str]): N.\n    sizes (list[tuple[str, int]]): S.",
+    }
+    found = read_name(data | {"parameters": [{"name": name, "annotation": "list", "required": True} for name in ("names", "sizes")]})
+    assert data_parameter(found.parameters).name == "sizes"
+    form = next(iter(forms_for(found.parameters[1], found.parameters[:1], "order", "")))
+    assert form.domain["kind"] == "Counts" and "map(int, dataset)" in form.data
+    assert fill(found.parameters, form, "sizes", Choice(), {}).values[0] == ("names", '["a", "b", "c"]')
 
 
 def test_the_json_of_a_class_becomes_a_public_name():

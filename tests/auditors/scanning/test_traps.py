@@ -1,8 +1,10 @@
 """Packages that misbehave at import or when they are called, and the limits under which this happens."""
 
+import math
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.auditors.scanning.proposals import propose, readings_of
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.confinement import LIMITS, confined, described, offered
+from dpwitness.mechanisms.foreign.inside import descriptions, unimported
 
 HERE = Path(__file__).parent
 
@@ -107,3 +110,24 @@ def test_folders_without_init_and_generic_type_hints_are_read(tmp_path):
     found = discover(folder=str(folder), working_folder=str(tmp_path))
     assert "library.protocols.frequency.response" in {each["module"] for each in found.objects}
     assert {each["name"] for each in found.objects} >= {"respond"} and found.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "kind"),
+    [
+        ("made_up.py", "def noisy(value, epsilon=1.0):\n    return 0\n\n\nnoisy = math.hypot\n", "POSITIONAL_ONLY"),
+        ("made_up.pyi", "def noisy(value: float, epsilon: float = ...) -> float: ...\n", "POSITIONAL_OR_KEYWORD"),
+    ],
+)
+def test_a_compiled_function_has_the_signature_of_its_stub_or_of_the_function_that_it_replaces(tmp_path, monkeypatch, file, code, kind):
+    (tmp_path / file).write_text(code)
+    module = types.ModuleType("made_up")
+    module.__file__, module.noisy = str(tmp_path / file.replace(".pyi", ".abi3.so")), math.hypot  # a function without a signature
+    monkeypatch.setitem(sys.modules, "made_up", module)
+    monkeypatch.setattr(descriptions, "add_signatures", unimported.add_signatures)
+    unimported._definitions.cache_clear()
+    events = []
+    monkeypatch.setattr(descriptions, "_is_own", lambda value, tops: value is math.hypot)
+    descriptions.describe_all({"made_up": module}, ["made_up"], lambda event, **about: events.append(about), 9)
+    assert [(p["name"], p["required"], p["kind"]) for p in events[0]["parameters"]] == [("value", True, kind), ("epsilon", False, kind)]
+    assert events[0]["compiled"]
