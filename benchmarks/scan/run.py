@@ -166,6 +166,9 @@ def measure(parts: Sequence[str] = ()) -> Table:
     about: list[Json] = [{"package": found.package, "group": found.group, "listed": len(found.mechanisms)} for found in packages]
     details = [each | kept.measured(found.package, partial(measured, found)) for each, found in zip(about, packages, strict=True)]
     rows = [row for group in GROUPS if group in chosen or not parts for row in _group_rows(group, details)]
+    if "named" in chosen:  # the twenty packages: ten named, and ten that were drawn afterwards and scanned once
+        twenty = [d for d in details if d["group"] == "named"] + [_first_scans()[GROUPS[-1]]]
+        rows += _rows(f"named, and {GROUPS[-1]} at its first scan", twenty)
     if details:
         violated = sum(d.get("verdicts", {}).get("VIOLATED", 0) for d in details)
         rows.append(Row("claims that are violated without a suspicion", 0, violated, "claims", at_most=True))
@@ -190,12 +193,17 @@ def measure(parts: Sequence[str] = ()) -> Table:
 
 def _group_rows(group: str, details: Sequence[Json]) -> Iterator[Row]:
     """Yield the shares of a group: those of the first scan of a draw, if known, and those of the present code, if the group was scanned."""
-    first = tomllib.loads(FIRST_SCANS.read_text(encoding="utf-8")).get(group)
+    first = _first_scans().get(group)
     if first is not None:
         shares = list(_rows(f"{group}, first scan", [first]))
         yield from shares if "wrong" in first else shares[:2]  # of the oldest scan, wrong claims were not counted
     scanned = [d for d in details if d["group"] == group]
     yield from _rows(group, scanned) if scanned else ()
+
+
+def _first_scans() -> dict[str, Json]:
+    """Return the counts of the first scan of each draw."""
+    return tomllib.loads(FIRST_SCANS.read_text(encoding="utf-8"))
 
 
 def _rows(group: str, details: Sequence[Json]) -> Iterator[Row]:

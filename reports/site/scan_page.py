@@ -28,8 +28,8 @@ _DRAWN = (
     "test on unseen packages. The first draw says less than its shares: five of its packages define no mechanism or have no import, and "
     "diffprivlib-fix is a copy of a named package, without which its first scan found 12 of 20 mechanisms and had no right target. The "
     "later draws pass over copies, packages without a mechanism, and packages that need large frameworks. Mechanisms of "
-    "packages that cannot be installed or imported count as not found. Right targets on unseen packages are rare: most of their mechanisms "
-    "need objects or data frames with certain values, which a scan does not build, and it says so in the target file. A right "
+    "packages that cannot be installed or imported count as not found. Before the sixth draw, right targets on unseen packages were rare: "
+    "most mechanisms need objects, data frames or options with certain values. Where a scan cannot make them, its file says so. A right "
     "target has the right kind of claim and relation; whether its datasets are those that the library means is not part of this count."
 )
 _AUDITS = (
@@ -95,7 +95,7 @@ def _met(row: Mapping[str, Any]) -> bool:
 def _share(row: Mapping[str, Any]) -> str:
     """Format a measured share with its counts."""
     if not row.get("counts"):
-        return f"{row['measured']:g}"
+        return f"{row['measured']:g}" if row["measured"] < float("inf") else "never"
     part, of = row["counts"]
     return f"{row['measured']:.0%} ({part} of {of})"
 
