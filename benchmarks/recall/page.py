@@ -24,8 +24,8 @@ _METHOD = (
     "one was installed, which the check now notices. An entry that an audit of "
     f"{BUDGETS[0]} CPU minute misses may have another one of {BUDGETS[1]} CPU minutes; a row for both counts the violations of either. "
     f"Intervals are exact, at confidence {CONFIDENCE:g}. An audit without a verdict counts as a miss. Budgets are CPU time, of "
-    "the audit and of the library. The published runs are older: their budgets went by the clock on a busy machine, so they used less CPU time, "
-    "as each row shows."
+    "the audit and of the library. The published runs are older: their budgets went by the clock on a busy machine, so they used less "
+    "CPU time, as each row shows."
 )
 _COMMANDS = """```
 dpwitness bench recall
