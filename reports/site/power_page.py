@@ -27,6 +27,10 @@ _INTRODUCTION = (
     "certified bounds, at confidence 0.95, are divided by the *limit*: the median bound of the best event, known in advance, "
     "with as many runs. Each case is represented by its median over the seeds. By chance, a ratio can exceed 1."
 )
+_FAMILIES = (
+    "Families of mechanisms that are hard to audit, with parameters drawn by a seed: the median over three members, each with three seeds of "
+    "the audit."
+)
 _CAUSES = (
     "Certified / limit is the product of three factors: *rounds* that train an event certify nothing; *looks* (interim "
     "analyses) take a share of alpha; the *event* that was learned differs from the oracle's (the chance of the seeds is "
@@ -70,8 +74,16 @@ def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) ->
     lines += ["## Causes of the gap to the limit", "", _CAUSES, "", *_causes_table(after["details"]), ""]
     if short := [b for b in after["details"] if b.get("short")]:
         lines += ["## Short cases", "", _SHORT, "", *_short_table(short), ""]
+    if families := [row for row in after["rows"] if row["case"].startswith("family: ")]:
+        lines += ["## Families", "", _FAMILIES, "", *_families_table(families), ""]
     lines += ["## Every case", "", *_cases_table(before["details"], after["details"])]
     return "\n".join(lines) + "\n"
+
+
+def _families_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = [(row["case"].removeprefix("family: "), figure(float(row["measured"]), 3), float(row["required"])) for row in rows]
+    cells = [(what, value, f"{required:g} ({'met' if float(value) >= required else '**missed**'})") for what, value, required in found]
+    return table(("family", "median", "required"), cells)
 
 
 def _ratios(budget: Budget) -> dict[str, float]:

@@ -31,11 +31,14 @@ def test_causes_multiply_to_what_is_reached(found):
 
 
 def test_page(found, tmp_path):
-    (tmp_path / "after.json").write_text(json.dumps([asdict(found)]))
+    family = {"case": "family: radius, certified / limit at 20,000 trials", "required": 0.8, "measured": 0.7}
+    after = asdict(found)
+    (tmp_path / "after.json").write_text(json.dumps([after | {"rows": [*after["rows"], family]}]))
     assert main([str(tmp_path), str(BEFORE), str(tmp_path / "after.json")]) == 0
     text = (tmp_path / "power.md").read_text()
     after = [line for line in text.splitlines() if line.startswith("| 20,000 |")][1]
     assert "(met: 0.5 required)" in after and "(**missed**: 2 required)" in after
+    assert "| radius, certified / limit at 20,000 trials | 0.7 | 0.8 (**missed**) |" in text
     assert "| randomized-response | " in text and "## Short cases" in text and text.count("| losses | ") == 2
     assert (tmp_path / "power.svg").stat().st_size > 2_000
 
