@@ -28,8 +28,8 @@ _INTRODUCTION = (
     "with as many runs. Each case is represented by its median over the seeds. By chance, a ratio can exceed 1."
 )
 _FAMILIES = (
-    "Families of mechanisms that are hard to audit, with parameters drawn by a seed: the median over three members, each with three seeds of "
-    "the audit."
+    "Families of mechanisms that are hard to audit, with parameters drawn by a seed: the median over three members, each with three "
+    "seeds of the audit."
 )
 _CAUSES = (
     "Certified / limit is the product of three factors: *rounds* that train an event certify nothing; *looks* (interim "
