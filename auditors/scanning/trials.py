@@ -210,7 +210,7 @@ def _tried(target: Target, recipe: Recipe) -> Trial:
         return Trial(False, "returns None", constant=True, outcome="returns None")
     kinds = [[_shown(each) for each in row] for row in outputs]
     if any(_ADDRESS.search(each) for each in kinds[0]):
-        return Trial(False, f"returns an object that is no number or text: {_line(kinds[0][0])}", outcome=kinds[0][0])
+        return Trial(False, f"returns an object that is neither a number nor a text: {_line(kinds[0][0])}", outcome=kinds[0][0])
     if part := _truth(outputs[0][0], recipe):
         return Trial(False, "returns the true value together with the noisy one", outcome=f"returns the true value in {part}")
     if len(set(kinds[0])) == 1 and len(set(kinds[2])) == 1:

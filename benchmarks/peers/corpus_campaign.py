@@ -11,13 +11,14 @@ from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.clocks import read_clock
+from dpwitness.benchmarks.peers import campaign
 from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, ROOT, Key, Run, attacks, describe
 from dpwitness.benchmarks.peers.recordings import NoForm, record, recording
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, Tool
 from dpwitness.benchmarks.peers.tools import tools as all_tools
 from dpwitness.benchmarks.recall import campaign as recall
 from dpwitness.benchmarks.recall.corpus import SECOND, Entry, corpus
-from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
+from dpwitness.benchmarks.recall.stored_runs import write_runs
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
@@ -36,8 +37,8 @@ def entries() -> list[Entry]:
 
 
 def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
-    """Return the runs by tool, settings, entry, CPU seconds and seed; empty if there is no file."""
-    return read_runs(Run, file)
+    """Return the runs on the corpus, as `campaign.stored` does those on the zoo."""
+    return campaign.stored(file)
 
 
 def undecided(chosen: Iterable[Entry], runs: Mapping[Key, Run], budget: float) -> list[Entry]:
