@@ -158,7 +158,8 @@ def figures(texts: Mapping[str, str]) -> SectionCharts | None:
 
 def power(texts: Mapping[str, str]) -> SectionCharts | None:
     """Return the chart of certified / limit for each case, at the two budgets that the page compares with an earlier version."""
-    rows = [row for table in tables(texts["power"]) if table.has("case") for row in table.rows]
+    compared = [table.rows for table in tables(texts["power"]) if table.has("case") and any("before, " in name for name in table.rows[0])]
+    rows = [row for table_rows in compared for row in table_rows]
     budgets = [name.removeprefix("before, ") for name in (rows[0] if rows else ()) if name.startswith("before, ")]
     cases = [(text(row["case"]), [value(row[b]) for b in budgets]) for row in rows if len(budgets) == 2 and all(b in row for b in budgets)]
     cases = sorted((case for case in cases if not any(map(math.isnan, case[1]))), key=lambda case: (case[1][1], case[0]))
