@@ -53,6 +53,13 @@ def _portable_path(place: Path) -> str:
     return str(place)
 
 
+def _interpreter(version: str) -> str | None:
+    """Return an interpreter of a version that runs: from the PATH, where pyenv may have an inactive shim, else from pyenv's versions."""
+    versions = _expand(os.environ.get("PYENV_ROOT") or "~/.pyenv") / "versions"
+    known = [shutil.which(f"python{version}"), *map(str, sorted(versions.glob(f"{version}.*/bin/python")))]
+    return next((one for one in known if one and subprocess.run([one, "-c", ""], capture_output=True, check=False).returncode == 0), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Environment of a library's adapters: one table of ``environments.toml``."""
@@ -122,9 +129,9 @@ class Environment:
         if self.state == "ready":
             announce(f"{self.name}: ready in {self.folder}, nothing to do")
             return
-        base = sys.executable if not self.python else shutil.which(f"python{self.python}")
+        base = _interpreter(self.python) if self.python else sys.executable
         if base is None:
-            raise InvalidArgument(f"environment {self.name} needs python{self.python} on the PATH, which is not installed")
+            raise InvalidArgument(f"environment {self.name} needs python{self.python} on the PATH, which is not installed or does not run")
         if self.folder.exists():
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True)

@@ -197,3 +197,23 @@ def test_environments_are_made_and_a_failure_is_told(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"environment broken cannot be made: .*no-such-wheel.* ended with 1"):
         broken.setup(said.append)
     assert broken.state == "unfinished"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the interpreters are shell scripts")
+def test_an_interpreter_that_does_not_run_is_passed_over(tmp_path, monkeypatch):
+    """A shim of pyenv for a version that is not active is on the PATH, but only fails."""
+    shim, real = tmp_path / "shims" / "python9.9", tmp_path / "pyenv" / "versions" / "9.9.1" / "bin" / "python"
+    for file, code in ((shim, 127), (real, 0)):
+        file.parent.mkdir(parents=True)
+        file.write_text(f"#!/bin/sh\nexit {code}\n")
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "home"))
+    said: list[str] = []
+    Environment("old", python="9.9").setup(said.append)
+    assert said[0].startswith(f"old: {real} -m venv")
+    monkeypatch.delenv("PYENV_ROOT")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ValueError, match=r"needs python9\.9 on the PATH, which is not installed or does not run"):
+        Environment("older", python="9.9").setup(said.append)
