@@ -24,7 +24,10 @@ _KEEPER = str(Path(__file__).resolve().with_name("supervisor.py"))
 _MAX_OUTPUT = 600  # largest number of characters of the process's last output in a message
 _KILL_SECONDS = 10.0  # seconds in which a worker and all that it has started must have ended
 _MAX_IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
-_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_ONE_THREAD = dict.fromkeys(  # unless the user sets another number
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1"
+)
+_FIXED = {"PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"}  # the backtrace of an error takes 70 ms
 _PIPE_BYTES = 2**20  # capacity of a pipe in bytes, where it can be set (Linux): large blocks need fewer system calls
 
 
@@ -207,7 +210,7 @@ def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
             stdout=subprocess.PIPE,
             stderr=log,
             cwd=slot.folder(),
-            env=dict.fromkeys(_THREAD_VARIABLES, "1") | slot.environment() | {"PYTHONHASHSEED": "0"},
+            env=_ONE_THREAD | slot.environment() | _FIXED,
             pass_fds=[life],
             start_new_session=True,  # Ctrl-C is handled by the controller
         )
