@@ -89,19 +89,6 @@ def thresholded_counts(dataset, size, rng):
 
 
 @functools.cache
-def _noisy_max():
-    space = dp.vector_domain(dp.atom_domain(T=int)), dp.linf_distance(T=int)
-    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=1.0)
-
-
-@_target(_mapped(_noisy_max, 1, "zcdp"), kind="Counts", length=4, low=0, high=10, relation="linf")
-def noisy_max_zcdp(dataset, size, rng):
-    """make_noisy_max for zero-concentrated divergence, scale 1, of four counts."""
-    scores = [int(value) for value in dataset]
-    return np.array([_noisy_max()(scores) for _ in range(size)])
-
-
-@functools.cache
 def _eigenvector():
     from opendp.extras.numpy import _sscp_domain
     from opendp.extras.sklearn._make_eigenvector import make_private_eigenvector
