@@ -213,9 +213,8 @@ def _choice(search: Search, one: Sequence[Any], other: Sequence[Any], d_in: Any)
         return None
     far, scores = _nearest(moved), []
     for slack in (0.0, *np.unique(spread[np.isfinite(spread)]) * (1 + 3 * _MARGIN)):
-        shares = np.mean(_beyond(far, bound + slack, 1)), np.mean(_beyond(spread, slack, -1))
-        expected = [float(share) * _TEST_RUNS for share in shares]
-        scores.append((_gap(*expected, _TEST_RUNS, 1 - CONFIDENCE), float(slack)))
+        beyond, slipped = (float(np.mean(each)) * _TEST_RUNS for each in (_beyond(far, bound + slack, 1), _beyond(spread, slack, -1)))
+        scores.append((_gap(beyond, slipped, _TEST_RUNS, 1 - CONFIDENCE), float(slack)))
     score, slack = max(scores)
     at = int(np.argmax(far))
     return score, slack, at, int(np.argmin(moved[at]))
