@@ -17,6 +17,7 @@ LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
 LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 EARLY_LOOK_ROUNDS = (2**12, 2**13)  # rounds that train the event of the look during the training, and rounds that test it
 _MIN_PROBE_ROUNDS = 16  # minimum number of rounds in a probe's chunk
+_SHORT_PROBE_ROUNDS = 8  # the same in an audit with a time budget for less than `MIN_RUNS_PER_PAIR` runs
 _PROBE_SHARE = 0.05  # maximum share of the runs for probes; above it their chunks are smaller
 _BIT_SHARE = 0.1
 _BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
@@ -32,6 +33,8 @@ _TARGET_CHUNKS = 512  # target number of chunks in a stage
 
 def probe_chunk(planned: int, pairs: int) -> int:
     """Return the number of rounds in a probe's chunk; about four such chunks are run on each pair."""
+    if planned < MIN_RUNS_PER_PAIR:
+        return _SHORT_PROBE_ROUNDS
     return max(_MIN_PROBE_ROUNDS, min(PROBE, int(_PROBE_SHARE / 4 * planned / pairs)))
 
 

@@ -42,7 +42,8 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.protocols.mechanism import AlwaysRaises, MechanismFailed
 
 _CALLS_BETWEEN = (1, 2)  # number of calls before each replay
-_CALL_RUNS = 8  # runs per call
+_SHORT_PAIRS = 3  # best pairs of an audit with less than `MIN_RUNS_PER_PAIR` runs, of which the first that does not always raise is tested
+_CALL_RUNS = 8  # maximum number of runs per call
 _MAX_WARNINGS = 4  # maximum number of warnings in the notes
 _ANSWER_WAIT = 2.0  # seconds to wait for second runs of tasks that are already answered
 _LAST_BITS = 1e-9  # relative difference up to which outputs differ in their last bits only
@@ -80,10 +81,11 @@ class ProbedPair:
 
 def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> tuple[AuditOptions, list[ProbedPair]]:
     """Probe the pairs for which there are enough runs; return the options that the probes determine, and the usable pairs."""
-    pairs = screen(runner, options, pairs, max(1, runner.planned // MIN_RUNS_PER_PAIR))
+    most = runner.planned // MIN_RUNS_PER_PAIR
+    pairs = screen(runner, options, pairs, most or _SHORT_PAIRS)
     options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
-    probed = probe_pairs(runner, options, pairs)
-    bits = options.bits and any(each.floats for each in probed)
+    probed = probe_pairs(runner, options, pairs, None if most else 1)
+    bits = options.bits and most > 0 and any(each.floats for each in probed)
     return replace(options, bits=bits, width=max(each.width for each in probed)), probed
 
 
@@ -184,12 +186,13 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
     batches, rounds, notes = [[side] for side in sides], runs_before + stage.rounds, dict[str, None]()
     if sides[0] is not None and sides[1] is not None:
         _check_output(stage, rounds, sides[0], sides[1])  # before the replays, which a slow exception makes expensive
+    runs = min(_CALL_RUNS, stage.rounds // 2)
     for calls in _CALLS_BETWEEN:
-        rounds += _check_buffer(stage, calls)
+        rounds += _check_buffer(stage, calls, runs)
         for call in range(calls):
-            batches[0].append(run_side(stage.run, stage.pair.d1, _CALL_RUNS, stream(stage.seed, *stage.key, 1, calls, call)))
+            batches[0].append(run_side(stage.run, stage.pair.d1, runs, stream(stage.seed, *stage.key, 1, calls, call)))
         replayed, replayed_words, _ = _run_chunk(stage)
-        rounds += stage.rounds + _CALL_RUNS * calls
+        rounds += stage.rounds + runs * calls
         for batches_of_side, side in zip(batches, replayed, strict=True):
             batches_of_side.append(side)
         if not stage.single and any(side is None or _raises(side) for batches_of_side in batches for side in batches_of_side):
@@ -247,23 +250,23 @@ def _differ_in_last_bits(a: Outputs, b: Outputs) -> bool:
     return same and np.allclose(a.values, b.values, rtol=_LAST_BITS, atol=0.0, equal_nan=True)
 
 
-def _check_buffer(stage: Stage, call: int) -> int:
+def _check_buffer(stage: Stage, call: int, runs: int) -> int:
     """Raise Unfit if an output changes when the mechanism is called again; return the number of runs."""
     if is_builtin_mechanism(stage.run):
         return 0
     rngs = [stream(stage.seed, *stage.key, 2, call, part) for part in (0, 1)]
     try:
-        raw = stage.run(stage.pair.d1, _CALL_RUNS, rngs[0])
+        raw = stage.run(stage.pair.d1, runs, rngs[0])
     except MechanismFailed:
         raise
     except Exception:
-        return _CALL_RUNS
-    copy = encode(raw, _CALL_RUNS).copied()
+        return runs
+    copy = encode(raw, runs).copied()
     with contextlib.suppress(Exception):
-        stage.run(stage.pair.d0, _CALL_RUNS, rngs[1])
-    if not same_outputs(copy, encode(raw, _CALL_RUNS)):
+        stage.run(stage.pair.d0, runs, rngs[1])
+    if not same_outputs(copy, encode(raw, runs)):
         raise Unfit("mechanism returns the same buffer in every call: an output changes with the next call; return a new array each time")
-    return 2 * _CALL_RUNS
+    return 2 * runs
 
 
 def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:

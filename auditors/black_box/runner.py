@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dpwitness.auditors.black_box.options import AuditOptions
-from dpwitness.auditors.black_box.timing import Costs, RunCost, format_duration, of_clock, price, require_enough_trials
+from dpwitness.auditors.black_box.timing import FEWEST, LEAST, Costs, RunCost, format_duration, of_clock, price, require_enough_trials
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.running import clocks, engine
@@ -191,11 +191,13 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
     each = f"{format_duration(cost.run)}{of} each"
     if seconds is not None:
         trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))
-        require_enough_trials(cost, trials, len(pairs), seconds, options.clock, "audit")
+        require_enough_trials(cost, trials, len(pairs), seconds, options.clock, "audit", FEWEST)
         runner.planned = trials
         runner.note(
             f"time budget {seconds:g} s{of}: {trials:,} runs at {each}, as measured on {cost.runs:,} other runs; "
             f"a time budget is not reproducible, but trials={trials} gives the same counts"
+            if trials >= LEAST
+            else f"time budget {seconds:g} s{of}: {trials:,} runs at {each}: so few runs show gross violations only, and no low bits"
         )
     if announce is not None:
         remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)

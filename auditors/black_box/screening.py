@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.outputs import Outputs, concatenate
@@ -26,6 +27,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _SHARE = 0.25  # share of the runs of an audit for all looks together
 _MIN_ROUNDS = 8  # minimum number of rounds per pair in the first look
+_SHORT_SHARE, _SHORT_MIN_ROUNDS = 0.4, 4  # the same in an audit with less than `MIN_RUNS_PER_PAIR` runs, which finds gross violations only
 _MOST_ROUNDS = 512  # rounds of a pair after which more would not change its rank
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 1.0  # added to each count before a log-ratio: shrinkage of ratios from few runs
@@ -105,9 +107,16 @@ def trace_evidence(
 
 def _affordable(planned: int, count: int) -> list[int]:
     """Return the numbers of the pairs that can have a look: all, or the first half and pairs at equal distances from the rest."""
-    room = min(count, max(2, int(_SHARE * planned) // _MIN_ROUNDS), _LOOK_SPACING)
+    share, least = _look_size(planned)
+    looks = 1 if planned >= MIN_RUNS_PER_PAIR else 2  # halving doubles the runs if no look can have less than `least` rounds
+    room = min(count, max(2, int(share * planned) // (looks * least)), _LOOK_SPACING)
     first = room // 2 if room < count else count
     return [*range(first), *np.linspace(first, count - 1, room - first).astype(int).tolist()]
+
+
+def _look_size(planned: int) -> tuple[float, int]:
+    """Return the share of the runs for all looks together, and the minimum number of rounds per pair."""
+    return (_SHARE, _MIN_ROUNDS) if planned >= MIN_RUNS_PER_PAIR else (_SHORT_SHARE, _SHORT_MIN_ROUNDS)
 
 
 class _Looks:
@@ -124,9 +133,10 @@ class _Looks:
         if most < 1 or not left:
             return []
         looks = max(1, math.ceil(math.log2(len(left) / most)))
-        budget = _SHARE * self._runner.planned / looks
+        share, least = _look_size(self._runner.planned)
+        budget = share * self._runner.planned / looks
         for look in range(looks):
-            rounds = int(min(max(budget / len(left), _MIN_ROUNDS), _MOST_ROUNDS))
+            rounds = int(min(max(budget / len(left), least), _MOST_ROUNDS))
             usable = [k for k in left if self._look(look, k, rounds)]
             scores = self._scores(usable)
             if not usable:
@@ -138,7 +148,7 @@ class _Looks:
         """Run some rounds of a pair. Return False, with a note, if the mechanism fails on the pair."""
         runner, pair = self._runner, self._pairs[k]
         index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
-        stage = runner.stage(pair, Phase.PILOT, index, rounds, max(rounds // 4, _MIN_ROUNDS))
+        stage = runner.stage(pair, Phase.PILOT, index, rounds, max(rounds // 4, _look_size(runner.planned)[1]))
         if k not in self._keys:
             as_json = pair.to_json()
             self._keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))

@@ -17,7 +17,8 @@ from dpwitness.auditors.running.engine import Stage, collect, is_remote
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of, require_positive, short_repr
 from dpwitness.mechanisms.privacy import Claim
 
-LEAST = 1000  # minimum number of runs of an audit
+LEAST = 1000  # minimum number of runs that may be requested for an audit
+FEWEST = 100  # minimum number of runs of an audit with a time budget: these certify gross violations only, such as exceptions
 _MAX_TRIALS = 10**10  # maximum number of runs for a time budget
 _MAX_BATCH = 2**14  # maximum number of rounds in a timed batch
 _BATCH_TIME_SHARE = 0.02  # share of the time budget for one timed batch
@@ -130,11 +131,11 @@ def require_seconds(seconds: float | None, trials: int | None, clock: str, execu
         raise InvalidArgument(f"{owner}: seconds must be at most 1e6, got {seconds!r}")
 
 
-def require_enough_trials(found: RunCost, trials: int, pairs: int, seconds: float, clock: str, owner: str) -> None:
-    """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer than an audit needs."""
-    if trials < LEAST:
-        enough, each = 1.5 * (found.seconds + found.time(LEAST, pairs)), format_duration(found.run)
-        runs = f"{LEAST:,} runs at {each} each"
+def require_enough_trials(found: RunCost, trials: int, pairs: int, seconds: float, clock: str, owner: str, least: int = LEAST) -> None:
+    """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer than `least`."""
+    if trials < least:
+        enough, each = 1.5 * (found.seconds + found.time(least, pairs)), format_duration(found.run)
+        runs = f"{least:,} runs at {each} each"
         raise InvalidArgument(
             f"{owner}: seconds={seconds:g}{of_clock(clock)} is too short: {runs} and the choice of an event take about "
             f"{format_duration(enough)}; give seconds={math.ceil(enough)} or more"

@@ -72,7 +72,7 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     rounds of the first event also train a better event. Renyi rules (RDP, zCDP) are tested once,
     because they have no p-value at a parameter that is cheap to combine.
     """
-    budget = max(runner.remaining, _LEAST_BUDGET)  # probes of many pairs may take all planned runs
+    budget = max(runner.remaining, min(_LEAST_BUDGET, runner.planned // 2))  # probes of many pairs may take all planned runs
     plain, single = not options.claim.bounds_renyi, training_rounds(budget, options.width)
     staged = plain and is_staged(budget, options.width)
     easy = staged and runner.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))

@@ -112,7 +112,7 @@ SCHEMAS: dict[str, Rule] = {
         kind=one_of("stability"),
         **_NAMED,
         seed=_seed,
-        finding=one_of("exceeds", "rounding", "raises", "aborts"),
+        finding=one_of("exceeds", "law", "rounding", "raises", "aborts"),
         map=nullable(_function),
         space=nullable(items(anything)),
         input_metric=text(400, empty=False),

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from dpwitness.auditors.stability.conclude import concluded
 from dpwitness.auditors.stability.domain_pairs import DomainSpace
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
+from dpwitness.auditors.stability.inputs.neighbors import Group
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
 from dpwitness.auditors.stability.outcomes import ABORTS, Comparison, Failure, applier
+from dpwitness.auditors.stability.randomized import find_law
 from dpwitness.auditors.stability.result import StabilityResult, format_number
-from dpwitness.auditors.stability.search import Found, Search, run_search
+from dpwitness.auditors.stability.search import Found, Search, run_search, sweep, walks
 from dpwitness.auditors.stability.shrink import distance_within, shrunk
 from dpwitness.auditors.targets.constants import constants_of
-from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
     error_text,
@@ -54,13 +59,15 @@ def audit_stability(
 ) -> StabilityResult:
     """Search for inputs at distance `d_in` whose outputs are further apart than ``stability_map(d_in)``.
 
-    Distances are computed in exact arithmetic, so that a violation holds without a confidence level.
+    Distances are computed in exact arithmetic, so that a violation holds without a confidence level. A transformation that draws random
+    numbers keeps the map if its outputs on two inputs can be drawn jointly within ``stability_map(d_in)``; that this is impossible is
+    tested at confidence 0.99.
 
     Parameters
     ----------
     transformation : callable
-        Deterministic ``f(dataset)``; an exception is an outcome. An object may have ``apply_all(datasets)``, which returns a list of
-        outputs and exceptions.
+        ``f(dataset)``; an exception is an outcome. If outputs of one input differ from run to run, their laws are tested. An object may
+        have ``apply_all(datasets)``, which returns a list of outputs and exceptions.
     stability_map : callable
         ``map(d_in)``, the claimed bound on the distance of the outputs. A `d_in` at which the map raises is skipped.
     input_domain : InputSpace or Domain
@@ -129,21 +136,43 @@ def audit_stability(
         "function": transformation,
         "stability_map": stability_map,
     }
-    problem = _first_runs(space, search)
-    if not problem and isinstance(space, DomainSpace):
-        space.run(search, seconds, used_seed)
-    elif not problem:
+    if not isinstance(space, DomainSpace):
         space = space.with_hints(constants_of(transformation))
-        run_search(space, neighborhood(space, input_metric, list(bounds)), search, given, seconds, used_seed)
+    randomized, problem, law = _is_randomized(space, search), "", None
+    if not randomized:
+        _search(space, input_metric, search, given, seconds, used_seed)
     found = search.best
-    if found is not None and not problem:
+    if found is not None and not randomized:
         if distance_within(found.first, found.second, space, measure_in, search.comparison) is None:
             raise AssertionError(f"{_OWNER}: a pair of the search is not within its distance: {found.first!r}, {found.second!r}")
         found = _confirmed(found, search)
+        randomized = found is None
         if found is not None:  # the outcomes of smaller inputs may be random, and look worse on one run
             found = _confirmed(shrunk(found, space, measure_in, search, min(_SHRINK_SECONDS, max(1.0, seconds / 2))), search) or found
-        problem = "" if found else "two runs on one input have different outcomes: the transformation must be deterministic"
+    if randomized:
+        search = Search(search.apply, search.comparison, math.inf, spent)
+        left = max(begin + seconds - time.monotonic(), seconds / 3)
+        groups = _groups(space, input_metric, search, given, used_seed)
+        found, law, problem = find_law(search, groups, left, np.random.default_rng(used_seed))
+    fields |= {"randomized": randomized, "law": law}
     return concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
+
+
+def _search(space: Any, metric: str, search: Search, given: Sequence[Any], seconds: float, seed: int) -> None:
+    """Search for two inputs of a deterministic transformation."""
+    if isinstance(space, DomainSpace):
+        search.run(space.groups(search, seed), time.monotonic() + seconds)
+    else:
+        run_search(space, neighborhood(space, metric, list(search.comparison.bounds)), search, given, seconds, seed)
+
+
+def _groups(space: Any, metric: str, search: Search, given: Sequence[Any], seed: int) -> Iterator[Group]:
+    """Return the adversarial groups of the search, then random ones, for a randomized transformation."""
+    if isinstance(space, DomainSpace):
+        return space.groups(search, seed)
+    near = neighborhood(space, metric, list(search.comparison.bounds))
+    swept, walked = sweep(space, near, given), walks(space, near, search, random.Random(seed))
+    return chain.from_iterable(zip(swept, walked, strict=False))
 
 
 def _distances(d_in: Any) -> list[Exact]:
@@ -200,14 +229,11 @@ def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
     return list(inputs or ())
 
 
-def _first_runs(space: Any, search: Search) -> str:
-    """Run the first datasets twice, and return why the transformation cannot be audited; an empty text if it can."""
+def _is_randomized(space: Any, search: Search) -> bool:
+    """Run the first datasets twice, and return whether outcomes differ."""
     datasets = [dataset for _, dataset in zip(range(_FIRST), space.datasets(), strict=False)]
     runs = [search.apply(datasets) for _ in range(2)]
-    for dataset, one, other in zip(datasets, *runs, strict=True):
-        if not _same(one, other):
-            return f"two runs on {short_repr(to_jsonable(dataset))} have different outcomes: the transformation must be deterministic"
-    return ""
+    return not all(_same(one, other) for one, other in zip(*runs, strict=True))
 
 
 def _same(one: Any, other: Any) -> bool:

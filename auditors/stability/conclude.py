@@ -8,7 +8,8 @@ from typing import Any
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.stability.exact_numbers import Incomparable
 from dpwitness.auditors.stability.metrics import metric_named
-from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING, Comparison, Failure
+from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, LAW, RAISES, ROUNDING, Comparison, Failure
+from dpwitness.auditors.stability.randomized import LawTest
 from dpwitness.auditors.stability.result import StabilityResult, read_number, written
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.mechanisms.core.json_codec import from_jsonable
@@ -47,7 +48,7 @@ def concluded(
         notes.insert(0, f"assumed: {counts}" if visible_errors else counts)
     if kind == ROUNDING:
         notes.insert(0, "the excess is that of floating-point rounding: round the map up, or compute in exact arithmetic")
-    violated = kind == EXCEEDS or (visible_errors and kind in (RAISES, ABORTS))
+    violated = kind in (EXCEEDS, LAW) or (visible_errors and kind in (RAISES, ABORTS))
     return StabilityResult(
         verdict=Verdict.VIOLATED if violated else Verdict.INCONCLUSIVE,
         finding=kind,
@@ -91,6 +92,7 @@ def _without_comparison(search: Search) -> str:
 
 _VERDICTS = {
     EXCEEDS: ("VIOLATED", "SUSPECT"),
+    LAW: ("VIOLATED", "SUSPECT"),
     ROUNDING: ("INCONCLUSIVE",),
     RAISES: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
     ABORTS: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
@@ -119,8 +121,11 @@ def recheck(result: Json) -> bool:
         found = Comparison(metric, {1: bound}).excess(sides[0], sides[1], 1)
     except Incomparable:
         found = None
-    right = (found.kind, written(found.measured)) if found else ("", None)
+    kind = found.kind if found else ""
+    if finding == LAW and kind == EXCEEDS and LawTest.from_json(result.get("law") or {}).refuted:
+        kind = LAW
+    right = (kind, written(found.measured)) if found else ("", None)
     if right != (finding, result.get("measured_exact")):
         recorded = (finding, result.get("measured_exact"))
         raise InvalidArgument(f"result {name!r} is damaged or edited: finding and measured_exact must be {right}, got {recorded}")
-    return bool(finding == EXCEEDS)
+    return bool(finding in (EXCEEDS, LAW))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -51,11 +51,9 @@ class DomainSpace:
         """Yield nothing: the datasets of a domain are not simplified."""
         return iter(())
 
-    def run(self, search: Search, seconds: float, seed: int) -> None:
-        """Test the catalogued pairs, then random ones, until a violation is found or the time is over."""
-        search.run(self._groups(self.domain.catalogue(), search), time.monotonic() + seconds)
-        if not search.done:
-            search.run(self._groups(self._draws(seed), search), time.monotonic() + seconds)
+    def groups(self, search: Search, seed: int) -> Iterator[Group]:
+        """Yield the catalogued pairs, then random ones."""
+        return self._groups(chain(self.domain.catalogue(), self._draws(seed)), search)
 
     def _draws(self, seed: int) -> Iterator[Pair | None]:
         draws, misses, turn = self.domain.draws(np.random.default_rng(seed)), 0, 0
@@ -64,7 +62,7 @@ class DomainSpace:
             misses, turn = (misses + 1 if pair is None else 0), turn + 1
             yield pair
 
-    def _groups(self, pairs: Any, search: Search) -> Iterator[Group]:
+    def _groups(self, pairs: Iterable[Pair | None], search: Search) -> Iterator[Group]:
         """Yield the pairs whose distance is at most an audited one."""
         for pair in pairs:
             if pair is None:

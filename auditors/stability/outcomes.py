@@ -17,6 +17,7 @@ from dpwitness.mechanisms.foreign.declared import Aborted, Unfinished
 _NEAR = 1 - 1e-9  # share of a bound from which an estimate is replaced by the exact distance
 
 EXCEEDS, ROUNDING, RAISES, ABORTS = "exceeds", "rounding", "raises", "aborts"
+LAW = "law"  # of a randomized transformation: outputs exceed the map in more runs than random numbers explain
 SEVERITY = (EXCEEDS, ABORTS, RAISES, ROUNDING)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.stability.audit import map_values
 from dpwitness.auditors.stability.conclude import concluded
@@ -15,7 +17,8 @@ from dpwitness.auditors.stability.declared_targets import DeclaredTransformation
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
 from dpwitness.auditors.stability.inputs.spaces import space_of
 from dpwitness.auditors.stability.metrics import metric_named
-from dpwitness.auditors.stability.outcomes import Comparison, applier
+from dpwitness.auditors.stability.outcomes import LAW, Comparison, applier
+from dpwitness.auditors.stability.randomized import try_pairs
 from dpwitness.auditors.stability.result import StabilityResult, format_number, read_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.targets.trust import Trust
@@ -38,12 +41,12 @@ def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stability
     stability_map, notes = _recorded_map(raw, transformation, trust)
     bounds, skipped = map_values(stability_map, [d_in])
     search = Search(applier(transformation), Comparison(metric_named(raw["output_metric"], "output_metric", "replay"), bounds), math.inf)
-    outcomes = [search.apply([first, second]) for _ in range(2)]
-    found = [search.comparison.excess(left, right, d_in) for left, right in outcomes]
-    search.inputs, search.pairs, search.incomparable = 2, 1, int(found[0] is None and bool(search.comparison.incomparable))
-    problem = ""
-    if (found[0] is None) is not (found[1] is None) or (found[0] and found[1] and found[0].measured != found[1].measured):
-        problem = "two runs on one input have different outcomes: the transformation must be deterministic"
+    law = None
+    if raw["finding"] == LAW:
+        seen, law, problem = try_pairs(search, [(first, second, d_in)], np.random.default_rng())
+        search.pairs = 1
+    else:
+        seen, problem = _run_twice(search, first, second, d_in)
     fields: dict[str, Any] = {
         "name": mechanism.name if isinstance(mechanism, Target) else name,
         "skipped": skipped,
@@ -54,12 +57,23 @@ def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stability
         "audited": (d_in,),
         "function": mechanism,
         "stability_map": stability_map,
+        "randomized": raw["finding"] == LAW,
+        "law": law,
     }
-    seen = None if found[0] is None or problem else Found(first, second, d_in, tuple(outcomes[0]), found[0])
     result = concluded(seen, problem, search, raw["verdict"] != "INCONCLUSIVE", time.monotonic() - begin, fields, notes)
     if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:  # a replay does not confirm that the library claims the map
         return replace(result, verdict=Verdict.SUSPECT)
     return result
+
+
+def _run_twice(search: Search, first: Any, second: Any, d_in: Any) -> tuple[Found | None, str]:
+    """Return what two runs of both inputs show, and why they show nothing certain; an empty text if they agree."""
+    outcomes = [search.apply([first, second]) for _ in range(2)]
+    found = [search.comparison.excess(left, right, d_in) for left, right in outcomes]
+    search.inputs, search.pairs, search.incomparable = 2, 1, int(found[0] is None and bool(search.comparison.incomparable))
+    if (found[0] is None) is not (found[1] is None) or (found[0] and found[1] and found[0].measured != found[1].measured):
+        return None, "two runs on one input have different outcomes: the transformation must be deterministic"
+    return None if found[0] is None else Found(first, second, d_in, tuple(outcomes[0]), found[0]), ""
 
 
 def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> None:

@@ -12,7 +12,8 @@ from dpwitness.auditors.results.function_result import FunctionResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.results.witness import named
 from dpwitness.auditors.stability.exact_numbers import Exact
-from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, RAISES, ROUNDING, Failure
+from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, LAW, RAISES, ROUNDING, Failure
+from dpwitness.auditors.stability.randomized import LawTest
 from dpwitness.mechanisms.core.json_codec import to_jsonable
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
@@ -28,11 +29,12 @@ class StabilityResult(FunctionResult):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED if two inputs at distance at most `d_in` have outputs that are further apart than ``map(d_in)``, in exact arithmetic.
+        VIOLATED if two inputs at distance at most `d_in` have outputs that are further apart than ``map(d_in)``, in exact arithmetic; for
+        a randomized transformation, if no joint law of the outputs keeps them within ``map(d_in)``, at confidence 0.99.
         INCONCLUSIVE if the excess may be rounding, or the transformation fails on one of two neighbors only. ERROR if no outputs could be
         compared. NOT_REFUTED otherwise.
     finding : str
-        ``exceeds``, ``rounding``, ``raises``, ``aborts``, or empty.
+        ``exceeds``, ``law`` (of a randomized transformation), ``rounding``, ``raises``, ``aborts``, or empty.
     d_in : number or None
         Bound on the distance of the two inputs; None without a finding.
     bound : Fraction, int, inf or None
@@ -46,7 +48,11 @@ class StabilityResult(FunctionResult):
     outcomes : tuple
         The two outputs; an error is a text with the class of the exception.
     inputs, pairs : int
-        Numbers of inputs that were run and of pairs that were compared.
+        Numbers of inputs that were run, with their repetitions, and of pairs that were compared.
+    randomized : bool
+        Whether outputs of one input differed between runs.
+    law : LawTest or None
+        Counts of the last test of a randomized transformation: outputs beyond the map, and outputs of the other input that are new.
     audited : tuple of numbers
         Distances that were audited.
     skipped : tuple of str
@@ -77,12 +83,16 @@ class StabilityResult(FunctionResult):
     space: Json | None
     audited: tuple[Any, ...] = ()
     stability_map: Callable[[Any], Any] | None = field(default=None, repr=False)
+    randomized: bool = False
+    law: LawTest | None = None
 
     @property
     def evidence(self) -> str:
-        """Return ``proved`` for an exact violation, ``assumed`` for an error that counts as an output, and ``numerical`` otherwise."""
+        """Return ``proved`` for an exact violation, ``statistical`` for laws, ``assumed`` for errors, or ``numerical``."""
         if self.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
             return "numerical"
+        if self.finding == LAW and self.verdict is Verdict.VIOLATED:
+            return "statistical"
         return "proved" if self.finding == EXCEEDS and self.verdict is Verdict.VIOLATED else "assumed"
 
     @property
@@ -118,7 +128,7 @@ class StabilityResult(FunctionResult):
     def _advice(self) -> str:
         if self.finding in _ERROR_WORDS:
             return "let the function return a value on both inputs, or take them out of the input domain"
-        if self.finding == EXCEEDS:
+        if self.finding in (EXCEEDS, LAW):
             return "confirm that the library claims this map: the map is a guess"
         return "round the map up, or compute in exact arithmetic; other excesses were not found" if self.finding == ROUNDING else ""
 
@@ -132,12 +142,18 @@ class StabilityResult(FunctionResult):
         if self.finding in _ERROR_WORDS:
             failed = next(str(each) for each in self.outcomes if isinstance(each, Failure)).partition("; it last printed")[0]
             return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
+        if self.law is not None and self.finding == LAW:
+            further = f"further than the map, {format_number(self.bound)}, from all usual outputs of the second input"
+            counts = f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are {further}, and {self.law.near:,} of the second"
+            return f"{counts} are new ({self.output_metric}, {self.where}, confidence {self.law.confidence:g})"
         if self.finding:
             moved = f"outputs are {format_number(self.distance)} apart ({self.output_metric}), the map allows {format_number(self.bound)}"
             if self.finding == ROUNDING:
                 return f"{moved} for {self.where}: exceeds by rounding only, ratio {format_ratio(self.ratio)}"
             return f"{moved} for {self.where}: ratio {format_ratio(self.ratio)}"
         distances = ", ".join(map(format_number, self.audited))
+        if self.randomized:
+            return f"no two inputs were found whose random outputs move too far, in {self.pairs:,} pairs with {self.inputs:,} runs"
         found = f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of {self.inputs:,} inputs"
         return f"{found} ({self.input_metric} distance {distances})"
 
@@ -170,6 +186,7 @@ class StabilityResult(FunctionResult):
             "input_metric": self.input_metric,
             "output_metric": self.output_metric,
             "space": self.space,
+            **({"law": self.law.to_json()} if self.law is not None else {}),
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from dpwitness.mechanisms.foreign.worker_pool import loaded
 
 RUNS = "runs"
 _RUNS = 3  # runs of a mechanism, and calls of a transformation or an accountant
+_DATASETS = 8  # datasets of a mechanism, of which it must accept one
 
 
 def check_side(entry: Entry, release: Release) -> str:
@@ -63,7 +65,7 @@ def _run(target: Target, declaration: Json | None) -> None:
     if declaration is None:
         if target.domain is None or target.claim is None:
             raise InvalidArgument(f"{target.name} must declare a domain and a claim")
-        target.sample(pairs_for(target.domain)[0].d0, _RUNS, np.random.default_rng(0))
+        _run_some([pair.d0 for pair in pairs_for(target.domain)[:_DATASETS]], target)
     elif declaration["kind"] == "transformation":
         transformation = DeclaredTransformation(target, declaration)
         transformation.stability_map((declaration.get("d_in") or [1])[0])
@@ -73,6 +75,19 @@ def _run(target: Target, declaration: Json | None) -> None:
         declared = [declaration.get(key) for key in ("mechanism", "returns", "parameters", "ranges")]
         question, _ = question_of(accountant, *declared)
         _require_one(question.call(list(itertools.islice(points(question.parameters, np.random.default_rng(0)), _RUNS))))
+
+
+def _run_some(datasets: Sequence[Any], target: Target) -> None:
+    """Run a mechanism on the first dataset that it does not refuse. Raise its first exception if it refuses all."""
+    errors: list[Exception] = []
+    for dataset in datasets:
+        try:
+            target.sample(dataset, _RUNS, np.random.default_rng(0))
+        except Exception as error:
+            errors.append(error)
+        else:
+            return
+    raise errors[0]
 
 
 def _require_one(answers: Any) -> None:

@@ -132,7 +132,8 @@ class Records(Tabular):
             below, above = far_outside_interval(low, high)
             changes[1:1] = [(low, above), (below, above)]
         if self.relation == "add-remove":
-            added = list(dict.fromkeys([high, low, *(after for _, after in changes)]))
+            special = [*([np.nan] if self.missing else []), *(far_outside_interval(low, high) if self.outside else [])]
+            added = list(dict.fromkeys([high, *special, low, *(after for _, after in changes)]))
             changes = [(np.nan, value) for value in added]
         first, middle_place, last = PLACES
         for places in ((first, last, middle_place), (last, middle_place, first)):

@@ -24,7 +24,10 @@ _KEEPER = str(Path(__file__).resolve().with_name("supervisor.py"))
 _MAX_OUTPUT = 600  # largest number of characters of the process's last output in a message
 _KILL_SECONDS = 10.0  # seconds in which a worker and all that it has started must have ended
 _MAX_IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
-_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_ONE_THREAD = dict.fromkeys(  # unless the user sets another number
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1"
+)
+_FIXED = {"PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"}  # a backtrace takes a hundred times as long as its error
 _PIPE_BYTES = 2**20  # capacity of a pipe in bytes, where it can be set (Linux): large blocks need fewer system calls
 
 
@@ -180,6 +183,18 @@ def _wait_seconds(deadline: float) -> float:
     return min(left, 1.0)
 
 
+def worker_environment(given: dict[str, str]) -> dict[str, str]:
+    """Return the environment variables of a worker: those given, one thread per library where they set no number, and no backtraces.
+
+    Examples
+    --------
+    >>> found = worker_environment({"OMP_NUM_THREADS": "4", "RUST_BACKTRACE": "1"})
+    >>> found["OMP_NUM_THREADS"], found["POLARS_MAX_THREADS"], found["RUST_BACKTRACE"]
+    ('4', '1', '0')
+    """
+    return _ONE_THREAD | given | _FIXED
+
+
 class _Spawner:
     """Starter of processes from one long-lived thread, because a worker dies with the thread that started it (Linux, PR_SET_PDEATHSIG)."""
 
@@ -207,7 +222,7 @@ def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
             stdout=subprocess.PIPE,
             stderr=log,
             cwd=slot.folder(),
-            env=dict.fromkeys(_THREAD_VARIABLES, "1") | slot.environment() | {"PYTHONHASHSEED": "0"},
+            env=worker_environment(slot.environment()),
             pass_fds=[life],
             start_new_session=True,  # Ctrl-C is handled by the controller
         )

@@ -128,7 +128,7 @@ def test_a_later_run_stands_beside_the_first_run_of_a_part_set_aside(tmp_path):
 
 def test_the_smoke_check_finds_a_target_that_cannot_run_and_a_wrong_release(tmp_path, monkeypatch, capsys):
     (tmp_path / "t.py").write_text(
-        "def good(dataset, size, rng):\n    return [0.0] * size\n\n"
+        "def good(dataset, size, rng):\n    if not dataset[0]:\n        raise ValueError('refused')\n    return [0.0] * size\n\n"
         "def bad(dataset, size, rng):\n    raise TypeError('no such argument')\n\n"
         "for f in (good, bad):\n    f.claim, f.domain = 'pure:1', {'kind': 'Counts', 'length': 1, 'low': 0, 'high': 9}\n"
     )

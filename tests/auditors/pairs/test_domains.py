@@ -317,3 +317,11 @@ def test_records_that_have_a_label_only_are_searched():
     """There is no coordinate to move: CMA-ES has nothing to do, and every shape is tried."""
     found = search(None, Rows(3, (), (0, 1, 5)), PureDP(1.0), score=lambda p: float(abs(p.d0.sum() - p.d1.sum())), evaluations=200)
     assert found[0][1] == 5.0
+
+
+def test_a_missing_record_and_one_far_below_the_bounds_are_added():
+    """Each is the only record that shows some faults: an exception on NaN, or a clamp without its lower bound."""
+    pairs = pairs_for(Records(3, missing=True, relation="add-remove"))
+    assert any(np.isnan(pair.d1).sum() == 1 and not np.isnan(pair.d0).any() and len(pair.d0) for pair in pairs)
+    pairs = pairs_for(Records(3, outside=True, relation="add-remove"))
+    assert any(pair.d1.min() < 0 and not (pair.d0 < 0).any() for pair in pairs)

@@ -121,8 +121,6 @@ def test_a_domain_gives_pairs_at_measured_distances():
 
 
 def test_what_cannot_be_audited_is_an_error_or_a_skip():
-    state = iter(range(10**9))
-    assert "deterministic" in audit(lambda rows: next(state), lambda d: 1, INTS, "symmetric", "absolute").headline()
     wrong = audit(lambda rows: "text", lambda d: 1, INTS, "symmetric", "absolute")
     assert wrong.verdict is Verdict.ERROR and "most outputs could not be compared: a number is needed, got str" in wrong.headline()
     raising = audit(lambda rows: 1 // 0, lambda d: 1, INTS, "symmetric", "absolute")
@@ -165,7 +163,7 @@ def test_a_wrong_argument_is_named(options):
 def test_outputs_that_change_between_runs_are_no_violation():
     calls = iter(range(10**9))
     found = audit(lambda rows: next(calls) if 7 in rows else 0, lambda d: d, INTS, "symmetric", "absolute")
-    assert found.verdict is Verdict.ERROR and "deterministic" in found.headline() and found.witness is None
+    assert found.verdict is not Verdict.VIOLATED and found.witness is None
 
 
 def test_a_violation_is_not_made_smaller_by_random_outcomes():
@@ -192,8 +190,8 @@ def test_hypothesis_finds_a_violation_without_the_other_stages():
 
 
 def test_objects_without_equality_are_not_accused():
-    found = audit(lambda rows: [object() for _ in rows[:1]], lambda d: d / 2, INTS, "symmetric", "symmetric")
-    assert found.verdict is Verdict.ERROR and "deterministic" in found.headline()
+    found = audit(lambda rows: [object() for _ in rows[:1]], lambda d: d, INTS, "symmetric", "symmetric")
+    assert found.verdict is Verdict.NOT_REFUTED and found.randomized
     unhashable = audit(lambda rows: [bytearray(b"x") for _ in rows], lambda d: d / 2, INTS, "symmetric", "symmetric")
     assert unhashable.verdict is Verdict.ERROR and "unhashable" in unhashable.headline()
 

@@ -19,8 +19,9 @@ def _target(claim, **domain):
     return declare
 
 
-def _smallest(holds, low=0.0, high=64.0):
-    """Smallest number that a relation accepts, to 1e-6 and never below it."""
+def _smallest(holds):
+    """Smallest number that a relation accepts, to 1e-6 and never below it; some relations accept no number above 1."""
+    low, high = next((2.0 ** (power - 1), 2.0**power) for power in range(-6, 7) if holds(2.0**power))
     while high - low > 1e-6:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -58,13 +59,13 @@ def _stable_counts():
 
 
 def _stable_claim():
-    epsilon = _smallest(lambda value: _stable_counts().check(2, (value, 0.1)))
-    return f"approx:{epsilon!r},0.1"
+    epsilon = _smallest(lambda value: _stable_counts().check(2, (value, 0.001)))
+    return f"approx:{epsilon!r},0.001"
 
 
 @_target(_stable_claim, kind="Records", size=5, low=0, high=2, categories=True)
 def stable_counts(dataset, size, rng):
-    """Noisy counts of the keys of five rows whose noisy count is at least 6; delta 0.1."""
+    """Noisy counts of the keys of five rows whose noisy count is at least 6; delta 0.001."""
     rows = [int(value) for value in dataset]
     found = [_stable_counts()(rows) for _ in range(size)]
     return [[release.get(key) for key in range(3)] for release in found]
