@@ -10,7 +10,7 @@ from dpwitness.auditors.scanning.arguments import TEXTS, Arguments, Choice, fill
 from dpwitness.auditors.scanning.claims import ClaimReading, claim_of_measurement, read_claim
 from dpwitness.auditors.scanning.data_forms import Form, forms_for
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName
-from dpwitness.auditors.scanning.vocabulary import FEEDING, FILES, READING, RELEASE_METHODS, role
+from dpwitness.auditors.scanning.vocabulary import APPROXIMATE, FEEDING, FILES, METRIC, READING, RELEASE_METHODS, role
 
 _MOST_FORMS = 16
 _MOST_METHODS = 3
@@ -293,7 +293,7 @@ def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
 
 
 def _with_kept_epsilon(recipe: Recipe, source: Source, cls: PublicName, made_from: Sequence[Parameter], arguments: Arguments) -> Recipe:
-    """Return the recipe with the epsilon that an object made without one keeps as an attribute: `cls`, or the maker of its arguments."""
+    """Return the recipe with the epsilon that an object made without one keeps, `cls` or the maker of its arguments; not with a delta."""
     maker = next((p.makers[0] for p in made_from if p.makers), None)
     if maker is not None and "epsilon" in maker.names and (made := maker_in(arguments)):
         lines, kept, keeper = (), made, maker.name
@@ -301,8 +301,11 @@ def _with_kept_epsilon(recipe: Recipe, source: Source, cls: PublicName, made_fro
         lines, kept, keeper = recipe.body[:-1], "mechanism", cls.name
     else:
         return recipe
-    guess = f"the claim is pure with the attribute epsilon of {keeper}, under {recipe.form.relation}"
-    return replace(recipe, spent=(*lines, f'return f"pure:{{float({kept}.epsilon)!r}}"'), claim=ClaimReading("", guess=guess))
+    if APPROXIMATE.search(source.text) or re.search("gauss", source.text, re.I):
+        return recipe
+    kind = "metric" if METRIC.search(source.text) else "pure"
+    guess = f"the claim is {kind} with the attribute epsilon of {keeper}, under {recipe.form.relation}"
+    return replace(recipe, spent=(*lines, f'return f"{kind}:{{float({kept}.epsilon)!r}}"'), claim=ClaimReading("", guess=guess))
 
 
 def object_recipe(

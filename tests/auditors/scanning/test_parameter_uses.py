@@ -119,6 +119,7 @@ def test_an_epsilon_that_the_server_keeps_is_the_claim_and_a_guess():
         "the claim is pure with the attribute"
     )
     assert not read(with_makers([CLIENT, SERVER])[0], {}).recipes[0].spent
+    assert not read(replace(client, doc="Differential privacy by Gaussian noise."), {}).recipes[0].spent  # which needs a delta
 
 
 def test_a_public_value_is_made_once_and_the_runs_keep_their_generators():
