@@ -354,7 +354,7 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
             continue
         if cls.abstract:  # its first subclass that can be built
             below = tuple(other.path for other in classes.values() if place in other.bases and not other.abstract)
-            inner_built = _built(replace(parameter, classes=below), form, choice, classes, depth)
+            inner_built = _built(replace(parameter, classes=below), form, choice, classes, depth) if below else None
             if inner_built is not None:
                 return inner_built
         if cls.abstract or cls.parameters is None or cls.enum:

@@ -295,16 +295,13 @@ def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
 def _with_kept_epsilon(recipe: Recipe, source: Source, cls: PublicName, made_from: Sequence[Parameter], arguments: Arguments) -> Recipe:
     """Return the recipe with the epsilon that an object made without one keeps, `cls` or the maker of its arguments; not with a delta."""
     maker = next((p.makers[0] for p in made_from if p.makers), None)
+    lines, kept, keeper = recipe.body[:-1], "mechanism", cls
     if maker is not None and "epsilon" in maker.names and (made := maker_in(arguments)):
-        lines, kept, keeper = (), made, maker.name
-    elif "epsilon" in cls.names:
-        lines, kept, keeper = recipe.body[:-1], "mechanism", cls.name
-    else:
-        return recipe
-    if APPROXIMATE.search(source.text) or re.search("gauss", source.text, re.I):
+        lines, kept, keeper = (), made, maker
+    if "epsilon" not in keeper.names or APPROXIMATE.search(source.text) or re.search("gauss", source.text, re.I):
         return recipe
     kind = "metric" if METRIC.search(source.text) else "pure"
-    guess = f"the claim is {kind} with the attribute epsilon of {keeper}, under {recipe.form.relation}"
+    guess = f"the claim is {kind} with the attribute epsilon of {keeper.name}, under {recipe.form.relation}"
     return replace(recipe, spent=(*lines, f'return f"{kind}:{{float({kept}.epsilon)!r}}"'), claim=ClaimReading("", guess=guess))
 
 

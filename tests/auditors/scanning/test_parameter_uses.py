@@ -161,6 +161,11 @@ def test_required_arguments_and_optional_ones_that_spend_privacy_get_values(para
     assert fill((parameter,), records("replace-one"), None, Choice(), {"m.Config": CONFIG, "m.Schema": SCHEMA}).spelled() == expected
 
 
+def test_an_abstract_class_without_subclasses_is_not_built():
+    backend = PublicName("m", "Backend", "class", (), abstract=True)
+    assert fill((Parameter("backend", annotation="Backend"),), answer(), None, Choice(), {"m.Backend": backend}).missing == ("backend",)
+
+
 def test_optional_arguments_have_the_values_of_examples_in_one_of_the_tries():
     method = Parameter("method", False, "'a'", example="'b'")
     assert Choice(shown=True) in choices("f", [method])
