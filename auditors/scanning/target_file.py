@@ -81,7 +81,7 @@ def target_file(
     parts = [file_header(imports, _HEADER.format(title=title, file=file, python=option), root=root, preamble=preamble)]
     if about.get("distribution"):
         parts.append(f"LIBRARY = {about['distribution']!r}\n")
-    parts += [PUBLIC_VALUE] if any("public_value(" in line for p in running if p.recipe is not None for line in p.recipe.body) else []
+    parts += [PUBLIC_VALUE] if any("public_value(" in line for p in proposals if p.recipe is not None for line in p.recipe.body) else []
     parts += [_declared(p) for p in proposals if p.reading.declared and p.runs]
     parts += [entry(p) for p in running]
     accountants = [p for p in proposals if p.role == "accountant" and p.target]
