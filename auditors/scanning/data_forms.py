@@ -23,6 +23,7 @@ from dpwitness.mechanisms.core.json_reader import Json
 
 CATEGORIES = 4  # categories of a domain without a size
 RECORDS = 10  # records of a dataset
+_BINARY = re.compile(r"\bbinary (?!search|tree|mech|count|local|hash)|\bboolean|\byes[ /-](or )?no\b", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +317,8 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         category(2, "bool(dataset[0])"),
     ]
     categories = [category(), category(2), *texts, category(data="np.array([int(dataset[0])])"), category(data="[int(dataset[0])]")]
+    if _BINARY.search(text) and not roles & {"categories", "category list"}:
+        categories.sort(key=lambda form: form.high > 1)
     single = data.word in SINGLE or bool(re.search(r"(^|_)(value|item|answer|bit|point|response)$", data.word))
     if "sensitivity" in roles and "series" in data.annotation.lower():
         return [*people, *answers]

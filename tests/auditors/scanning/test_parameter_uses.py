@@ -78,6 +78,11 @@ def test_a_letter_that_the_code_uses_as_exponent_length_or_number_has_a_value_th
     assert fill(unread, records("replace-one"), None, Choice(), {}).spelled() == "t=16, m=1, f=sum"
 
 
+def test_binary_data_are_one_of_two_categories():
+    for text, high in (("Randomized response for binary data.", 1), ("Randomized response by binary search.", 3)):
+        assert next(iter(forms_for(Parameter("value"), (Parameter("epsilon"),), "respond", text))).high == high
+
+
 def test_of_d_and_k_d_counts_the_categories():
     d, k = Parameter("d"), Parameter("k")
     assert (
