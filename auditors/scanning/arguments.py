@@ -6,9 +6,27 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dpwitness.auditors.scanning.data_forms import CATEGORIES, COLUMN, Form
+from dpwitness.auditors.scanning.data_forms import CATEGORIES, Form
 from dpwitness.auditors.scanning.names import Parameter, PublicName
-from dpwitness.auditors.scanning.vocabulary import BUDGETS, OUTPUTS, PURE_CHOICES, QUERIES, default_number, is_tolerance, role
+from dpwitness.auditors.scanning.vocabulary import (
+    BUDGETS,
+    BY_HINT,
+    COLUMN,
+    DISTANCES,
+    EXTRACTORS,
+    MAPPERS,
+    OTHERS,
+    OUTPUTS,
+    PREDICATES,
+    PURE_CHOICES,
+    QUERIES,
+    UTILITIES,
+    WEIGHTS,
+    default_number,
+    is_query,
+    is_tolerance,
+    role,
+)
 from dpwitness.mechanisms.objects.randomness import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
@@ -16,59 +34,13 @@ PERMANENT = 2.0  # epsilon of a permanent randomized response, whose first repor
 OUTPUT_FILE = '"output.csv"'  # expression of the path of a file that a call writes
 _DEPTH = 2  # objects inside of arguments of arguments
 
-_OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their values
-    (r"q|quant|quantile|quantile_value", "0.5"),
-    (r"percent|percentile", "50"),
-    (r"percentiles|percents", "[50]"),
-    (r"quantiles|qs|probs", "[0.5]"),
-    (r"(num_|n_|number_of_)?bins|nbins", "2"),
-    (r"bin_edges|edges|boundaries", "[{low}, {middle}, {high}]"),
-    (r"threshold|cutoff", "1.0"),
-    (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
-    (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
-    (r"horizon|max_steps|t|time_steps|stream_length", "16"),
-    (r"steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
-    (r"(.*_)?(col(umn)?|field|attribute|attr)(_name)?|by|feature|variable|key", f'"{COLUMN}"'),
-    (
-        r"(.*_)?(col(umn)?|field|attribute|attr)s|column_names|features|variables|categorical|numeric(al)?|quasi_identifiers",
-        f'["{COLUMN}"]',
-    ),
-    (r"n_clusters|num_clusters|n_components|num_hashes|num_hash_functions|bin_count|bucket_count|(num_|n_)buckets", "2"),
-    (r"repeats?|n_repeats|num_repeats|repetitions|n_runs|runs|contributions|max_count|max_per_\w+", "1"),
-    (r"((num|n|number_of)_)?(bits|slots|levels|layers|users|clients|parties)|sketch_size|depth|width", "4"),
-    (r"sql|(sql_)?query(_(text|string|str))?", '"SELECT COUNT(*) FROM data"'),
-    (r"size|n_samples|num_samples|n_draws", "1"),
-    (r"value_?0|label_?0|false_value|negative_label", '"no"'),
-    (r"value_?1|label_?1|true_label|positive_label", '"yes"'),
-    (r"utility_list", '[("a", "b", 1.0), ("a", "c", 2.0), ("a", "d", 2.0), ("b", "c", 2.0), ("b", "d", 2.0), ("c", "d", 1.0)]'),
-    (r"hierarchy|tree", '[["a", "b"], ["c", "d"]]'),
-    (r"lst_k|list_k|domain_sizes|ks", "[2, 3]"),
-    (r"x_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_x", "np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]])"),
-    (r"y_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_y", "np.array([0, 1, 1])"),
-    (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
-    (r"(.*_)?(id|name|label|title|description|salt)|city|country|locale", '"a"'),
-)
+_BY_USE = {"exponent": "2", "length": str(CATEGORIES)}  # use of a number in the code, and its value
 _COSTS = {"n_jobs": "1", "num_workers": "1", "n_workers": "1", "n_estimators": "3", "num_trees": "3", "n_trees": "3"}  # of time, by default
 _SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "parameters"}
-_WEIGHTS = re.compile(r"^(w|weights?|params|parameters|model_params|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
-_UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
-_DISTANCES = re.compile(r"^(distance|dist|metric|similarity|loss)(_?(fn|func|function|metric))?$")
 _TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more
-_PREDICATES = re.compile(r"^(predicate|condition|cond|filter|where|mask)(_(fn|func|function))?$")  # all records count
-_EXTRACTORS = re.compile(r"^(value|key|partition|user|id)?_?(extractor|mapper|getter|selector|accessor)(_(fn|func|function))?$")
 _SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
 TEXTS = re.compile(r"(typing\.|collections\.abc\.)?([Ll]ist|Sequence|Iterable)\[str\]")
 _FRAMES = ("df", "dataframe", "data_frame")
-_BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
-    (r"bool", "False", ""),
-    (r"(Optional\[)?int\]?", "1", ""),
-    (r"(Optional\[)?float\]?", "1.0", ""),
-    (r"str", '"a"', ""),
-    (r"(datetime\.)?datetime", "datetime.datetime({year}, 1, 1)", "datetime"),
-    (r"(datetime\.)?date", "datetime.date({year}, 1, 1)", "datetime"),
-    (r"([Dd]ict|Mapping)(\[.*)?", "{{}}", ""),
-    (r"(Optional\[.*|.*\| *None|Any|typing.Any)", "None", ""),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +85,7 @@ class Choice:
     fractions: bool = False  # whether unknown numbers lie between 0 and 1
     shown: bool = False  # whether optional arguments have the values of examples
     usual: bool = False  # whether usual values replace those of examples
+    generated: bool = False  # whether public values are those of the last function or class that makes them
     exact: bool = False  # whether scales are set, because the library computes the claim that follows
 
 
@@ -148,7 +121,7 @@ def fill(
     for parameter in parameters:
         if not parameter.is_named:
             continue
-        part = role(parameter)
+        part = role(parameter) if parameter.word != "k" or all(p.word != "d" for p in parameters) else "other"  # d counts the categories
         if parameter.name == data:
             expression: str | None = form.data
             found = replace(found, imports=found.imports + form.imports)
@@ -203,7 +176,7 @@ def _value(
     parameter: Parameter, part: str, form: Form, choice: Choice, classes: Mapping[str, PublicName], matrix: bool, depth: int
 ) -> tuple[str | None, Arguments]:
     """Return the expression of a parameter other than data and privacy, and its requirements; None to omit the parameter."""
-    if re.fullmatch(r"(index|item|value|category)_(mapper|map|mapping)", parameter.word) and form.integer:
+    if MAPPERS.fullmatch(parameter.word) and form.integer:
         return "lambda item: item", Arguments()  # categories are numbers from 0 on
     optional_and_set = not parameter.required and parameter.default != "None"
     if part == "seed":
@@ -240,7 +213,7 @@ def _value(
         return pure, Arguments(imports=_module_of(pure))
     if OUTPUTS.match(parameter.word):
         return OUTPUT_FILE, Arguments()
-    if "Callable" in parameter.hint or (not parameter.annotation and (QUERIES.match(parameter.word) or parameter.word in _UTILITIES)):
+    if "Callable" in parameter.hint or (not parameter.annotation and (is_query(parameter) or parameter.word in UTILITIES)):
         return _function(parameter, form), Arguments()
     built = _built(parameter, form, choice, classes, depth)
     if built is not None:
@@ -251,7 +224,10 @@ def _value(
         return parameter.example, Arguments()
     if usual is not None:
         return usual, Arguments()
-    if _WEIGHTS.match(parameter.word) and re.search("array|ndarray", parameter.annotation):
+    made = _made(parameter, form, choice, classes, depth)
+    if made is not None:
+        return made
+    if WEIGHTS.match(parameter.word) and re.search("array|ndarray", parameter.annotation):
         return "np.zeros(2)", Arguments()
     if parameter.word in _FRAMES:  # public, as another argument receives the data
         return f'pandas.DataFrame({{"{COLUMN}": list(range({CATEGORIES}))}})', Arguments(imports=("pandas",))
@@ -260,13 +236,13 @@ def _value(
 
 def _function(parameter: Parameter, form: Form) -> str | None:
     """Return a query of sensitivity 1 for records in [0, 1], a utility, a distance, or a part of a record; None for another function."""
-    if _DISTANCES.match(parameter.word):
+    if DISTANCES.match(parameter.word):
         return "lambda one, other: float(one != other)"
-    if _PREDICATES.match(parameter.word) and not _TWO.match(parameter.hint):
+    if PREDICATES.match(parameter.word) and not _TWO.match(parameter.hint):
         return "lambda each: True"
-    if _EXTRACTORS.match(parameter.word) and not _TWO.match(parameter.hint):
+    if EXTRACTORS.match(parameter.word) and not _TWO.match(parameter.hint):
         return "lambda each: each"
-    if role(parameter) == "utility" or parameter.word in _UTILITIES:
+    if role(parameter) == "utility" or parameter.word in UTILITIES:
         return "lambda data, candidate: float(sum(value == candidate for value in data))"
     summed = form.many and form.high <= 1 and form.data.startswith(_SUMMED)
     return "sum" if summed and QUERIES.match(parameter.word) and not _TWO.match(parameter.hint) else None
@@ -274,15 +250,17 @@ def _function(parameter: Parameter, form: Form) -> str | None:
 
 def _usual_value(parameter: Parameter, form: Form, choice: Choice) -> str | None:
     """Return the value of a parameter in the table of usual names; None if the table does not list the name."""
+    if parameter.used in _BY_USE and len(parameter.word) == 1:  # a letter says less than the code
+        return _BY_USE[parameter.used]
     edges = "[{low}, {middle}, {high}]"
-    for pattern, text in _OTHERS:
+    for pattern, text in OTHERS:
         if re.fullmatch(pattern, parameter.word):
             if choice.fractions and text in ("0.5", "1.0"):
                 return "0.1"
             chosen = edges if text == edges or ("bins" in parameter.word and choice.edges) else text
             numbers = {"low": repr(form.low), "high": repr(form.high), "middle": repr((form.low + form.high) / 2)}
             return chosen.format(**numbers) if chosen == edges else chosen
-    return None
+    return _BY_USE.get(parameter.used)
 
 
 def _by_role(parameter: Parameter, part: str, form: Form, choice: Choice, matrix: bool) -> str | None:
@@ -331,8 +309,8 @@ def _by_annotation(parameter: Parameter, choice: Choice) -> tuple[str | None, Ar
     """Return a value for a plain type hint, and the requirements of the value; None for other hints."""
     note = (parameter.annotation or parameter.used).replace("builtins.", "")
     if choice.fractions and note == "float":  # numbers that differ with the last digit of the name: mu0 and mu1
-        return repr(0.3 + 0.3 * (parameter.name[-1:] in "12")), Arguments()
-    for pattern, value, module in _BY_HINT:
+        return repr({"0": 0.3, "1": 0.6, "2": 0.6}.get(parameter.name[-1:], 0.5)), Arguments()
+    for pattern, value, module in BY_HINT:
         if re.fullmatch(pattern, note):
             year = "2021" if re.search(r"end|to|until|stop", parameter.word) else "2020"
             return value.format(year=year), Arguments(imports=(module,) if module else ())
@@ -376,7 +354,7 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
             continue
         if cls.abstract:  # its first subclass that can be built
             below = tuple(other.path for other in classes.values() if place in other.bases and not other.abstract)
-            inner_built = _built(replace(parameter, classes=below), form, choice, classes, depth)
+            inner_built = _built(replace(parameter, classes=below), form, choice, classes, depth) if below else None
             if inner_built is not None:
                 return inner_built
         if cls.abstract or cls.parameters is None or cls.enum:
@@ -391,6 +369,22 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
             made = f"{cls.path}({inner.spelled()})"
             return (f"[{made}]" if listed else made), replace(inner, values=(), imports=(*inner.imports, cls.module))
     return None
+
+
+def _made(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[str, PublicName], depth: int) -> tuple[str, Arguments] | None:
+    """Return a public value that a function or an object of another class makes, such as hash functions; None if it cannot be made."""
+    if not parameter.makers or depth >= _DEPTH:
+        return None
+    maker = parameter.makers[-choice.generated]
+    inner = fill(maker.parameters or (), form, None, choice, classes, depth=depth + 1)
+    made = f"{maker.path}({inner.spelled()})" + f".get_{parameter.name}()" * (maker.kind == "class")
+    return None if inner.missing else (f"public_value(lambda: {made})", Arguments(imports=(*inner.imports, maker.module)))
+
+
+def maker_in(arguments: Arguments) -> str:
+    """Return the expression of the object that makes a public value for a call; empty if none does."""
+    found = (re.fullmatch(r"public_value\(lambda: (.*)\.get_\w+\(\)\)", value) for _, value in arguments.values)
+    return next((match[1] for match in found if match), "")
 
 
 def _module_of(expression: str) -> tuple[str, ...]:

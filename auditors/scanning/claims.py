@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpwitness.auditors.scanning.arguments import EPSILON
+from dpwitness.auditors.scanning.data_forms import Form
 from dpwitness.auditors.scanning.vocabulary import APPROXIMATE, GAUSSIAN_NOTION, METRIC, PURE
 
 _QUOTE = 110  # characters of a quotation
@@ -14,11 +15,15 @@ _QUOTE = 110  # characters of a quotation
 
 @dataclass(frozen=True, slots=True)
 class ClaimReading:
-    """Claim as text for `parse_claim`; empty if none can be read, with the reason in `missing`."""
+    """Claim as text for `parse_claim`; empty if none can be read, with the reason in `missing`.
+
+    `guess` says what is guessed of a claim that the library computes.
+    """
 
     text: str
     words: str = ""
     missing: str = ""
+    guess: str = ""
 
 
 def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -> ClaimReading:
@@ -64,6 +69,22 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
         return ClaimReading("", missing="the claim: delta without epsilon")
     return ClaimReading(
         "", missing="the claim: no parameter is a privacy parameter" if not roles else f"the claim: {' and '.join(sorted(roles))}"
+    )
+
+
+def claim_of_measurement(lines: Sequence[str], form: Form) -> tuple[str, ...]:
+    """Return the lines that compute the claim of an object with `privacy_function` (Tumult's measurements) for neighbors of this form."""
+    metric = {"l1": "SumOf", "l2": "RootSumOfSquared", "add-remove": "SymmetricDifference", "replace-one": "HammingDistance"}[form.relation]
+    metric = "AbsoluteDifference" if form.domain.get("length") == 1 else metric
+    return (
+        *lines,
+        f'if type(mechanism.input_metric).__name__ != "{metric}":',
+        '    raise ValueError("the neighbors of this domain are not at distance 1 of " + type(mechanism.input_metric).__name__)',
+        "spent, measure = mechanism.privacy_function(1), type(mechanism.output_measure).__name__",
+        "number = lambda value: value.to_float(round_up=True) if hasattr(value, 'to_float') else float(value)",
+        'if measure == "ApproxDP":',
+        '    return f"approx:{number(spent[0])!r},{number(spent[1])!r}"',
+        'return ("zcdp:" if measure == "RhoZCDP" else "pure:") + repr(number(spent))',
     )
 
 

@@ -7,12 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.names import Parameter
-from dpwitness.auditors.scanning.vocabulary import ADD_REMOVE, FILES, METRIC, QUERIES, REPLACE_ONE, SELECTING, SINGLE, role
+from dpwitness.auditors.scanning.vocabulary import (
+    ADD_REMOVE,
+    COLUMN,
+    FILES,
+    MAPPERS,
+    METRIC,
+    REPLACE_ONE,
+    SELECTING,
+    SINGLE,
+    is_query,
+    role,
+)
 from dpwitness.mechanisms.core.json_reader import Json
 
 CATEGORIES = 4  # categories of a domain without a size
 RECORDS = 10  # records of a dataset
-COLUMN = "value"  # column of a data frame
+_BINARY = re.compile(r"\bbinary (?!search|tree|mech|count|local|hash)|\bboolean|\byes[ /-](or )?no\b", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +241,7 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
         named = {"kind": "Counts", "length": 3, "low": 0, "high": 100, "relation": "l1"}
         yield Form("3 true counts with their names", 'list(zip(["a", "b", "c"], map(int, dataset)))', named, 0, 100, integer=True)
     selecting = SELECTING.search(f"{name} {text[:400]}")
-    callables = any("Callable" in p.hint or (p.required and QUERIES.match(p.word)) for p in others)
+    callables = any(("Callable" in p.hint and not MAPPERS.match(p.word)) or (p.required and is_query(p)) for p in others)
     found = [*_keyed(note, "linf" if selecting else "l1", relation), *_by_kind(data, roles, relation, name, text)]
     if selecting and not callables and not roles & {"categories", "category list", "lower", "upper", "bounds"}:
         scores = [answer(4, "linf", data="np.array(dataset)"), answer(4, "linf", data="dataset.tolist()")]
@@ -306,6 +317,8 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         category(2, "bool(dataset[0])"),
     ]
     categories = [category(), category(2), *texts, category(data="np.array([int(dataset[0])])"), category(data="[int(dataset[0])]")]
+    if _BINARY.search(text) and not roles & {"categories", "category list"}:
+        categories.sort(key=lambda form: form.high > 1)
     single = data.word in SINGLE or bool(re.search(r"(^|_)(value|item|answer|bit|point|response)$", data.word))
     if "sensitivity" in roles and "series" in data.annotation.lower():
         return [*people, *answers]
@@ -316,7 +329,9 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
     if re.search(r"(^|_)count$", data.word):
         return [count(), *answers, *people, *categories]
     if roles & {"categories", "category list"} or re.search(
-        r"categor|randomi[sz]ed.?response|\bgrr\b|\brappor\b|unary|krr|local.?hash|\boue\b|\bsue\b", f"{name} {text[:400]}", re.I
+        r"categor|randomi[sz]ed.?response|\bgrr\b|\brappor\b|unary|krr|local.?hash|hash func|(mean|count).sketch|bloom|\boue\b|\bsue\b",
+        f"{name} {text[:400]}",
+        re.I,
     ):
         texts_of_many = [_texts_of_many(3), _texts_of_many(2)]
         vectors = [category(data="np.array(dataset).astype(int)"), category(data="dataset.astype(int).tolist()"), *texts_of_many]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from dpwitness.mechanisms.core.json_reader import Json
 
+_GENERATOR = re.compile(r"(generate|make|create|build|get)_")
 _OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?`*(\w+)\((.*)\)\s*(?:->|[`:]*\s*$)")
 _DECLARATIONS = (  # of a parameter: as in Python, with the type in parentheses as in Boost, and with the type first as in C
     re.compile(r"(?P<name>\w+)(?:\s*:(?!:)\s*(?P<hint>.+))?"),
@@ -29,7 +30,7 @@ class Parameter:
     """Parameter of a function, a method or a constructor; `default`, `choices` and `example` are Python expressions.
 
     `used` is the kind of values that the code of the function uses it for, in the words of a type hint. `keys` are those that the code
-    reads from it, as parameters.
+    reads from it, as parameters. `makers` return values for it (`with_makers`).
     """
 
     name: str
@@ -42,11 +43,12 @@ class Parameter:
     example: str = ""
     used: str = ""
     keys: tuple[Parameter, ...] = ()
+    makers: tuple[PublicName, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def hint(self) -> str:
         """Return the type hint, or else the kind of values that the code expects, if it has parts."""
-        return self.annotation or (self.used if self.used not in ("int", "float", "str", "list") else "")
+        return self.annotation or (self.used if self.used not in ("exponent", "length", "int", "float", "str", "list") else "")
 
     @property
     def word(self) -> str:
@@ -351,6 +353,43 @@ def _given(parameters: Sequence[Parameter], calls: Sequence[Json]) -> dict[str, 
 
 def _exemplified(parameters: tuple[Parameter, ...] | None, values: Mapping[str, str]) -> tuple[Parameter, ...] | None:
     return None if parameters is None else tuple(replace(p, example=values.get(p.name, "")) for p in parameters)
+
+
+def with_makers(names: Sequence[PublicName]) -> list[PublicName]:
+    """Return the names, where required arguments of constructors have the names that make them.
+
+    These are a class with a method ``get_<argument>``, such as the server of a client, and functions such as ``generate_<argument>``.
+    """
+    getters: dict[str, list[PublicName]] = {}
+    for each in names:
+        made = [m.name[4:] for m in each.methods if m.name.startswith("get_") and not any(p.required for p in m.parameters or ())]
+        found = _GENERATOR.match(each.name)
+        for word in made if each.kind == "class" and not each.abstract else [each.name[found.end() :]] if found else ():
+            getters.setdefault(word, []).append(each)
+
+    def makers(owner: PublicName, argument: str) -> tuple[PublicName, ...]:
+        others = [each for each in getters.get(argument, ()) if each is not owner]
+        fitting = [each for each in others if each.kind != "class" or _stem(each.name) == _stem(owner.name)]
+        own = {p.name: p for p in owner.parameters or ()}  # what is known of an argument of both
+        ordered = sorted(fitting, key=lambda each: each.kind != "class")
+        return tuple(replace(each, parameters=tuple(_like(p, own.get(p.name, p)) for p in each.parameters or ())) for each in ordered)
+
+    return [
+        replace(name, parameters=tuple(replace(p, makers=makers(name, p.name)) if p.required else p for p in name.parameters))
+        if name.kind == "class" and name.parameters
+        else name
+        for name in names
+    ]
+
+
+def _like(parameter: Parameter, known: Parameter) -> Parameter:
+    """Return a parameter with the type and the uses of another of the same name."""
+    return replace(known, required=parameter.required, default=parameter.default, kind=parameter.kind)
+
+
+def _stem(name: str) -> str:
+    """Return the name of a class without its last word, if other words are left, such as `CMS` of `CMSClient`."""
+    return re.sub(r"(?<=.)[A-Z][a-z0-9]*$", "", name)
 
 
 def without(parameters: tuple[Parameter, ...], name: str) -> tuple[Parameter, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpwitness.auditors.scanning.data_forms import relation_of
-from dpwitness.auditors.scanning.names import PublicName, read_name, with_examples
+from dpwitness.auditors.scanning.names import PublicName, read_name, with_examples, with_makers
 from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.readings import Reading, convention_of, draws_noise, read
 from dpwitness.auditors.scanning.recipes import Recipe
@@ -78,7 +78,7 @@ class Proposal:
 
 def readings_of(found: Discovered, only: str = "") -> list[Reading]:
     """Return the readings of all discovered names, or of the one with the dotted name `only`."""
-    names = with_examples([read_name(each) for each in found.objects], found.examples)
+    names = with_makers(with_examples([read_name(each) for each in found.objects], found.examples))
     classes: dict[str, PublicName] = {}
     for each, name in zip(found.objects, names, strict=True):
         if name.kind == "class":
@@ -187,7 +187,7 @@ def _missing(reading: Reading) -> str:
 def _guess(reading: Reading, recipe: Recipe) -> str:
     """Return the guessed parts of a claim; empty if the library computes the claim and its types state the domain."""
     if recipe.spent:
-        return ""
+        return recipe.claim.guess
     parameter = reading.because
     words = f" ({recipe.claim.words})" if recipe.claim.words else ""
     return f"the claim is {recipe.claim.text} under {recipe.form.relation}, read from {parameter}{words}"

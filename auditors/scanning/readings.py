@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.arguments import classes_of
 from dpwitness.auditors.scanning.data_forms import relation_of
@@ -234,7 +234,8 @@ def _without_privacy(name: PublicName, classes: Mapping[str, PublicName], conven
             skip="" if recipes else f"the claim is missing: {scales[0].name!r} is a scale of noise",
         )
     if mechanism := _mechanism_without_claim(name):
-        return mechanism
+        kept = tuple(recipe for recipe in recipes_for(Source(name, classes, convention)) if recipe.spent)
+        return replace(mechanism, recipes=kept, skip="") if kept else mechanism
     reason = "no privacy parameter in its signature"
     if any(is_tolerance(p) and role(p) == "epsilon" for p in _parameters_of(name)):
         reason = "epsilon is a numerical tolerance, by its default"

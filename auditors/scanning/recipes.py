@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dpwitness.auditors.scanning.arguments import TEXTS, Arguments, Choice, fill
-from dpwitness.auditors.scanning.claims import ClaimReading, read_claim
+from dpwitness.auditors.scanning.arguments import TEXTS, Arguments, Choice, fill, maker_in
+from dpwitness.auditors.scanning.claims import ClaimReading, claim_of_measurement, read_claim
 from dpwitness.auditors.scanning.data_forms import Form, forms_for
 from dpwitness.auditors.scanning.names import Method, Parameter, PublicName
-from dpwitness.auditors.scanning.vocabulary import FEEDING, FILES, READING, RELEASE_METHODS, role
+from dpwitness.auditors.scanning.vocabulary import APPROXIMATE, FEEDING, FILES, METRIC, READING, RELEASE_METHODS, role
 
 _MOST_FORMS = 16
 _MOST_METHODS = 3
@@ -87,7 +87,9 @@ def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     first = Choice(delta=bool(gaussian) and optional_delta)
     others = [replace(first, integer=True)]
     others += (
-        [replace(first, fractions=True)] if any(p.required and p.annotation == "float" and role(p) == "other" for p in parameters) else []
+        [replace(first, fractions=True)]
+        if any(p.required and (p.annotation or p.used) == "float" and role(p) == "other" for p in parameters)
+        else []
     )
     others += [replace(first, delta=not first.delta)] if optional_delta else []
     others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
@@ -124,7 +126,8 @@ def _variants(source: Source, data: Parameter | None, parameters: Sequence[Param
     others += [inner for p in others for place in p.classes if place in source.classes for inner in source.classes[place].parameters or ()]
     forms = list(forms_for(data, others, source.name.name, text, source.convention))[:_MOST_FORMS]
     first, *rest = choices(source.name.name, parameters)
-    yield from ((form, first) for form in forms)
+    made = [first, *([replace(first, generated=True)] if any(len(p.makers) > 1 for p in parameters) else [])]
+    yield from ((form, each) for form in forms for each in made)
     yield from ((form, choice) for form in forms[:6] for choice in rest)
 
 
@@ -246,11 +249,11 @@ def _released(source: Source, cls: PublicName, made_from: Sequence[Parameter], m
                 together = together.joined(arguments)
             call = f"mechanism({second.spelled()})" if method.name == "__call__" else f"mechanism.{method.name}({second.spelled()})"
             recipe = object_recipe(source, (*lines, f"return {call}"), form, together, text, data.name, parameters)
-            yield (
-                replace(recipe, spent=_spent(lines, form), claim=ClaimReading("", "privacy_function of the library"))
-                if computes
-                else recipe
-            )
+            if computes:
+                recipe = replace(recipe, spent=claim_of_measurement(lines, form), claim=ClaimReading("", "privacy_function of the library"))
+            elif not together.privacy:
+                recipe = _with_kept_epsilon(recipe, source, cls, made_from, first)
+            yield recipe
 
 
 def _encoded(cls: PublicName, data: Parameter, form: Form) -> Form:
@@ -289,20 +292,17 @@ def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
     return sorted(chosen, key=lambda setter: order.index(setter.name.partition("_")[2]))
 
 
-def _spent(lines: Sequence[str], form: Form) -> tuple[str, ...]:
-    """Return the lines that compute the claim of an object with `privacy_function` (Tumult's measurements) for neighbors of this form."""
-    metric = {"l1": "SumOf", "l2": "RootSumOfSquared", "add-remove": "SymmetricDifference", "replace-one": "HammingDistance"}[form.relation]
-    metric = "AbsoluteDifference" if form.domain.get("length") == 1 else metric
-    return (
-        *lines,
-        f'if type(mechanism.input_metric).__name__ != "{metric}":',
-        '    raise ValueError("the neighbors of this domain are not at distance 1 of " + type(mechanism.input_metric).__name__)',
-        "spent, measure = mechanism.privacy_function(1), type(mechanism.output_measure).__name__",
-        "number = lambda value: value.to_float(round_up=True) if hasattr(value, 'to_float') else float(value)",
-        'if measure == "ApproxDP":',
-        '    return f"approx:{number(spent[0])!r},{number(spent[1])!r}"',
-        'return ("zcdp:" if measure == "RhoZCDP" else "pure:") + repr(number(spent))',
-    )
+def _with_kept_epsilon(recipe: Recipe, source: Source, cls: PublicName, made_from: Sequence[Parameter], arguments: Arguments) -> Recipe:
+    """Return the recipe with the epsilon that an object made without one keeps, `cls` or the maker of its arguments; not with a delta."""
+    maker = next((p.makers[0] for p in made_from if p.makers), None)
+    lines, kept, keeper = recipe.body[:-1], "mechanism", cls
+    if maker is not None and "epsilon" in maker.names and (made := maker_in(arguments)):
+        lines, kept, keeper = (), made, maker
+    if "epsilon" not in keeper.names or APPROXIMATE.search(source.text) or re.search("gauss", source.text, re.I):
+        return recipe
+    kind = "metric" if METRIC.search(source.text) else "pure"
+    guess = f"the claim is {kind} with the attribute epsilon of {keeper.name}, under {recipe.form.relation}"
+    return replace(recipe, spent=(*lines, f'return f"{kind}:{{float({kept}.epsilon)!r}}"'), claim=ClaimReading("", guess=guess))
 
 
 def object_recipe(

@@ -11,7 +11,7 @@ from dpwitness.auditors.scanning.names import PublicName
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
 from dpwitness.auditors.scanning.readings import Reading, returned_quantity
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import file_header, function_source, open_epsilon, spent_source
+from dpwitness.auditors.scanning.source import PUBLIC_VALUE, file_header, function_source, open_epsilon, spent_source
 from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.auditors.scanning.vocabulary import SCALES, role
 from dpwitness.mechanisms.core.json_reader import Json
@@ -81,6 +81,7 @@ def target_file(
     parts = [file_header(imports, _HEADER.format(title=title, file=file, python=option), root=root, preamble=preamble)]
     if about.get("distribution"):
         parts.append(f"LIBRARY = {about['distribution']!r}\n")
+    parts += [PUBLIC_VALUE] if any("public_value(" in line for p in proposals if p.recipe is not None for line in p.recipe.body) else []
     parts += [_declared(p) for p in proposals if p.reading.declared and p.runs]
     parts += [entry(p) for p in running]
     accountants = [p for p in proposals if p.role == "accountant" and p.target]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import adapted, file_header, function_source, spent_source
+from dpwitness.auditors.scanning.source import PUBLIC_VALUE, adapted, file_header, function_source, spent_source
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.worker_pool import CONFINED, build_domain
@@ -114,7 +114,7 @@ def write_trials(recipes: Mapping[str, Sequence[Recipe]], file: Path, *, root: s
     imports = sorted({each for group in recipes.values() for recipe in group for each in recipe.imports})
     texts = [trial_source(f"{prefix}_{number}", recipe) for prefix, group in recipes.items() for number, recipe in enumerate(group)]
     header = file_header(imports, "", root=root, preamble=preamble, safe=True)
-    file.write_text("\n\n".join([header, _LEAKS_RAISE, _ADAPTED, *texts]) + "\n", encoding="utf-8")
+    file.write_text("\n\n".join([header, _LEAKS_RAISE, PUBLIC_VALUE, _ADAPTED, *texts]) + "\n", encoding="utf-8")
 
 
 def trial_source(name: str, recipe: Recipe) -> str:
@@ -163,8 +163,8 @@ def try_recipes(recipes: Sequence[Recipe], prefix: str, file: TrialFile, deadlin
 
 
 def _call(recipe: Recipe) -> str:
-    """Return the method or function that the last line of a recipe calls."""
-    return recipe.body[-1].partition("(")[0]
+    """Return the method or function that the last line of a recipe calls, and the functions that make its public values."""
+    return " ".join([recipe.body[-1].partition("(")[0], *re.findall(r"public_value\(lambda: ([\w.]+)", "".join(recipe.body))])
 
 
 def _is_answer(recipe: Recipe) -> bool:

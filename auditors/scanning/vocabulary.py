@@ -253,6 +253,55 @@ ADD_REMOVE = re.compile(
 REPLACE_ONE = re.compile(
     r"replac(e|ing) one|substitut|swap(ping)? one|chang(e|ing) one|bounded (dp|differential)|replace-one|change-one", re.I
 )
+WEIGHTS = re.compile(r"^(w|weights?|params|parameters|model_params|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
+UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
+DISTANCES = re.compile(r"^(distance|dist|metric|similarity|loss)(_?(fn|func|function|metric))?$")
+PREDICATES = re.compile(r"^(predicate|condition|cond|filter|where|mask)(_(fn|func|function))?$")  # all records count
+MAPPERS = re.compile(r"(index|item|value|category)_(mapper|map|mapping)")  # of categories to numbers from 0 on
+EXTRACTORS = re.compile(r"^(value|key|partition|user|id)?_?(extractor|mapper|getter|selector|accessor)(_(fn|func|function))?$")
+BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
+    (r"bool", "False", ""),
+    (r"(Optional\[)?int\]?", "1", ""),
+    (r"(Optional\[)?float\]?", "1.0", ""),
+    (r"str", '"a"', ""),
+    (r"(datetime\.)?datetime", "datetime.datetime({year}, 1, 1)", "datetime"),
+    (r"(datetime\.)?date", "datetime.date({year}, 1, 1)", "datetime"),
+    (r"([Dd]ict|Mapping)(\[.*)?", "{{}}", ""),
+    (r"(Optional\[.*|.*\| *None|Any|typing.Any)", "None", ""),
+)
+COLUMN = "value"  # column of a data frame
+OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their values
+    (r"q|quant|quantile|quantile_value", "0.5"),
+    (r"percent|percentile", "50"),
+    (r"percentiles|percents", "[50]"),
+    (r"quantiles|qs|probs", "[0.5]"),
+    (r"(num_|n_|number_of_)?bins|nbins", "2"),
+    (r"bin_edges|edges|boundaries", "[{low}, {middle}, {high}]"),
+    (r"threshold|cutoff", "1.0"),
+    (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
+    (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
+    (r"horizon|max_steps|t|time_steps|stream_length", "16"),
+    (r"steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
+    (r"(.*_)?(col(umn)?|field|attribute|attr)(_name)?|by|feature|variable|key", f'"{COLUMN}"'),
+    (
+        r"(.*_)?(col(umn)?|field|attribute|attr)s|column_names|features|variables|categorical|numeric(al)?|quasi_identifiers",
+        f'["{COLUMN}"]',
+    ),
+    (r"k|n_clusters|num_clusters|n_components|num_hashes|num_hash_functions|bin_count|bucket_count|(num_|n_)buckets", "2"),
+    (r"repeats?|n_repeats|num_repeats|repetitions|n_runs|runs|contributions|max_count|max_per_\w+", "1"),
+    (r"((num|n|number_of)_)?(bits|slots|levels|layers|users|clients|parties)|sketch_size|depth|width", "4"),
+    (r"sql|(sql_)?query(_(text|string|str))?", '"SELECT COUNT(*) FROM data"'),
+    (r"size|n_samples|num_samples|n_draws", "1"),
+    (r"value_?0|label_?0|false_value|negative_label", '"no"'),
+    (r"value_?1|label_?1|true_label|positive_label", '"yes"'),
+    (r"utility_list", '[("a", "b", 1.0), ("a", "c", 2.0), ("a", "d", 2.0), ("b", "c", 2.0), ("b", "d", 2.0), ("c", "d", 1.0)]'),
+    (r"hierarchy|tree", '[["a", "b"], ["c", "d"]]'),
+    (r"lst_k|list_k|domain_sizes|ks", "[2, 3]"),
+    (r"x_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_x", "np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]])"),
+    (r"y_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_y", "np.array([0, 1, 1])"),
+    (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
+    (r"(.*_)?(id|name|label|title|description|salt)|city|country|locale", '"a"'),
+)
 MAX_TOLERANCE = 1e-3  # a default epsilon below this is a numerical tolerance
 
 
@@ -288,6 +337,11 @@ def role(parameter: Parameter) -> str:
     if word in DATA_WORDS or parameter.name == "X":
         return "data"
     return "size" if word in COUNTS else "other"
+
+
+def is_query(parameter: Parameter) -> bool:
+    """Return whether the name of a parameter says that it is a function of the data, and the code does not calculate with it."""
+    return bool(QUERIES.match(parameter.word)) and parameter.used not in ("exponent", "length", "int", "float")
 
 
 def default_number(parameter: Parameter) -> float | None:

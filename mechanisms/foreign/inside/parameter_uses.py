@@ -23,10 +23,13 @@ _ATTRIBUTES = {  # attributes of a parameter, and the kind of values that have t
 }
 _CALLS = {  # functions that are called with a parameter, and the kind of values that they take
     "path": ("open", "read_csv", "loadtxt", "genfromtxt", "Path", "read_parquet", "read_json"),
-    "int": ("range", "zeros", "arange", "eye"),
+    "length": ("zeros", "ones", "empty", "full"),
+    "int": ("range", "arange", "eye"),
     "float": ("exp", "log", "sqrt", "float"),
 }
-_KINDS = ("Callable", "path", "LazyFrame", "DataFrame", "dict", "Generator", "ndarray", "int", "list", "str", "float")  # the first counts
+_KINDS = (  # the first counts
+    *("Callable", "path", "LazyFrame", "DataFrame", "dict", "Generator", "ndarray", "exponent", "length", "int", "list", "str", "float"),
+)
 _MOST_CHOICES = 8
 
 
@@ -67,7 +70,9 @@ def _scopes(node: Any, names: list[str]) -> Iterator[tuple[Any, dict[str, str]]]
         yield node, {**_kept(node, names), **{name: name for name in names}}
         return
     made = next((each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None)
-    kept = {"self." + name: name for name in names} if made is None else _kept(made, names)
+    kept = {"self." + name: name for name in names} if made is None else {}
+    for method in (each for each in node.body if isinstance(each, ast.FunctionDef)):
+        kept.update(_kept(method, [each.arg for each in method.args.args if each.arg in names]))
     if made is not None:
         yield made, {name: name for name in names}
     yield node, {place: name for place, name in kept.items() if place.startswith("self.")}
@@ -88,6 +93,8 @@ def _kept(node: Any, names: list[str]) -> dict[str, str]:
 
 def _plain(node: Any) -> str:
     """Return the text of an expression without conversions around it."""
+    if isinstance(node, ast.IfExp):  # as in ``size if size is not None else self.size``
+        return _plain(node.body)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
         return _plain(node.func.value)
     if isinstance(node, ast.Call) and len(node.args) == 1 and ast.unparse(node.func) in ("str", "int", "float", "list", "dict", "tuple"):
@@ -113,10 +120,15 @@ def _evidence(node: Any) -> Iterator[tuple[str, str, list[str]]]:
         for kind, functions in _CALLS.items():
             if word in functions and node.args:
                 yield _plain(node.args[0]), kind, []
+        yield from ((_plain(each.value), "exponent", []) for each in node.keywords if each.arg == "repeat")  # of a product
     elif isinstance(node, (ast.For, ast.comprehension)):
         yield _plain(node.iter), "list", []
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.Mult, ast.Div, ast.Pow)):
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.LShift)):
         yield from ((_plain(side), "float", []) for side in (node.left, node.right))
+        if isinstance(node.op, (ast.Pow, ast.LShift)) and isinstance(node.left, ast.Constant):
+            yield _plain(node.right), "exponent", []
+        elif isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
+            yield _plain(node.right), "length", []
     elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
         other = node.comparators[0]
         texts = [each.value for each in getattr(other, "elts", [other]) if isinstance(each, ast.Constant)]

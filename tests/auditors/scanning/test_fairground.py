@@ -44,6 +44,7 @@ MECHANISMS = {  # name -> claim, relation
     "SequentialTest": ("pure:1", "replace-one"),  # one record after the other, with values of the example
     "count_adults": ("pure:1", "add-remove"),  # with the columns that its exceptions name
     "StatedNoise": ("", "l1"),  # the library computes the claim
+    "BloomClient": ("", "replace-one"),  # its server makes the hash functions and keeps epsilon
 }
 SKELETONS = {  # name -> a part of what is missing
     "needs_key": "no value is known for key_store",
@@ -60,6 +61,7 @@ OTHERS = {  # name -> a part of the reason
     "epsilon_greedy": "without a word on privacy",
     "AbsoluteDifference": "no privacy parameter",
     "PureDP": "no privacy parameter",
+    "BloomServer": "processes what was released",
 }
 
 

@@ -1,19 +1,22 @@
 """Arguments and changes of calls that are read from source code, exceptions and results of trial calls."""
 
 import ast
+import random
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from dpwitness.auditors.scanning.arguments import Choice, fill
 from dpwitness.auditors.scanning.claims import ClaimReading, read_claim
 from dpwitness.auditors.scanning.data_forms import answer, category, forms_for, framed, records
-from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name
+from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name, with_makers
+from dpwitness.auditors.scanning.proposals import conclude
 from dpwitness.auditors.scanning.readings import read
 from dpwitness.auditors.scanning.recipes import Recipe, Source, choices, fed_objects, holders, objects
-from dpwitness.auditors.scanning.source import adapted, function_source
-from dpwitness.auditors.scanning.trials import _truth
+from dpwitness.auditors.scanning.source import PUBLIC_VALUE, adapted, function_source
+from dpwitness.auditors.scanning.trials import Trial, _truth
 from dpwitness.auditors.scanning.vocabulary import role
 from dpwitness.mechanisms.foreign.inside.parameter_uses import uses_of
 from dpwitness.mechanisms.foreign.inside.repairs import apply, repairs
@@ -52,6 +55,86 @@ def test_attributes_that_keep_parameters_are_followed_and_code_without_source_sh
     assert found["mode"]["choices"] == ["'pure'"] and found["config"]["keys"] == ["epsilon"] and uses_of(len, ["x"]) == {}
 
 
+class Sketch:
+    """A class whose code shows that `t` is an exponent and `m` a length; `f` is a number that it calculates with."""
+
+    def __init__(self, t, m, f):
+        self.count, self.f = 2**t, f
+        self.resize(m)
+
+    def resize(self, m=None):
+        self.m = m if m is not None else self.m
+
+    def release(self, value):
+        return [0] * self.m, 1 - 0.5 * self.f + value
+
+
+def test_a_letter_that_the_code_uses_as_exponent_length_or_number_has_a_value_that_fits():
+    found = uses_of(Sketch, ["t", "m", "f"])
+    assert {name: uses["kind"] for name, uses in found.items()} == {"t": "exponent", "m": "length", "f": "float"}
+    parameters = [Parameter(name, used=uses["kind"]) for name, uses in found.items()]
+    assert fill(parameters, records("replace-one"), None, Choice(fractions=True), {}).spelled() == "t=2, m=4, f=0.5"
+    unread = [Parameter(name) for name in ("t", "m", "f")]
+    assert fill(unread, records("replace-one"), None, Choice(), {}).spelled() == "t=16, m=1, f=sum"
+
+
+def test_binary_data_are_one_of_two_categories():
+    for text, high in (("Randomized response for binary data.", 1), ("Randomized response by binary search.", 3)):
+        assert next(iter(forms_for(Parameter("value"), (Parameter("epsilon"),), "respond", text))).high == high
+
+
+def test_of_d_and_k_d_counts_the_categories():
+    d, k = Parameter("d"), Parameter("k")
+    assert (
+        fill((d, k), category(), None, Choice(), {}).spelled() == "d=4, k=2"
+        and fill((k,), category(), None, Choice(), {}).spelled() == "k=4"
+    )
+
+
+def test_a_mapper_of_categories_is_no_function_of_many_records():
+    mapper = Parameter("index_mapper", False, "None", "Callable")
+    assert not next(iter(forms_for(Parameter("data"), (mapper,), "Client", "Hash functions."))).many
+
+
+HASHES = Parameter("hash_funcs")
+SERVER = PublicName("m", "SketchServer", "class", (Parameter("f"), Parameter("d")), methods=(Method("get_hash_funcs", ()),))
+GENERATOR = PublicName("m", "generate_hash_funcs", "function", (Parameter("d"),))
+CLIENT = PublicName(
+    *("m", "SketchClient", "class", (Parameter("f", used="float"), HASHES), "Local privacy."),
+    methods=(Method("privatise", (Parameter("value"),)), Method("update", (Parameter("epsilon"),))),
+)
+
+
+def test_public_values_are_made_by_the_server_of_a_client_else_by_a_function():
+    client, *_ = with_makers([CLIENT, GENERATOR, SERVER, replace(SERVER, name="OtherServer")])
+    hashes = client.parameters[1]
+    assert [each.name for each in hashes.makers] == ["SketchServer", "generate_hash_funcs"]
+    made = [fill((hashes,), category(), None, Choice(generated=generated), {}).spelled() for generated in (False, True)]
+    assert made == [
+        "hash_funcs=public_value(lambda: m.SketchServer(f=1.0, d=4).get_hash_funcs())",
+        "hash_funcs=public_value(lambda: m.generate_hash_funcs(d=4))",
+    ]
+
+
+def test_an_epsilon_that_the_server_keeps_is_the_claim_and_a_guess():
+    client, *_ = with_makers([CLIENT, replace(SERVER, names=frozenset(["epsilon"]))])
+    found = read(client, {})
+    assert "SketchServer(f=1.0, d=4).epsilon" in found.recipes[0].spent[-1]
+    assert conclude(found, "f", found.recipes[:1], [(found.recipes[0], Trial(True))]).guess.startswith(
+        "the claim is pure with the attribute"
+    )
+    assert not read(with_makers([CLIENT, SERVER])[0], {}).recipes[0].spent
+    assert not read(replace(client, doc="Differential privacy by Gaussian noise."), {}).recipes[0].spent  # which needs a delta
+
+
+def test_a_public_value_is_made_once_and_the_runs_keep_their_generators():
+    scope = {"random": random, "np": SimpleNamespace(random=SimpleNamespace(get_state=int, set_state=int, seed=int))}
+    exec(PUBLIC_VALUE, scope)
+    before = random.getstate()
+    values = [scope["public_value"](lambda: [random.random()]) for _ in range(2)]
+    assert values[0] is values[1] and random.getstate() == before
+
+
 def test_a_dict_of_options_gets_the_keys_that_the_code_reads_and_they_spend_privacy():
     data = {"module": "m", "name": "Noise", "kind": "class", "parameters": [], "doc": "Private noise."}
     method = {"name": "apply", "parameters": [{"name": "value"}, {"name": "options", "keys": ["epsilon", "sensitivity"]}]}
@@ -81,6 +164,11 @@ SCHEMA = PublicName("m", "Schema", "class", (Parameter("name"), Parameter("lower
 )
 def test_required_arguments_and_optional_ones_that_spend_privacy_get_values(parameter, expected):
     assert fill((parameter,), records("replace-one"), None, Choice(), {"m.Config": CONFIG, "m.Schema": SCHEMA}).spelled() == expected
+
+
+def test_an_abstract_class_without_subclasses_is_not_built():
+    backend = PublicName("m", "Backend", "class", (), abstract=True)
+    assert fill((Parameter("backend", annotation="Backend"),), answer(), None, Choice(), {"m.Backend": backend}).missing == ("backend",)
 
 
 def test_optional_arguments_have_the_values_of_examples_in_one_of_the_tries():

@@ -1,6 +1,7 @@
 """Objects: made with a budget, called with data."""
 
 import abc
+import math
 
 import numpy as np
 
@@ -126,3 +127,34 @@ class SequentialTest:
 def count_adults(df, epsilon):
     """Private count of the rows of one city."""
     return int((df["city"] == "a").sum() + 0 * df["age"].sum()) + np.random.laplace(0.0, 1 / epsilon)
+
+
+class BloomClient:
+    """Randomized response to each bit of a Bloom filter; `f` is the probability of randomisation, and the server knows epsilon."""
+
+    def __init__(self, f, m, hash_funcs):
+        self.f, self.hash_funcs = f, hash_funcs
+        self.resize(m)
+
+    def resize(self, m=None):
+        """Set the number of bits."""
+        self.m = m if m is not None else self.m
+
+    def privatise(self, item):
+        """Return the bits of one item."""
+        bits = [0] * self.m
+        for hashed in self.hash_funcs:
+            bits[hashed(item)] = 1
+        return [int(np.random.random() < (1 - self.f / 2 if bit else self.f / 2)) for bit in bits]
+
+
+class BloomServer:
+    """Estimates of frequencies from the bits of all clients."""
+
+    def __init__(self, f, m, k, d):
+        self.epsilon = 2 * k * math.log((1 - f / 2) / (f / 2))
+        self.hash_funcs = [lambda item, shift=shift: (item + shift) % m for shift in np.random.permutation(m)[:k]]
+
+    def get_hash_funcs(self):
+        """Return the hash functions of the clients."""
+        return self.hash_funcs
