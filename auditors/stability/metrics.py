@@ -17,7 +17,7 @@ from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable, exac
 from dpwitness.auditors.stability.inputs.atoms import value_key
 from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
-_MAX_CELLS = 4_000_000  # largest table of an edit distance; longer lists are compared as multisets, which are no further apart
+LONGEST = 2_000  # rows of lists with an exact edit distance; longer ones are compared as multisets, which are no further apart
 
 
 class Metric(ABC):
@@ -127,7 +127,7 @@ class InsertDelete(Rows):
 
     def between(self, left: list[Any], right: list[Any]) -> int | float:
         left, right = _trimmed(left, right)
-        if len(left) * len(right) > _MAX_CELLS:
+        if len(left) * len(right) > LONGEST**2:
             return Symmetric("symmetric").between(left, right)
         if not left or not right:
             return len(left) + len(right)

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.stability.exact_numbers import Incomparable
+from dpwitness.auditors.stability.exact_numbers import Incomparable, plain
 from dpwitness.auditors.stability.inputs.neighbors import Group
-from dpwitness.auditors.stability.metrics import Metric, output_key
+from dpwitness.auditors.stability.metrics import LONGEST, InsertDelete, Metric, PerGroup, output_key
 from dpwitness.auditors.stability.outcomes import EXCEEDS, LAW, Failure
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
@@ -236,11 +236,21 @@ def _distances(metric: Metric, rows: Sequence[Any], columns: Sequence[Any], own:
     places: dict[Any, int] = {}
     at, to = ([places.setdefault(output_key(each), len(places)) for each in side] for side in (rows, columns))
     values = dict(zip([*at, *to], [*rows, *columns], strict=True))
+    inner = metric.inner if isinstance(metric, PerGroup) else metric
+    if isinstance(inner, InsertDelete) and max(map(_rows, values.values())) > LONGEST:
+        raise Incomparable(f"edit distances of lists of more than {LONGEST:,} rows are lower bounds only")
     known = {pair: metric.estimate(values[pair[0]], values[pair[1]]) for pair in product(set(at), set(to))}
     found = np.array([[known[i, j] for j in to] for i in at], dtype=float)
     if own:
         np.fill_diagonal(found, math.inf)
     return found
+
+
+def _rows(output: Any) -> int:
+    """Return an upper bound of the number of rows of an output, or of each of its groups."""
+    value = plain(output)
+    parts = list(value.values()) if isinstance(value, dict) else value
+    return sum(max(_rows(part), 1) for part in parts) if isinstance(parts, list | tuple) else 1
 
 
 def _nearest(distances: FloatArray) -> FloatArray:

@@ -9,7 +9,9 @@ import pytest
 
 from dpwitness import InvalidArgument, Verdict, audit_stability, replay
 from dpwitness.auditors.stability.conclude import recheck
-from dpwitness.auditors.stability.randomized import LawTest
+from dpwitness.auditors.stability.exact_numbers import Incomparable
+from dpwitness.auditors.stability.metrics import LONGEST, metric_named
+from dpwitness.auditors.stability.randomized import LawTest, _distances
 from dpwitness.stability import Atom, VectorOf
 
 INTS = VectorOf(Atom("i32", bounds=(0, 9)))
@@ -77,3 +79,12 @@ def test_the_counts_decide():
     assert LawTest(400, 60, 0, 0.0, 0.99, 3).refuted and not LawTest(400, 60, 50, 0.0, 0.99, 3).refuted
     with pytest.raises(InvalidArgument, match="impossible"):
         LawTest.from_json({"runs": 5, "far": 6, "near": 0, "slack": 0.0, "confidence": 0.99, "tests": 1})
+
+
+def test_lists_too_long_for_an_exact_edit_distance_are_not_tested():
+    """Beyond, the metric computes a lower bound, which breaks the inequality of the test."""
+    metric = metric_named("insert-delete", "output_metric", "test")
+    assert _distances(metric, [[1, 2], [2]], [[2]]).tolist() == [[1.0], [0.0]]
+    for output in ([0] * (LONGEST + 1), np.zeros(LONGEST + 1), {"a": [0] * LONGEST, "b": [1]}):
+        with pytest.raises(Incomparable, match="lower bounds only"):
+            _distances(metric, [output], [[2]])
