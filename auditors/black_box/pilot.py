@@ -10,7 +10,7 @@ from dpwitness.auditors.black_box.budget import PILOT_SHARE, TRAIN_VALUES, bit_r
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
-from dpwitness.auditors.black_box.train import BothSides, training_outputs
+from dpwitness.auditors.black_box.train import BothSides, both_sides, training_outputs
 from dpwitness.auditors.events.bits import learn_float_bits
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import expected_certificate
@@ -89,16 +89,19 @@ def _rank(
 ) -> tuple[dict[int, float], Any]:
     """Compare pairs in up to two looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
 
-    The first look includes all pairs; the second takes more rounds on the best pairs.
+    The first look includes all pairs; the second takes more rounds on the best pairs, whose outputs of both looks are compared.
     """
     scores: dict[int, float] = {}
+    known: dict[int, list[BothSides]] = {}
     left, found = list(range(len(pairs))), None
     looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[len(pairs) <= _FINALISTS :]
     for phase, most in looks:
         rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width), _MIN_LOOK_ROUNDS))
         best = -math.inf
         for index in left:
-            scores[index], here = score_pair(training_outputs(runner, options, pairs[index], phase, rounds), pairs[index])
+            known[index] = [*known.get(index, ()), training_outputs(runner, options, pairs[index], phase, rounds)]
+            scores[index], here = score_pair(both_sides(known[index]), pairs[index])
+            known = {i: known[i] for n, i in enumerate(sorted(known, key=lambda i: -scores[i])) if n < _FINALISTS or i in head}
             if scores[index] > best:
                 best, found = scores[index], here
         ranked = sorted(left, key=lambda i: -scores[i])
