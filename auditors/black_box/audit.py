@@ -311,13 +311,14 @@ def _run_plan(
     """Run the stages of the plan, yield the findings after each change, and return the last findings and the usable pairs."""
     options, probed = run_probes(runner, options, pairs)
     require_same_chunks(runner, probed)
-    findings = Findings(options)
+    findings, known = Findings(options), None
     if options.bits:
         yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
-        findings = replace(findings, bit_level=audit_low_bits(runner, options, probed))
+        bit_level, known = audit_low_bits(runner, options, probed)
+        findings = replace(findings, bit_level=bit_level)
         yield findings
     head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
-    selected, outputs, scores = select_pair(runner, options, probed, head)
+    selected, outputs, scores = select_pair(runner, options, probed, head, known)
     traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
     findings = replace(findings, options=options, pairs=scores, trace=traced).on(selected.pair, runner)
