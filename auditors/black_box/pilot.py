@@ -24,12 +24,12 @@ _MIN_LOOK_ROUNDS = 200
 _FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
 _FEW_ROUNDS = 1000  # rounds per pair in the first look below which the better half of the pairs has a second look
 
-_Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
+Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
 _Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score and a by-product
 
 
 def select_pair(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], head: Sequence[int] = (), known: _Known | None = None
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], head: Sequence[int] = (), known: Known | None = None
 ) -> tuple[ProbedPair, list[BothSides], tuple[PairScore, ...]]:
     """Return the pair on which a learned event is expected to certify the most, its pilot outputs, and the scores of all pairs.
 
@@ -54,7 +54,7 @@ def select_pair(
     return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
 
 
-def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> tuple[BitLevel, _Known]:
+def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> tuple[BitLevel, Known]:
     """Return the bit-level verdict on the pair with the best float-bit event: half of the budget trains, half tests.
 
     The second value holds the outputs that trained events, for pairs with few of them.
@@ -92,8 +92,8 @@ def _rank(
     budget: int,
     score_pair: _Judge,
     head: Sequence[int] = (),
-    before: _Known | None = None,
-) -> tuple[dict[int, float], Any, _Known]:
+    before: Known | None = None,
+) -> tuple[dict[int, float], Any, Known]:
     """Compare pairs in up to two looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
 
     The first look includes all pairs; the second takes more rounds on the best pairs, whose outputs of both looks are compared, with those
