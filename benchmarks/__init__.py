@@ -36,7 +36,7 @@ BENCHMARKS: dict[str, str] = {
 
 
 SEEDED_BENCHMARKS = ("adversarial",)  # benchmarks with random cases, which take a seed: `measure(seed)`
-PARTED_BENCHMARKS = ("scan", "sequential")  # long benchmarks, of which parts can be chosen: `measure(parts)`
+PARTED_BENCHMARKS = ("scan", "sequential", "slow")  # long benchmarks, of which parts can be chosen: `measure(parts)`
 
 
 def bench(name: str, seed: int | None = None, parts: Sequence[str] = ()) -> Table:

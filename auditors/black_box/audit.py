@@ -16,7 +16,7 @@ from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.causes import separate_causes
 from dpwitness.auditors.black_box.conclude import Findings, conclude
 from dpwitness.auditors.black_box.options import AuditOptions, Progress, require_find, validated_options
-from dpwitness.auditors.black_box.pilot import audit_low_bits, select_pair
+from dpwitness.auditors.black_box.pilot import Known, audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.black_box.resume import extension_totals, require_same_chunks, resume
 from dpwitness.auditors.black_box.runner import RoundRunner, fix_budget, measure_cost
@@ -312,12 +312,14 @@ def _run_plan(
     options, probed = run_probes(runner, options, pairs)
     require_same_chunks(runner, probed)
     findings = Findings(options)
+    known: Known = {}
     if options.bits:
         yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
-        findings = replace(findings, bit_level=audit_low_bits(runner, options, probed))
+        bit_level, known = audit_low_bits(runner, options, probed)
+        findings = replace(findings, bit_level=bit_level)
         yield findings
     head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
-    selected, outputs, scores = select_pair(runner, options, probed, head)
+    selected, outputs, scores = select_pair(runner, options, probed, head, known)
     traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
     findings = replace(findings, options=options, pairs=scores, trace=traced).on(selected.pair, runner)

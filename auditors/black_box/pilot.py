@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dpwitness.auditors.black_box.budget import PILOT_SHARE, TRAIN_VALUES, bit_rounds, chunk_size
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
-from dpwitness.auditors.black_box.train import BothSides, training_outputs
+from dpwitness.auditors.black_box.train import BothSides, both_sides, training_outputs
 from dpwitness.auditors.events.bits import learn_float_bits
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import expected_certificate
@@ -21,18 +21,21 @@ from dpwitness.auditors.statistics.certificate import Tally, certified
 
 _LOOK_ROUNDS = (2**13, 2**16)  # maximum number of rounds in the first look at every pair, and in the second look at the best pairs
 _MIN_LOOK_ROUNDS = 200
-_FINALISTS = 5  # number of pairs in the second look
+_FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
+_FEW_ROUNDS = 1000  # rounds per pair in the first look below which the better half of the pairs has a second look
 
+Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
 _Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score and a by-product
 
 
 def select_pair(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], head: Sequence[int] = ()
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], head: Sequence[int] = (), known: Known | None = None
 ) -> tuple[ProbedPair, list[BothSides], tuple[PairScore, ...]]:
     """Return the pair on which a learned event is expected to certify the most, its pilot outputs, and the scores of all pairs.
 
     Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
-    more than choosing one. Pairs number `head`, which a trace points to, are in every look.
+    more than choosing one. Pairs number `head`, which a trace points to, are in every look. Outputs
+    that are `known` from the low-bit audit are compared too.
     """
     if len(pairs) == 1:
         return pairs[0], [], ()
@@ -46,22 +49,25 @@ def select_pair(
         return expected * (options.claim.parameter / claim.parameter), sides
 
     budget = int(PILOT_SHARE * runner.remaining)
-    scores, outputs = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, score_pair, head)
+    scores, outputs, _ = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, score_pair, head, known)
     best = next(iter(scores))
     return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
 
 
-def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> BitLevel:
-    """Return the bit-level verdict on the pair with the best float-bit event: half of the budget trains, half tests."""
+def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> tuple[BitLevel, Known]:
+    """Return the bit-level verdict on the pair with the best float-bit event: half of the budget trains, half tests.
+
+    The second value holds the outputs that trained events, for pairs with few of them.
+    """
     claim, rounds = options.claim.at_delta, bit_rounds(runner.remaining, len(pairs)) // 2
 
     def score_pair(sides: BothSides, _: ProbedPair) -> tuple[float, Event | None]:
         """Return the expected certificate of the best float-bit event on a pair, and the event."""
         return learn_float_bits(*sides, claim, alpha=options.alpha, rounds=rounds, first=options.score_columns) or (-math.inf, None)
 
-    scores, event = _rank(runner, options, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), rounds, score_pair)
+    scores, event, known = _rank(runner, options, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), rounds, score_pair)
     if event is None:
-        return BitLevel(Verdict.NOT_REFUTED, 0.0)
+        return BitLevel(Verdict.NOT_REFUTED, 0.0), known
     index = next(iter(scores))
     pair = pairs[index].pair
     event = runner.fixed(Phase.BIT_TEST, index, event)
@@ -75,7 +81,7 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
     promise = options.claim.on(pair)
     refuted = float(certified(promise, *counts)) > promise.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    return BitLevel(verdict, float(certified(claim, *counts)), pair, event, tally, options.alpha, lost)
+    return BitLevel(verdict, float(certified(claim, *counts)), pair, event, tally, options.alpha, lost), known
 
 
 def _rank(
@@ -86,22 +92,31 @@ def _rank(
     budget: int,
     score_pair: _Judge,
     head: Sequence[int] = (),
-) -> tuple[dict[int, float], Any]:
+    before: Known | None = None,
+) -> tuple[dict[int, float], Any, Known]:
     """Compare pairs in up to two looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
 
-    The first look includes all pairs; the second takes more rounds on the best pairs.
+    The first look includes all pairs; the second takes more rounds on the best pairs, whose outputs of both looks are compared, with those
+    of an audit `before`. The last value holds the outputs of all pairs if the first look had few rounds, otherwise none.
     """
     scores: dict[int, float] = {}
+    known, every = dict(before or {}), dict[int, Sequence[BothSides]]()
     left, found = list(range(len(pairs))), None
     looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[len(pairs) <= _FINALISTS :]
     for phase, most in looks:
         rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width), _MIN_LOOK_ROUNDS))
+        finalists = max(_FINALISTS, -(-len(left) // 2)) if rounds < _FEW_ROUNDS else _FINALISTS
         best = -math.inf
         for index in left:
-            scores[index], here = score_pair(training_outputs(runner, options, pairs[index], phase, rounds), pairs[index])
+            known[index] = [*known.get(index, ()), training_outputs(runner, options, pairs[index], phase, rounds)]
+            if rounds < _FEW_ROUNDS:
+                every[index] = known[index]
+            scores[index], here = score_pair(both_sides(known[index]), pairs[index])
+            kept = sorted(scores, key=lambda i: -scores[i])[:finalists]
+            known = {i: sides for i, sides in known.items() if i in kept or i in head or i not in scores}
             if scores[index] > best:
                 best, found = scores[index], here
         ranked = sorted(left, key=lambda i: -scores[i])
-        left = ranked[:_FINALISTS] + [i for i in ranked[_FINALISTS:] if i in head]
+        left = ranked[:finalists] + [i for i in ranked[finalists:] if i in head]
     order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
-    return {i: scores[i] for i in order}, found
+    return {i: scores[i] for i in order}, found, every

@@ -57,6 +57,10 @@ MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alon
 _FEW_ATOMS_DRAWS = 6  # factor on the number of posterior draws if atoms are few: one of them may be rare, and certify in few draws only
 _MIN_MODELED_ATOMS = 6  # minimum number of distinct outputs whose odds have a model as prior
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
+_FEW_ROWS = 2**12  # outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise leads the order
+_FEW_ALPHA = 1e-3  # error probability of these certificates, because the largest of many pairs counts
+_SCANNED_CELLS = 40  # maximum number of cells of a column, between whose ends lie the intervals that are compared
+_MAX_SCANNED = 64  # maximum number of columns whose intervals are compared
 _SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
 
 
@@ -157,17 +161,44 @@ def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, 
 
     The estimate is accurate enough to rank pairs, at a small part of the cost of `learn`. Half of
     the outputs order the other half, in three ways: by the one column that varies, by a model whose
-    priors are not tuned, and by the counts of repeated outputs. The arguments are those of `learn`.
+    priors are not tuned, and by the counts of repeated outputs. From few outputs, the estimate is
+    for about as many runs, and the intervals of each column are compared too. The arguments are
+    those of `learn`.
     """
-    goal = CertificateGoal(claim, alpha, rounds, rough=True)
     data, rng = _training_set(outputs1, outputs0, rounds)
-    place = np.arange(len(data.label))
+    size = len(data.label)
+    few = size <= _FEW_ROWS
+    goal = CertificateGoal(claim, min(alpha, _FEW_ALPHA) if few else alpha, min(rounds, size) if few else rounds, rough=True)
+    place = np.arange(size)
     few_atoms = data.same is not None and data.same.max() < MAX_PLAIN_ATOMS  # all outputs are counted at once
-    if len(place) > _RANK_ROWS and not few_atoms:
+    if size > _RANK_ROWS and not few_atoms:
         data, place = data.rows(place < _RANK_ROWS), place[:_RANK_ROWS]
     with _one_thread():
         held_out = data.label[1::2]
-        return max((_rough_value(score, held_out, goal, rng) for score in _rough_scores(data, place % 2 == 0)), default=0.0)
+        found = [_rough_value(score, held_out, goal, rng) for score in _rough_scores(data, place % 2 == 0)]
+    return max([*found, _best_interval(data, claim, min(rounds, 2 * size)) if few else 0.0])
+
+
+def _best_interval(data: Training, claim: Claim, rounds: int) -> float:
+    """Return the largest parameter that `rounds` runs would certify from an interval of one column, or from all outputs outside of it.
+
+    The error probability is one over the number of these events, so that noise seldom leads.
+    """
+    rates = [np.zeros((2, 0))]
+    sides = [np.flatnonzero(data.label), np.flatnonzero(~data.label)]
+    for column in data.matrix[:, data.varying[:_MAX_SCANNED]].T:
+        _, value = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
+        rank = np.cumsum(np.bincount(value))
+        levels = rank if len(rank) <= _SCANNED_CELLS else np.linspace(0, len(value), _SCANNED_CELLS + 1)[1:]
+        ends = np.unique(np.searchsorted(rank, levels))
+        counts = np.array([np.append(0, np.cumsum(np.bincount(value[side], minlength=len(rank)))[ends]) for side in sides])
+        below = counts / np.maximum(counts[:, -1:], 1)
+        first, last = np.triu_indices(below.shape[1], 1)
+        inside = below[:, last] - below[:, first]
+        rates += [inside, 1 - inside, inside[::-1], 1 - inside[::-1]]
+    right, wrong = 0.5 * np.concatenate(rates, axis=1)
+    goal = CertificateGoal(claim, 1 / max(len(right), 2), rounds)
+    return float(goal.value(right, wrong, 1).max(initial=0.0))
 
 
 def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatArray]:

@@ -63,7 +63,7 @@ def arguments(command: common.Command) -> None:
     audit.add_argument("--white-box", action="store_true", help=help_text)
     help_text = "search the domain for the worst pair, or for the worst adversary of an interactive mechanism, then audit it on fresh runs"
     audit.add_argument("--search", action="store_true", help=help_text)
-    audit.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="time limit of the search; default 30")
+    audit.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="wall time of the search; default 30")
     help_text = "for a transformation: count an error on one of two neighboring inputs as a violation, because errors are visible"
     audit.add_argument("--visible-errors", action="store_true", help=help_text)
     common.accepting(audit)

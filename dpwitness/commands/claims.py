@@ -55,7 +55,7 @@ def arguments(command: Command) -> None:
 def _prove_arguments(command: Command) -> None:
     prove = command("prove", "prove from its text that a loop with Laplace or exponential noise is private, or find a violation")
     prove.add_argument("target", metavar="FILE.py:NAME", help="a function with the decorator dpwitness.proofs_checks.provable")
-    prove.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="time limit of the search for a proof; default 60")
+    prove.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="wall time of the search for a proof; default 60")
     help_text = "runs of the audit where no proof is found, 0 for none; default 100000"
     prove.add_argument("--trials", type=integer("trials", 0, 10**12), default=100_000, metavar="N", help=help_text)
     confidence(prove, "that audit")

@@ -76,7 +76,10 @@ def running(
 
 def clock(parser: argparse.ArgumentParser) -> None:
     """Add ``--clock``."""
-    help_text = "what --seconds counts: wall time (default), or CPU time of this process and its workers, the same on a busy machine"
+    help_text = (
+        "what --seconds counts: wall time (default), or CPU time of this process and its workers, the same on a busy machine; "
+        "other time limits, and searches of declared targets, count wall time"
+    )
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help=help_text)
 
 

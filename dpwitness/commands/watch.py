@@ -31,7 +31,7 @@ def arguments(command: common.Command) -> None:
     common.time_limit(watch)
     common.interpreter(watch)
     watch.add_argument(
-        "--seconds", type=common.SECONDS, default=30.0, metavar="S", help="duration of this call over all targets; default 30"
+        "--seconds", type=common.SECONDS, default=30.0, metavar="S", help="wall time of this call over all targets; default 30"
     )
     watch.add_argument("--trials", type=common.TRIALS, metavar="N", help="most runs of each target in this call")
     common.accepting(watch)

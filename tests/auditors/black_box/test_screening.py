@@ -70,3 +70,19 @@ def test_the_score_orders_losses(kind):
             other[:, 0] = 1e12
         spread = np.ones(3)
         assert score(other, base, spread) > score(same, base, spread)
+
+
+def test_a_look_at_a_pair_includes_all_outputs_before(monkeypatch):
+    """Of 6,000 runs, at least 200 of each pair train low-bit events. The first look adds 200, and the second 200 for the best pairs."""
+    from dpwitness.auditors.black_box import pilot
+
+    sizes, usual = [], pilot.expected_certificate
+
+    def recorded(one, zero, *arguments, **options):
+        sizes.append(len(one) + len(zero))
+        return usual(one, zero, *arguments, **options)
+
+    monkeypatch.setattr(pilot, "expected_certificate", recorded)
+    result = audit(slow_leak, claim="pure:1", domain=Records(3, 0.0, 10.0), trials=6_000, seed=1, trace=False)
+    first, second = sizes[:-5], sizes[-5:]
+    assert len(first) == len(result.pairs) > 5 and min(first) >= 400 and min(second) >= 600

@@ -47,6 +47,19 @@ def test_few_different_outputs_are_ranked_by_all_of_them(monkeypatch):
     assert of_part[0] == of_all[0] and of_part[1] != of_all[1]
 
 
+def test_few_outputs_rank_a_loss_in_the_middle_of_their_range_above_noise():
+    """240 outputs of a pair with a loss of 3 between two quantiles rank the pair above each of six pairs without loss."""
+
+    def side(share, rng, size=120):
+        return encode(np.where(rng.random(size) < share, rng.uniform(0.5, 0.6, size), rng.laplace(0.0, 3.0, size)), size)
+
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        pairs = [(side(0.2, rng), side(0.01, rng)), *((side(0.03, rng), side(0.03, rng)) for _ in range(6))]
+        found = [expected_certificate(*sides, PureDP(1.0), alpha=0.01, rounds=25_000) for sides in pairs]
+        assert np.argmax(found) == 0
+
+
 def test_a_rare_output_is_not_given_up_for_noise():
     """The only informative output is one in 400: 22 and 8 times are expected. With a sixth of the draws, 2 of these 24 events miss it."""
     noisy_max = NoisyMax(1.0)
