@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.stability.exact_numbers import Incomparable, plain
 from dpwitness.auditors.stability.inputs.neighbors import Group
-from dpwitness.auditors.stability.metrics import LONGEST, InsertDelete, Metric, PerGroup, output_key
+from dpwitness.auditors.stability.metrics import LONGEST, ByColumn, InsertDelete, Metric, PerGroup, output_key
 from dpwitness.auditors.stability.outcomes import EXCEEDS, LAW, Failure
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
@@ -236,7 +236,7 @@ def _distances(metric: Metric, rows: Sequence[Any], columns: Sequence[Any], own:
     places: dict[Any, int] = {}
     at, to = ([places.setdefault(output_key(each), len(places)) for each in side] for side in (rows, columns))
     values = dict(zip([*at, *to], [*rows, *columns], strict=True))
-    inner = metric.inner if isinstance(metric, PerGroup) else metric
+    inner = metric.inner if isinstance(metric, PerGroup | ByColumn) else metric
     if isinstance(inner, InsertDelete) and max(map(_rows, values.values())) > LONGEST:
         raise Incomparable(f"edit distances of lists of more than {LONGEST:,} rows are lower bounds only")
     known = {pair: metric.estimate(values[pair[0]], values[pair[1]]) for pair in product(set(at), set(to))}
