@@ -9,7 +9,7 @@ import numpy as np
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _TAIL = 0.12  # share of the outputs in each tail
-_PLAIN_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0)  # central shares of the outputs outside of which a plain curve is flat
+_PLAIN_SHARES = (0.1, 0.3, 0.5, 1.0)  # central shares of the outputs outside of which a plain curve is flat
 
 
 def plain_curves(x: FloatArray, total: FloatArray) -> Iterator[FloatArray]:
