@@ -15,6 +15,7 @@ from dpwitness.auditors.statistics.regression import MAX_PRECISION, MIN_PRECISIO
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _GROUP_COST = 1.0  # log prior odds against a group
+_LEAST_PROBABILITY = 0.05  # smallest posterior probability of a group that is kept
 _START_PRECISION = 100.0  # largest prior precision at which a group starts
 _ROUNDS, _STOP_CHANGE = 8, 0.2  # maximum number of rounds; change of the logarithm of a precision at which they stop
 _CONSTANT_PRECISION = 1e-4
@@ -35,6 +36,17 @@ class _Subsets:
         if chosen not in self._known:
             self._known[chosen] = self._maximized(np.array(chosen, dtype=np.intp), start)
         return self._known[chosen][0]
+
+    def averaged(self, groups: int) -> tuple[NDArray[np.intp], FloatArray]:
+        """Return the groups that probably have weights, and their precisions, averaged over all subsets with a known value."""
+        log_weight = np.array([value for value, _ in self._known.values()])
+        weight = np.exp(log_weight - log_weight.max())
+        included, variance = np.zeros(groups), np.zeros(groups)
+        for share, (chosen, (_, precision)) in zip(weight / weight.sum(), self._known.items(), strict=True):
+            included[list(chosen)] += share
+            variance[list(chosen)] += share / precision[list(chosen)]
+        kept = np.flatnonzero(included > _LEAST_PROBABILITY)
+        return kept, 1 / variance[kept]
 
     def precision(self, chosen: _Chosen) -> FloatArray:
         """Return the precisions of all groups that maximize the evidence of this subset, whose value is known."""
@@ -67,25 +79,26 @@ class _Subsets:
 
 
 def select_groups(fit: Fit, group: NDArray[np.intp], precision: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """Return the groups that the data need, and their prior precisions, given a fit of all groups with these precisions.
+    """Return the groups that the data may need, and their prior precisions, given a fit of all groups with these precisions.
 
-    Two searches add and remove one group at a time: from no group, and from all groups. The subset with the larger evidence is returned.
+    Two searches add and remove one group at a time: from no group, and from all groups. The subsets on their paths and next to them are
+    averaged by their evidence: a group's prior variance is its mean over the subsets, of which those without the group have variance 0.
     """
     prior = np.append(_CONSTANT_PRECISION, precision[group])
     subsets = _Subsets(fit.information, fit.information @ fit.weights + prior * fit.weights, group)
-    begin, everything = np.minimum(precision, _START_PRECISION), tuple(range(len(precision)))
-    found = [_climb(subsets, start, begin) for start in ((), everything)]
-    chosen = max(found, key=lambda each: subsets.value(each, begin))
-    return np.array(chosen, dtype=np.intp), subsets.precision(chosen)[list(chosen)]
+    begin = np.minimum(precision, _START_PRECISION)
+    for start in ((), tuple(range(len(precision)))):
+        _climb(subsets, start, begin)
+    return subsets.averaged(len(precision))
 
 
-def _climb(subsets: _Subsets, chosen: _Chosen, begin: FloatArray) -> _Chosen:
-    """Return the subset at which neither adding nor removing a group raises the evidence."""
+def _climb(subsets: _Subsets, chosen: _Chosen, begin: FloatArray) -> None:
+    """Evaluate subsets up to one at which neither adding nor removing a group raises the evidence."""
     value = subsets.value(chosen, begin)
     while True:
         start = subsets.precision(chosen)
         neighbors = [tuple(sorted(set(chosen) ^ {each})) for each in range(len(begin))]
         best = max(neighbors, key=lambda each: subsets.value(each, start))
         if subsets.value(best, start) <= value:
-            return chosen
+            return
         chosen, value = best, subsets.value(best, start)
