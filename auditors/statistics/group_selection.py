@@ -15,7 +15,7 @@ from dpwitness.auditors.statistics.regression import MAX_PRECISION, MIN_PRECISIO
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _GROUP_COST = 1.0  # log prior odds against a group
-_LEAST_PROBABILITY = 0.05  # smallest posterior probability of a group that is kept
+_LEAST_SHRINKAGE = 0.1  # smallest ratio of information to prior precision of a group that is kept
 _START_PRECISION = 100.0  # largest prior precision at which a group starts
 _ROUNDS, _STOP_CHANGE = 8, 0.2  # maximum number of rounds; change of the logarithm of a precision at which they stop
 _CONSTANT_PRECISION = 1e-4
@@ -38,14 +38,13 @@ class _Subsets:
         return self._known[chosen][0]
 
     def averaged(self, groups: int) -> tuple[NDArray[np.intp], FloatArray]:
-        """Return the groups that probably have weights, and their precisions, averaged over all subsets with a known value."""
+        """Return the groups whose weights the priors do not shrink to nothing, and their precisions, averaged over all known subsets."""
         log_weight = np.array([value for value, _ in self._known.values()])
-        weight = np.exp(log_weight - log_weight.max())
-        included, variance = np.zeros(groups), np.zeros(groups)
+        weight, variance = np.exp(log_weight - log_weight.max()), np.zeros(groups)
         for share, (chosen, (_, precision)) in zip(weight / weight.sum(), self._known.items(), strict=True):
-            included[list(chosen)] += share
             variance[list(chosen)] += share / precision[list(chosen)]
-        kept = np.flatnonzero(included > _LEAST_PROBABILITY)
+        information = np.bincount(self.group, np.diag(self.curvature)[1:], groups) / np.bincount(self.group, minlength=groups)
+        kept = np.flatnonzero(variance * information > _LEAST_SHRINKAGE)
         return kept, 1 / variance[kept]
 
     def precision(self, chosen: _Chosen) -> FloatArray:
