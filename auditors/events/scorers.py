@@ -217,7 +217,7 @@ def fit_model(
             offset += float(own_part @ center[first:end])
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
     whole = ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values)
-    if precision is not None or not tune:
+    if precision is not None or not tune or data.same is not None:  # a fit of outputs that repeat is a prior of their own counts
         return whole
     chosen, selected = select_groups(fit, group, found)
     if not 0 < len(chosen) < len(names):
