@@ -3,10 +3,10 @@
 An order divides the outputs into cells. The mass of a cell under both datasets together is drawn from a Gamma distribution given its
 count (a Bayesian bootstrap). D1's share of that mass is drawn from a posterior of the odds.
 
-For scores, the log-odds are a curve in the score that bends at the octaves of either tail. Beyond the last octave with data the curve is
-either straight or flat. The bends have a prior on their size. The evidence (the Laplace approximation of the marginal likelihood) weighs
-these priors. For atoms, the odds of each atom have a mixture of Beta priors around the odds of a model. The weights of the mixture are
-fitted by maximum likelihood (empirical Bayes).
+For scores, the log-odds are a curve in the score that bends at the octaves of either tail, with a prior on the size of the bends, or a
+plain curve of two weights (`odds_curves`). The evidence (the Laplace approximation of the marginal likelihood) weighs the curves and the
+priors. For atoms, the odds of each atom have a mixture of Beta priors around the odds of a model. The weights of the mixture are fitted by
+maximum likelihood (empirical Bayes).
 
 Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten outputs is worth only what ten
 outputs certify on average over the posterior. A bias remains where the priors are wrong, and is measured: `validated_choice` chooses
@@ -26,15 +26,16 @@ from numpy.typing import NDArray
 from scipy.special import betaln, expit, ndtri
 
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_from_rates, wilson_lower
+from dpwitness.auditors.statistics.odds_curves import bent_curves, plain_curves
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _DRAW_COUNT, _THRESHOLD_COUNT = 48, 44
 _ROUGH_COUNTS = (8, 16)
-_TAIL = 0.12  # share of the outputs in each tail
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
 _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same in the tails, with log prior weights: tails rarely bend
+_PLAIN_PRECISION = np.array([1e-4, 1e-2])  # prior precision of the level and of the slope
 _DOUBT = 1.0  # standard errors by which the gain of a minimum share must exceed 0
 _MIN_MASSES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # candidate minimum shares of the outputs on which an event guesses
 
@@ -297,7 +298,8 @@ def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArr
         return np.asarray(rng.beta(ones + 0.5, total - ones + 0.5, (draws, len(total))))
     fits = []
     bulks, tails = (_BULK_BENDS[:1], _TAIL_BENDS[:1]) if goal.rough else (_BULK_BENDS, _TAIL_BENDS)
-    for design, inner, outer in _designs((table.mean - center) / spread, total):
+    x = (table.mean - center) / spread
+    for design, inner, outer in bent_curves(x, total):
         weights = None
         for bulk in bulks:
             for tail, weight in tails:
@@ -305,6 +307,9 @@ def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArr
                 fit = fit_logistic(design, ones, total - ones, precision, weights)
                 weights = fit.weights
                 fits.append((evidence(fit, precision) + weight, fit, design))
+    for design in plain_curves(x, total):
+        fit = fit_logistic(design, ones, total - ones, _PLAIN_PRECISION)
+        fits.append((evidence(fit, _PLAIN_PRECISION), fit, design))
     log_weight = np.array([f[0] for f in fits])
     probability = np.exp(log_weight - log_weight.max())
     fit_counts = rng.multinomial(draws, probability / probability.sum())
@@ -322,50 +327,6 @@ def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:
     """Return the log-odds of D1 in each cell, averaged over the draws."""
     share = np.clip(draw_shares(table, CertificateGoal(claim, 0.05, 1), rng), 1e-12, 1 - 1e-12)
     return np.asarray(np.log(share / (1 - share)).mean(axis=0))
-
-
-def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, int]]:
-    """Return the design matrices of the curve, each with its number of bends in the bulk and in the tails.
-
-    One design is straight and one is flat beyond the tails. Each has independent bends on both sides and, if possible, a symmetric
-    variant with equal bends on both sides, as for additive noise.
-    """
-    rank, n = np.cumsum(total), float(total.sum())
-    octaves = n / 2.0 ** np.arange(1, max(2, int(np.log2(max(n / 12, 4)))))
-    octave_ranks = np.concatenate([octaves, n - octaves])
-    at, which = np.unique(np.clip(np.searchsorted(rank, octave_ranks), 1, len(x) - 2), return_index=True)
-    place = octave_ranks[which] / n
-    above, tail = place >= 0.5, np.minimum(place, 1 - place) <= _TAIL
-    hinges = []
-    for k, bend in enumerate(x[at]):
-        if above[k]:
-            end = x[at[k + 1]] if k + 1 < len(at) else x[-1]
-            hinges.append(np.maximum(x - bend, 0) / max(end - bend, 1e-3))
-        else:
-            end = x[at[k - 1]] if k > 0 else x[0]
-            hinges.append(np.maximum(bend - x, 0) / max(bend - end, 1e-3))
-    bends = np.array(hinges).T
-    low = x[at[tail & ~above].max(initial=0)] if np.any(tail & ~above) else x[0]
-    high = x[at[tail & above].min(initial=len(x) - 1)] if np.any(tail & above) else x[-1]
-    clipped = np.clip(x, low, high)
-    bulk = np.column_stack([np.interp(clipped, x, column) for column in bends[:, ~tail].T]) if np.any(~tail) else np.empty((len(x), 0))
-    one, inner, outer = np.ones(len(x)), int(np.count_nonzero(~tail)), int(np.count_nonzero(tail))
-    straight = np.column_stack([one, x, bends[:, ~tail], bends[:, tail]])
-    flat = np.column_stack([one, clipped, bulk, np.clip(bends[:, tail], 0, 1)])
-    free = [(straight, inner, outer), (flat, inner, outer)]
-    if np.any(tail != tail[::-1]) or np.count_nonzero(tail & above) * 2 != outer:
-        return free
-    return free + [(_symmetric_design(design, inner, outer), inner // 2, outer // 2) for design, inner, outer in free]
-
-
-def _symmetric_design(design: FloatArray, inner: int, outer: int) -> FloatArray:
-    """Return the design matrix with one weight for each bend and its mirror image; the middle bend is dropped.
-
-    The bends must be in ascending order of the score.
-    """
-    line, *parts = np.split(design, [2, 2 + inner], axis=1)
-    halves = [(part[:, : part.shape[1] // 2], part[:, -(part.shape[1] // 2) :]) for part in parts if part.shape[1] > 1]
-    return np.column_stack([line, *(upper - lower[:, ::-1] for lower, upper in halves)])
 
 
 def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator) -> tuple[NDArray[np.intp], Draws]:

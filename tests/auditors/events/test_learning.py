@@ -8,6 +8,7 @@ import pytest
 from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import concatenate, encode, row_keys
+from dpwitness.auditors.events.posterior import CertificateGoal, Draws, Table, draw_shares, validated_choice
 from dpwitness.auditors.events.scorers import Training, fit_model
 from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
 from dpwitness.benchmarks.power import oracle_at, specimens
@@ -100,3 +101,21 @@ def test_an_oracle_of_many_seeds_reaches_the_limit():
     """Of 51 seeds the median is within 5 %; false failure below 1e-9, for one audit's standard error is 1 %."""
     median, low, worst = oracle_at(100_000, 51, [next(specimens("laplace"))], repeats=20)
     assert median == low == worst == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_weak_shift_of_laplace_noise_is_guessed_on_almost_all_outputs():
+    """The loss is flat outside of a short interval: a curve that bends freely finds by chance that the tails have more."""
+    goal, shift = CertificateGoal(PureDP(1.0), 0.05, 16_000), 0.2
+    guessed = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        label = rng.random(4000) < 0.5
+        table = Table.build(rng.laplace(size=4000) + np.where(label, shift, 0.0), label)
+
+        def draw(which, table=table, label=label, rng=rng):
+            part = table.half(label, which)
+            return np.arange(len(part.total)), Draws.of(part.total, draw_shares(part, goal, rng), rng)
+
+        choice, _ = validated_choice(draw, goal)
+        guessed.append(table.total[choice.upper :].sum() + table.total[: choice.lower].sum())
+    assert np.median(guessed) > 0.6 * 4000
