@@ -7,7 +7,7 @@ from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.scorers import Training, fit_model
 from dpwitness.auditors.statistics.regression import fit_grouped
-from dpwitness.benchmarks.families.members import FAMILIES, members, weak_bits
+from dpwitness.benchmarks.families.members import FAMILIES, members, sparse_vector, weak_bits
 from dpwitness.mechanisms import PureDP
 
 
@@ -74,3 +74,14 @@ def test_losses_of_families_are_exact(family):
 def test_members_follow_the_seed():
     (first,), (again,), (other,) = (list(members(weak_bits, 1, seed)) for seed in (5, 5, 6))
     assert np.array_equal(first[2].loss, again[2].loss) and not np.array_equal(first[2].loss, other[2].loss)
+
+
+def test_loss_of_a_sparse_vector_is_bounded_by_the_noise_of_its_threshold():
+    """If all answers rise by 1, noise Laplace(1 / epsilon) of the threshold bounds the loss by epsilon; many answers in a row attain it."""
+    for number in range(4):
+        rng, parameters = np.random.default_rng([6, number]), np.random.default_rng([6, number])
+        member = sparse_vector(rng)
+        size, epsilon, all_rise = parameters.integers(20, 101), parameters.uniform(0.3, 1.0), parameters.random() < 0.5
+        loss = member.loss(np.tri(size + 1, size, -1, dtype=np.int64))
+        if all_rise:
+            assert np.abs(loss).max() < epsilon * (1 + 1e-9) and loss[-1] > 0.97 * epsilon
