@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.events.posterior import CertificateGoal
 from dpwitness.auditors.events.scorers import Training, fit_model
 from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.benchmarks.families.members import FAMILIES, members, sparse_vector, weak_bits
@@ -62,6 +64,23 @@ def test_few_outputs_in_an_order_borrow_strength():
     event = learn(*(encode(x, 4000) for x in columns), PureDP(1.0), alpha=0.05, rounds=10_000).event
     guesses = event.guess(encode(np.column_stack([steps, 10 - steps]), 11))
     assert np.all(np.diff(guesses) >= 0) and guesses.any()
+
+
+def test_outputs_that_occur_once_are_not_expected_again(monkeypatch):
+    """An event of outputs that occur once certifies almost nothing, and is expected to: it names no outputs of the half that measures it."""
+    monkeypatch.setattr(learning, "_beats", lambda *_: True)  # the last candidate, which guesses on each output by its own counts
+    rng = np.random.default_rng(5)
+    rising = rng.integers(0, 2, 30)
+
+    def draw(side, size):
+        bits = rng.random((size, 30)) < np.where(rising == side, 0.65, 0.35)
+        return encode((bits & (rng.random((size, 1)) < 0.22)).astype(np.int64), size)
+
+    learned = learn(draw(1, 800), draw(0, 800), PureDP(1.0), alpha=0.05, rounds=10_000)
+    guesses = np.array([learned.event.guess(draw(1, 5000)), -learned.event.guess(draw(0, 5000))])
+    right, wrong = np.mean(guesses > 0, keepdims=True), np.mean(guesses < 0, keepdims=True)
+    assert learned.method == "atoms"
+    assert learned.expected < CertificateGoal(PureDP(1.0), 0.05, 10_000).value(right[0], wrong[0], learned.event.directions)[0] + 0.5
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
