@@ -344,7 +344,7 @@ def _atom_candidate(
     """Return the candidate that guesses on each output by its own counts.
 
     With a model, the prior of an output's share of D1 is the model's share for outputs of that
-    score.
+    score. The order of half of the data has only the outputs in that half: an event names no others.
     """
     cells, repeats = None, _FEW_ATOMS_DRAWS if len(rows) <= MAX_PLAIN_ATOMS else 1
     if model is not None and model.table is not None:
@@ -359,7 +359,9 @@ def _atom_candidate(
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
-        return draw_atoms(ones, total, np.clip(np.tile(prior, (repeats, 1)), 1e-6, 1 - 1e-6), rng)
+        seen = np.flatnonzero(total)
+        order, draws = draw_atoms(ones[seen], total[seen], np.clip(np.tile(prior[:, seen], (repeats, 1)), 1e-6, 1 - 1e-6), rng)
+        return seen[order], draws
 
     choice, order = direct_choice(draw, goal) if len(rows) <= MAX_PLAIN_ATOMS else validated_choice(draw, goal)
     scorer = AtomScorer(rows[order], data.names, exact)

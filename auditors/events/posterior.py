@@ -223,7 +223,8 @@ def validated_choice(
     """Return the choice with the largest expected certificate, with a minimum mass of events found by two-fold cross-validation.
 
     `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of the cells and draws of their masses in
-    that order. `expected` is the mean certificate of choices on one half of the outputs, over the draws from the other half.
+    that order. Cells may be missing in a half, which has no outputs there. `expected` is the mean certificate of choices on one half of the
+    outputs, over the draws from the other half.
     """
     halves, found = [draw(0), draw(1)], list[tuple[float, float, float]]()
     plain: FloatArray | None = None
@@ -231,8 +232,7 @@ def validated_choice(
         rates, directions = np.zeros((2, goal.thresholds[0])), 1
         for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
             choice = _best_choice(draws, goal, least)
-            place = np.argsort(other_order)
-            ones, zeros = (place[cells] for cells in choice.named(own_order))
+            ones, zeros = (np.isin(other_order, cells) for cells in choice.named(own_order))
             rates[0] += 0.25 * (other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1))
             rates[1] += 0.25 * (other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1))
             directions = max(directions, choice.directions)

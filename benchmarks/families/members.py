@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import expit, gammaln
+from scipy.special import expit, gammaln, logsumexp
 
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.numerics.laplace_laws import laplace_log_cdf, laplace_log_density, laplace_nodes
 from dpwitness.mechanisms.privacy import ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 PURE, APPROX = PureDP(1.0), ApproxDP(1.0, 1e-3)
 _LAW_ROWS = 60_000
-_QUANTILES = (np.arange(400) + 0.5) / 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +59,22 @@ def sparse_vector(rng: Generator) -> Member:
     size, epsilon, up = rng.integers(20, 101), rng.uniform(0.3, 1.0), rng.random() < 0.5
     rising = rng.integers(0, 2, size).astype(bool) | up
     threshold, scale, noise = rng.uniform(0, 6) / epsilon, 1 / epsilon, rng.uniform(0.7, 2) / epsilon
-    shift = -scale * np.sign(_QUANTILES - 0.5) * np.log1p(-2 * np.abs(_QUANTILES - 0.5))
+    level, log_weight = laplace_nodes(np.array([0.0, 1.0, threshold]), scale, min(scale, noise))
+    log_weight += laplace_log_density(level - threshold, scale)
 
     def draw(side: int, n: int, r: Generator) -> Any:
         answers = (rising == side) + r.laplace(scale=noise, size=(n, size))
         return (answers >= threshold + r.laplace(scale=scale, size=(n, 1))).astype(np.int64)
 
     def loss(x: Any) -> FloatArray:
-        groups = [members for members in (rising, ~rising) if members.any()]
-        counts, place = np.unique(np.stack([x[:, g].sum(axis=1) for g in groups], axis=1), axis=0, return_inverse=True)
+        above = np.stack([x[:, rising].sum(axis=1), x[:, ~rising].sum(axis=1)], axis=1)
+        counts, place = np.unique(above, axis=0, return_inverse=True)
+        below = (rising.sum(), size - rising.sum()) - counts
         logs = []
         for side in (1, 0):
-            total = np.zeros((len(counts), len(shift)))
-            for count, group in zip(counts.T, groups, strict=True):
-                z = (threshold + shift - (rising[group][0] == side)) / noise
-                below = np.where(z < 0, 0.5 * np.exp(-np.abs(z)), 1 - 0.5 * np.exp(-np.abs(z)))
-                total += count[:, None] * np.log1p(-below) + (group.sum() - count)[:, None] * np.log(below)
-            top = total.max(axis=1, keepdims=True)
-            logs.append(top[:, 0] + np.log(np.exp(total - top).mean(axis=1)))
+            gap = (np.array([side, 1 - side])[:, None] - level) / noise
+            log_mass = counts @ laplace_log_cdf(gap, 1.0) + below @ laplace_log_cdf(-gap, 1.0)
+            logs.append(logsumexp(log_mass + log_weight, axis=1))
         return np.asarray(logs[0] - logs[1])[place.ravel()]
 
     return Member(draw, loss, PURE)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.events.posterior import CertificateGoal
 from dpwitness.auditors.events.scorers import Training, fit_model
 from dpwitness.auditors.statistics.regression import fit_grouped
-from dpwitness.benchmarks.families.members import FAMILIES, members, weak_bits
+from dpwitness.benchmarks.families.members import FAMILIES, members, sparse_vector, weak_bits
 from dpwitness.mechanisms import PureDP
 
 
@@ -64,6 +66,23 @@ def test_few_outputs_in_an_order_borrow_strength():
     assert np.all(np.diff(guesses) >= 0) and guesses.any()
 
 
+def test_outputs_that_occur_once_are_not_expected_again(monkeypatch):
+    """An event of outputs that occur once certifies nothing, and is expected to: each half of the data measures events of the other half."""
+    monkeypatch.setattr(learning, "_beats", lambda *_: True)  # the last candidate, which guesses on each output by its own counts
+    rng = np.random.default_rng(5)
+    rising = rng.integers(0, 2, 30)
+
+    def draw(side, size):
+        bits = rng.random((size, 30)) < np.where(rising == side, 0.65, 0.35)
+        return encode((bits & (rng.random((size, 1)) < 0.22)).astype(np.int64), size)
+
+    learned = learn(draw(1, 800), draw(0, 800), PureDP(1.0), alpha=0.05, rounds=10_000)
+    guesses = np.array([learned.event.guess(draw(1, 5000)), -learned.event.guess(draw(0, 5000))])
+    right, wrong = np.mean(guesses > 0, keepdims=True), np.mean(guesses < 0, keepdims=True)
+    assert learned.method == "atoms"
+    assert learned.expected < CertificateGoal(PureDP(1.0), 0.05, 10_000).value(right[0], wrong[0], learned.event.directions)[0] + 0.5
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 def test_losses_of_families_are_exact(family):
     """E_Q[exp(L)] = E_P[exp(-L)] = 1, where the law's masses add to 1 on both sides."""
@@ -74,3 +93,14 @@ def test_losses_of_families_are_exact(family):
 def test_members_follow_the_seed():
     (first,), (again,), (other,) = (list(members(weak_bits, 1, seed)) for seed in (5, 5, 6))
     assert np.array_equal(first[2].loss, again[2].loss) and not np.array_equal(first[2].loss, other[2].loss)
+
+
+def test_loss_of_a_sparse_vector_is_bounded_by_the_noise_of_its_threshold():
+    """If all answers rise by 1, noise Laplace(1 / epsilon) of the threshold bounds the loss by epsilon; many answers in a row attain it."""
+    for number in range(4):
+        rng, parameters = np.random.default_rng([6, number]), np.random.default_rng([6, number])
+        member = sparse_vector(rng)
+        size, epsilon, all_rise = parameters.integers(20, 101), parameters.uniform(0.3, 1.0), parameters.random() < 0.5
+        loss = member.loss(np.tri(size + 1, size, -1, dtype=np.int64))
+        if all_rise:
+            assert np.abs(loss).max() < epsilon * (1 + 1e-9) and loss[-1] > 0.97 * epsilon
