@@ -67,7 +67,7 @@ def test_few_outputs_in_an_order_borrow_strength():
 
 
 def test_outputs_that_occur_once_are_not_expected_again(monkeypatch):
-    """An event of outputs that occur once certifies nothing, and is expected to: each half of the data measures events of the other half."""
+    """An event of outputs that occur once certifies nothing, and is expected to: each half measures events of the other half."""
     monkeypatch.setattr(learning, "_beats", lambda *_: True)  # the last candidate, which guesses on each output by its own counts
     rng = np.random.default_rng(5)
     rising = rng.integers(0, 2, 30)
