@@ -23,7 +23,6 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
 BUDGETS = (10.0, 60.0)  # CPU seconds of one attack, with those of the library; more if our audit has no verdict with fewer
-_SHARE = 0.65  # part of the CPU seconds that is the time budget of this project's audit; learning may take the rest
 SEED = 1
 _PATIENCE = 2  # multiple of the CPU seconds, with those of the start, after which this project's audit is ended
 _ORDER = 34  # seed of the order of entries
@@ -119,7 +118,7 @@ def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
         return Run(*key, NOT_INSTALLED, note=str(error)[:300]), None
     python, budget = str(entry.before.environment.interpreter), key[3]
     most = _PATIENCE * budget
-    command = recall.command(entry, python, _SHARE * budget)
+    command = recall.command(entry, python, recall.SHARE * budget)
     texts = _output(command, most)
     if texts is None:
         return Run(*key, "no answer", cpu_seconds=most, note=f"needs more than {most:g} CPU seconds"), None

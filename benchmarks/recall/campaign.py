@@ -25,7 +25,7 @@ NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be 
 BUDGETS = (1, 10)  # CPU minutes
 RunKey = tuple[str, str, int, bool]
 _SEED = 34
-_SHARE = 0.75  # part of the CPU budget that is given to the runs; start and learning take the rest
+SHARE = 0.65  # part of the CPU budget that is given to the runs; start, imports of the library and learning take the rest
 _TOO_SHORT = re.compile(r"is too short: .*give seconds=(\d+)")
 _LIMIT = 3  # multiple of the budget after which a process is ended
 
@@ -100,7 +100,7 @@ def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
     except InvalidArgument as error:
         return Run(entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0)
     begin, python = _cpu_seconds(), str(release.environment.interpreter)
-    outcome, headline = _audit(entry, python, 60 * minutes * _SHARE, minutes)
+    outcome, headline = _audit(entry, python, 60 * minutes * SHARE, minutes)
     asked = _TOO_SHORT.search(headline) if outcome == Verdict.ERROR.value else None
     if asked is not None and float(asked[1]) <= 60 * minutes:
         outcome, headline = _audit(entry, python, float(asked[1]), minutes)
