@@ -375,11 +375,12 @@ def _watched(seconds: float) -> Iterator[None]:
             remaining = 0.5
 
     watch = threading.Thread(target=wait, daemon=True)
-    before, here.pooling = here.pooling, True
-    watch.start()
-    here.pooling = before
+    before = here.pooling
     try:
-        try:
+        try:  # the watch may fire before it has been started, from this thread's point of view
+            here.pooling = True
+            watch.start()
+            here.pooling = before
             yield
         finally:
             over.set()  # again below, in case the exception arrives here: otherwise the watch would raise it for ever
@@ -387,7 +388,9 @@ def _watched(seconds: float) -> Iterator[None]:
         while True:
             try:
                 over.set()
-                watch.join()
+                here.pooling = before
+                if watch.ident is not None:
+                    watch.join()
                 if fired.is_set():  # a pending exception is raised and caught here. Canceling it would leave the interpreter
                     fired.clear()  # waiting for it, and a traced function of Python 3.11 would never start
                     stop()

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import dpwitness as dpw
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.jit import jit_uncached
-from dpwitness.mechanisms.recording.session import Session
+from dpwitness.mechanisms.recording.session import Session, Stopped, _watched
 
 sys.path.insert(0, str(Path(__file__).parent))
 import traced
@@ -116,6 +117,22 @@ print(traced(), stopped)
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert found.stdout == f"begun {fired}\n", found.stderr
+
+
+def test_a_watch_that_fires_while_it_starts_does_not_go_on_firing(monkeypatch):
+    """On a busy machine the time limit may strike before the start of the watch returns."""
+    start = threading.Thread.start
+
+    def slow_start(thread):
+        start(thread)
+        for _ in range(200):
+            time.sleep(0.01)
+
+    monkeypatch.setattr(threading.Thread, "start", slow_start)
+    before = set(threading.enumerate())
+    with pytest.raises(Stopped), _watched(0.01):
+        pass
+    assert set(threading.enumerate()) <= before
 
 
 @jit_uncached
