@@ -10,7 +10,17 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dpwitness.auditors.black_box.options import AuditOptions
-from dpwitness.auditors.black_box.timing import FEWEST, LEAST, Costs, RunCost, format_duration, of_clock, price, require_enough_trials
+from dpwitness.auditors.black_box.timing import (
+    FEWEST,
+    LEAST,
+    Costs,
+    RunCost,
+    format_duration,
+    of_clock,
+    price,
+    require_enough_trials,
+    slowdown,
+)
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.running import clocks, engine
@@ -182,12 +192,24 @@ def measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunC
     return price(lambda size: stage(size, size), options.claim, runner.executor, options.seconds, options.clock)
 
 
+def _on_slow_pairs(cost: RunCost, runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], seconds: float) -> RunCost:
+    """Return the cost with runs as slow as on the slowest of some pairs, if these are much slower than the first."""
+    now = clocks.read_clock(options.clock)
+    stage, started = partial(runner.stage, pairs[0], Phase.TIMING, 0), now()
+    ratio = slowdown(lambda size: stage(size, size), pairs, runner.executor, seconds, options.clock)
+    if ratio > 1:
+        runner.note(f"runs take up to {ratio:.3g} times as long on other pairs as on the first: the time budget counts the slower ones")
+    return replace(cost, run=cost.run * ratio, seconds=cost.seconds + now() - started)
+
+
 def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
     """Fix the number of runs before the plan begins, and announce the expected cost. Raise InvalidArgument if the time is too short."""
     seconds, announce, trials = options.seconds, options.announce, options.trials
     if seconds is None and announce is None:
         return options
     cost, of = measure_cost(runner, options, pairs[0]), of_clock(options.clock)
+    if seconds is not None:
+        cost = _on_slow_pairs(cost, runner, options, pairs, seconds)
     each = f"{format_duration(cost.run)}{of} each"
     if seconds is not None:
         trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))

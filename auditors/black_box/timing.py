@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,9 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.clocks import CLOCKS, has_cpu_clock, read_clock
 from dpwitness.auditors.running.engine import Stage, collect, is_remote
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of, require_positive, short_repr
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 LEAST = 1000  # minimum number of runs that may be requested for an audit
 FEWEST = 100  # minimum number of runs of an audit with a time budget: these certify gross violations only, such as exceptions
@@ -31,6 +33,10 @@ _CHEAP_RUN = 2e-5  # seconds per run below which counting costs as much as runni
 _FINAL_LEARNING_FACTOR = 4  # learning of the tested event takes this multiple of the timed learning
 _IDLE_FACTOR = 20  # wall time of a batch, as a multiple of its minimum duration, after which a batch without CPU time is not repeated
 _GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
+_COMPARED = 8  # maximum number of pairs on which runs are timed, to see whether some are much slower
+_COMPARED_SHARE = 0.03  # share of the time budget for these timings
+_LEAST_COMPARED = 0.02  # seconds below which a timing of a pair is left out: CPU time is counted in hundredths of a second
+_MUCH_SLOWER = 2.0  # ratio of the costs of two pairs up to which they count as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,42 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
             event.tabulate(side)
         run_seconds += (now() - started) / (sum(map(len, sides)) * (1 if clock == "cpu" else workers))
     return RunCost(run_seconds, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, now() - start)
+
+
+def slowdown(stage: Callable[[int], Stage], pairs: Sequence[Pair], executor: Executor, seconds: float, clock: str) -> float:
+    """Return how many times as long a run takes on the slowest of some pairs as on the first; 1 if about as long, or if unknown.
+
+    Runs on the first pair may be cheap because they raise at once, and a budget priced by them would last for hours.
+    """
+    limit = _COMPARED_SHARE * seconds / _COMPARED
+    if len(pairs) < 2 or limit < _LEAST_COMPARED:
+        return 1.0
+    chosen = [pairs[place] for place in np.linspace(0, len(pairs) - 1, min(_COMPARED, len(pairs))).astype(int)]
+    first, *others = (_cost_on(pair, stage, executor, limit, clock) for pair in chosen)
+    ratio = max(others) / max(first, 1e-9)
+    return ratio if ratio > _MUCH_SLOWER else 1.0
+
+
+def _cost_on(pair: Pair, stage: Callable[[int], Stage], executor: Executor, limit: float, clock: str) -> float:
+    """Return the duration of a run on a pair, from a batch that takes at least `limit` seconds; 0 if the mechanism fails."""
+    now, waited, size, single, most = read_clock(clock), read_clock("wall"), 1, False, stage(_MAX_BATCH).chunk
+    while True:
+        batch = replace(stage(size), pair=pair, rounds=size, single=single)
+        started, since = now(), waited()
+        future = executor.submit(batch.sample, 0)
+        try:
+            sides = collect(future, batch)
+        except MechanismFailed:
+            return 0.0
+        finally:
+            wait([future], timeout=batch.time_limit)
+        duration = now() - started
+        if any(side is None for side in sides):  # a run raised: from here on, one run at a time
+            single = True
+        elif duration >= limit or size >= most or waited() - since > _IDLE_FACTOR * limit:
+            return duration / size
+        else:
+            size = min(4 * size, most)
 
 
 def require_seconds(seconds: float | None, trials: int | None, clock: str, executor: Executor | None, owner: str) -> None:

@@ -149,3 +149,27 @@ def test_costs_that_do_not_grow_are_not_told():
 
 def test_times_for_a_person():
     assert [format_duration(s) for s in (2e-8, 0.0123, 65.0, 3600.0, 90_000.0)] == ["20 ns", "12.3 ms", "65 s", "1 h 0 min", "25 h 0 min"]
+
+
+@pytest.mark.parametrize(("slow_from", "expected"), [(5.0, 20), (100.0, 1)])
+def test_a_budget_counts_the_runs_of_slower_pairs(slow_from, expected):
+    """Runs on the first pair take 1/1000 s of CPU time, or raise at once; on later ones a fiftieth of a second."""
+
+    def mechanism(dataset, size, rng):
+        if dataset[0] < 0:
+            Clock.cpu += 1e-6
+            raise ValueError("missing value")
+        Clock.cpu += size * (2e-2 if dataset[0] > slow_from else 1e-3)
+        return dataset[0] + rng.laplace(0.0, 2.0, size)
+
+    pairs = [Pair(np.array([float(k)]), np.array([k + 0.5])) for k in range(20)]
+    executor, stage = Inline(), partial(Stage, mechanism, pairs[0], 0, (0, 0, Phase.TIMING))
+
+    def slowdown(chosen, seconds):
+        return timing.slowdown(lambda size: stage(size, size, 600.0), chosen, executor, seconds, "cpu")
+
+    assert slowdown(pairs, 40.0) == pytest.approx(expected)
+    assert slowdown(pairs, 2.0) == slowdown(pairs[:1], 40.0) == 1  # too short to tell, and nothing to compare
+    raises = Pair(np.array([-1.0]), np.array([-2.0]))
+    assert slowdown([raises, *pairs], 40.0) >= 500
+    executor.shutdown()
