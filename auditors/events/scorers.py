@@ -32,9 +32,8 @@ from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
 from dpwitness.auditors.events.trees import boost
-from dpwitness.auditors.statistics.group_selection import select_groups
 from dpwitness.auditors.statistics.regression import fit_grouped
-from dpwitness.auditors.statistics.shared_weights import SHARED_CURVES, share
+from dpwitness.auditors.statistics.shared_weights import share
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
@@ -42,7 +41,6 @@ _MAX_FIT_WORK = 2**28  # rows times squared number of features: the cost of one 
 _MAX_FIT_VALUES = 2**22
 _MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a position below which they get no weight
 _FOLDS = 4
-_UNUSED_PRECISION = 1e5  # prior precision of a group that was not selected
 _MAX_ATOMS = 8192
 _MIN_ROWS_PER_ATOM = 4
 _MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
@@ -171,15 +169,13 @@ def fit_model(
 ) -> ModelScorer | None:
     """Fit a logistic regression on the feature groups that suit the outputs; return None if no feature varies.
 
-    If `like` is given, its groups, their prior precisions and its exact values are used unchanged. Otherwise the fit of the precisions of
-    all groups starts at `start`, and the groups that the data need are fitted again. Without `tune` the precisions are not fitted.
+    If `like` is given, its prior precisions and exact values are used unchanged. Otherwise the fit
+    of the precisions starts at `start`. Without `tune` the precisions are not fitted.
     """
     precision = like.precision if like else None
     values = like.values if like else values_of(data.matrix)
     groups = propose_blocks(data.matrix, data.label, values)
-    blocks: list[tuple[str, Block]] = [
-        (name, block) for name, several in groups.items() if precision is None or _is_used(name, precision) for block in several
-    ]
+    blocks: list[tuple[str, Block]] = [(name, block) for name, several in groups.items() for block in several]
     if not blocks:
         return None
     size = sum(block.columns(data.matrix[:1]).shape[1] for _, block in blocks)
@@ -201,7 +197,7 @@ def fit_model(
     shared_center, shared_spread = _moments(shared.values, total)
     names, group = np.unique(np.append(keys[used], shared.names), return_inverse=True)
     known_precision = precision or start or {}
-    begin = np.array([known_precision.get(name, _UNUSED_PRECISION if precision or start else 10.0) for name in names.tolist()])
+    begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names.tolist()])
     scaled = (features[:, used] - center[used]) / spread[used], (shared.values - shared_center) / shared_spread
     design = np.column_stack([np.ones(len(features)), *scaled])
     fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
@@ -216,13 +212,7 @@ def fit_model(
         else:
             offset += float(own_part @ center[first:end])
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
-    whole = ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values)
-    if precision is not None or not tune or data.same is not None:  # a fit of outputs that repeat is a prior of their own counts
-        return whole
-    chosen, selected = select_groups(fit, group, found)
-    if not 0 < len(chosen) < len(names):
-        return whole
-    return fit_model(data, replace(whole, precision=dict(zip(names[chosen].tolist(), selected.tolist(), strict=True))))
+    return ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values)
 
 
 def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
@@ -249,11 +239,6 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
     ]
     affine = (Affine(at, center + moves / 2, spread), moves / spread)
     return [ModelScorer(WeightedScore(width, tuple(blocks)), {}, {}) for blocks in (ramps, [affine])]
-
-
-def _is_used(name: str, precision: dict[str, float]) -> bool:
-    """Return whether a group of features has a prior precision, its own or that of shared weights."""
-    return any(f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES) for key in precision)
 
 
 def _moments(features: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -16,7 +16,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
 _STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5  # relative gains of a step: below the first, stop; below the second, reuse the curvature
 _MAX_STEP = 4.0  # maximum change of the logarithm of a precision in a round
-MIN_PRECISION, MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
+_MIN_PRECISION, _MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,10 +184,10 @@ def fit_grouped(
             break
         size, square, variance = (np.bincount(group, v, len(found)) for v in (np.ones(len(group)), start[1:] ** 2, fit.variances()[1:]))
         determined = np.maximum(size - found * variance, 0.0)
-        step = np.log(np.clip((determined + 0.02) / (square + 2e-6), MIN_PRECISION, MAX_PRECISION) / found)
+        step = np.log(np.clip((determined + 0.02) / (square + 2e-6), _MIN_PRECISION, _MAX_PRECISION) / found)
         factor = np.where(step * last_step >= 0, 1.7, 0.7)  # overrelaxed steps of changing signs could repeat forever
         step = np.clip(factor * step, -_MAX_STEP, _MAX_STEP)
-        new = np.clip(found * np.exp(step), MIN_PRECISION, MAX_PRECISION)
+        new = np.clip(found * np.exp(step), _MIN_PRECISION, _MAX_PRECISION)
         converged = np.max(np.abs(np.log(new / found))) < 0.05
         found, last_step = new, step
         if converged:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _SIGNED_KEYS = ("levels/0", "linear/0", "clipped/0", "products/0")  # groups with one feature for each column or level
-SHARED_CURVES = ("shared curve", "shared shift", "shared size")  # names of the weights that curves of several columns share
 _MIN_FEATURES = 3  # minimum number of features that share a sign
 _LONG_TAIL = 30.0  # size of the outer knots, in medians of all knots, from which a logarithmic scale is used
 _FOLDS = 4
@@ -73,12 +72,12 @@ def _shared_groups(keys: NDArray[np.str_], curves: Sequence[tuple[int, FloatArra
     ramps = [(first, knots) for first, knots in curves if len(knots) == max(len(other) for _, other in curves)]
     if len(ramps) >= 2:
         steps = [np.arange(first, first + len(knots) - 1) for first, knots in ramps]
-        yield SHARED_CURVES[0], np.ones(len(ramps)), partial(_common_curve, steps, size)
-        yield SHARED_CURVES[1], np.column_stack([features[:, own].sum(axis=1) for own in steps]), partial(_common_curve, steps, size)
+        yield "shared curve", np.ones(len(ramps)), partial(_common_curve, steps, size)
+        yield "shared shift", np.column_stack([features[:, own].sum(axis=1) for own in steps]), partial(_common_curve, steps, size)
         sizes = np.zeros((size, len(ramps)))
         for column, (own, (_, knots)) in enumerate(zip(steps, ramps, strict=True)):
             sizes[own, column] = _steps_of_size(knots)
-        yield SHARED_CURVES[2], features @ sizes, partial(_placed, sizes)
+        yield "shared size", features @ sizes, partial(_placed, sizes)
 
 
 def _placed(sums: FloatArray, signs: FloatArray) -> FloatArray:
