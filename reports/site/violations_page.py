@@ -100,7 +100,9 @@ def _recall_libraries() -> dict[str, str]:
 def page(violations: Sequence[Violation], releases_audited: int) -> str:
     """Return the markdown of the page."""
     distinct = {(each.library, each.version, each.bug) for each in violations}
-    releases = sorted({(each.library, each.version) for each in violations}, key=lambda one: (one[0].lower(), order_of_release(one[1]), one[1]))
+    releases = sorted(
+        {(each.library, each.version) for each in violations}, key=lambda one: (one[0].lower(), order_of_release(one[1]), one[1])
+    )
     counts = _INTRODUCTION.format(
         violations=len(distinct),
         releases=len(releases),
