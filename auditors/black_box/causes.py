@@ -23,12 +23,13 @@ from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.train import BothSides, both_sides
 from dpwitness.auditors.events.event import Event, Restricted
-from dpwitness.auditors.events.features import Block, Levels, exact_values
+from dpwitness.auditors.events.features import Block, Levels
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
 from dpwitness.auditors.results.causes import Cause
 from dpwitness.auditors.running.engine import Phase, Segment
+from dpwitness.auditors.statistics.columns import exact_values
 from dpwitness.auditors.statistics.partial_certificate import PARTS
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 

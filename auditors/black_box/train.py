@@ -38,6 +38,7 @@ BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that
 
 _LEAST_BUDGET = 256  # minimum number of runs that train and test an event
 _LEAST_EXPECTED = 0.01  # share of the claim's parameter that an event must be expected to certify for its test to count
+_MOST_CHANCE = 0.003  # share of chance in a model's score from which more outputs improve its order
 _WEIGHT_OF_NOISE = 0.01  # factor on the squared weight of the test of an event below this share
 
 
@@ -86,8 +87,9 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     runner.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
     learned = learn(*sides, options.claim, alpha=error, rounds=rounds, near=options.near, shift=options.shift)
     few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES
-    rare = plain and few and budget > MAX_STAGED_BUDGET and MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
-    planned = 2 * single - wanted if staged or rare else 0
+    few = few or (learned.chance > _MOST_CHANCE and learned.expected > _LEAST_EXPECTED * options.claim.parameter)
+    more = plain and few and budget > MAX_STAGED_BUDGET and MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
+    planned = 2 * single - wanted if staged or more else 0
     weight = first_weight(learned.expected, options.claim, planned / rounds)
     first, weight = runner.settled(f"plan {probed.index}", lambda: (planned, weight))
     return Training(learned, tuple(known), rounds, first, weight, {1.0: LOOK_ALPHA_SHARE} if staged else {})

@@ -1,41 +1,51 @@
 """Features of an output matrix in groups (blocks), as data that can be replayed; a score is a weighted sum of features.
 
-The groups are the log-likelihood ratios of the usual noise distributions. A shift of Laplace noise
-is linear between two points (`Ramps`), a shift of Gaussian noise is linear (`Affine`), and a change
-of the Gaussian covariance is quadratic (`Products`). Noise with a radial density gives a function
-of the distances to two centers (`Distances`). Sequences of answers differ in the first or last
-position of an answer (`Places`). Sums of noisy parts differ in the differences of neighboring
-columns. Unordered outputs differ in their order statistics (`Sorted`). Decision trees cover what no
-such sum expresses (`Trees`). `Affine` does not clip its columns, because a linear combination of
-them may be exact.
+The groups are the log-likelihood ratios of the usual noise distributions. A shift of Laplace noise is linear between two points (`Ramps`),
+a shift of Gaussian noise is linear (`Affine`), and a change of the Gaussian covariance is quadratic (`Products`). Noise with a radial
+density gives a function of the distances to two centers (`Distances`, or `WhitenedDistances` if columns are correlated). Outputs of an
+optimization differ along the direction of a record (`ProjectedRamps`). Sequences of answers differ in the first or last position of an
+answer (`Places`), or in answers that go together (crosses of two columns). Sums of noisy parts differ in the differences of neighboring
+columns. Unordered outputs differ in their order statistics (`Sorted`). Decision trees cover what no such sum expresses (`Trees`). `Affine`
+does not clip its columns, because a linear combination of them may be exact.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.statistics.columns import (
+    HALF,
+    exact_values,
+    gap_endpoints,
+    medians,
+    quartiles,
+    rank_shift,
+    total_variation,
+    two_knots,
+    whitening_matrix,
+    without_overflow,
+)
+from dpwitness.auditors.statistics.directions import find_direction
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Columns = NDArray[np.int64]
 
 REPEATED_VALUES_GROUP = "repeated values"  # name of the group of exact values in continuous columns
 CURVED_GROUP = "curved"  # name of the group of ramps between quantiles
-_MAX_CATEGORIES = 32  # a column with at most this many values is a category
-_MAX_REPEATED = 64  # exact values of a continuous column that get their own level, at most
 _SAMPLE_ROWS = 50_000  # rows from which the parameters of blocks are estimated
 _QUANTILE_LEVELS = [0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 0.997]
 _FEW_QUANTILE_LEVELS = [0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99]  # for many columns
 _HEAVY_TAIL = 60.0  # distance from the center, in interquartile ranges, beyond which a logarithmic scale is used
 MAX_CURVED, _MAX_SQUARED, _MAX_SORTED, _MAX_NEIGHBORS, _MAX_PLACED = 8, 10, 16, 64, 64  # maximum number of columns for each kind of block
 _MAX_SHARED_CURVES = 24  # maximum number of columns that share a curve
-_HALF = float(np.finfo(float).max) / 2
+_MAX_CROSSES = 40  # maximum number of crosses of two columns
+_MAX_PROJECTED = 6  # maximum number of columns of which a linear combination is sought
 _MAX_DETAILED = 40  # number of columns above which only the columns that differ most get their own blocks
 _MAX_LEVELS = 160  # number of levels up to which all columns with few values get their own blocks, however many they are
 
@@ -77,7 +87,7 @@ class Ramps(Block):
             x = matrix[:, self.column] if self.less < 0 else matrix[:, self.column] - matrix[:, self.less]
         x = np.where(np.isnan(x), self.knots[0], x)[:, None]
         left, right = self.knots[:-1], self.knots[1:]
-        factor = 0.5 if self.knots[-1] / 2 - self.knots[0] / 2 > _HALF else 1.0  # the difference of the outer knots would overflow
+        factor = 0.5 if self.knots[-1] / 2 - self.knots[0] / 2 > HALF else 1.0  # the difference of the outer knots would overflow
         return (factor * np.clip(x, left, right) - factor * left) / (factor * right - factor * left)
 
 
@@ -153,6 +163,27 @@ class Distances(NumericBlock):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WhitenedDistances(Distances):
+    """The same distances in coordinates without correlation: standardized columns times `whitening`, as are the centers."""
+
+    whitening: FloatArray
+
+    def standardised(self, matrix: FloatArray, most: float = 1e100) -> FloatArray:
+        return np.asarray(Distances.standardised(self, matrix, most) @ self.whitening)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProjectedRamps(NumericBlock):
+    """Ramps on a linear combination of the columns in units of their scale."""
+
+    direction: FloatArray
+    knots: FloatArray
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        return Ramps(0, -1, self.knots).columns((self.standardised(matrix) @ self.direction)[:, None])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Places(Block):
     """Positions of `value` in a sequence of answers: first, last, number of occurrences, and pairs in a row. NaN counts as infinity."""
 
@@ -198,13 +229,6 @@ class Trees(Block):
         ]
 
 
-def without_overflow(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:
-    """Return `function(x)` for a mean, a median or quantiles of finite numbers, rescaled if sums or differences overflow."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        result = function(x)
-        return result if np.isfinite(result).all() else 2.0**64 * np.asarray(function(x * 2.0**-64))
-
-
 Values = dict[int, tuple[FloatArray, bool]]  # column -> (exact values, whether the column has no other values), for each column that varies
 
 
@@ -227,7 +251,7 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
     """Yield the name and the blocks of each group for these outputs; a group may be empty."""
     categories = [j for j, (_, is_complete) in values.items() if is_complete]
     if len(categories) > _MAX_DETAILED:
-        distance_of = {j: _total_variation(matrix[:, j], label) for j in categories}
+        distance_of = {j: total_variation(matrix[:, j], label) for j in categories}
         ranked = sorted(categories, key=lambda j: -distance_of[j])
         levels = np.cumsum([len(values[j][0]) - 1 for j in ranked])
         categories = sorted(ranked[: max(_MAX_DETAILED, int(np.count_nonzero(levels <= _MAX_LEVELS)))])
@@ -238,6 +262,7 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
     if 3 <= len(answers) <= _MAX_PLACED:
         for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():
             yield f"places of {value:g}", [Places(np.array(answers), value)]
+    yield "crosses", _crosses(matrix, [j for j in categories if 2 <= len(values[j][0]) <= 4], continuous, values)
     ordered = [j for j in categories if j > 0 and np.count_nonzero(np.isfinite(values[j][0])) >= 3]
     numeric = matrix[:, continuous + ordered]
     regular = np.isfinite(numeric)
@@ -250,6 +275,32 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
         yield from _numeric_groups(numeric[complete], label[complete], np.array(continuous + ordered), len(continuous))
 
 
+def _crosses(matrix: FloatArray, categories: list[int], continuous: list[int], values: Values) -> list[Block]:
+    """Return, for two columns of which one has few values, whether both are on the same side of their thresholds, 1 or -1.
+
+    A category has a threshold between each two values, a number at its median. Without these features, a leak that only two columns
+    together show (such as a sign that agrees with another) has no weight that learns it.
+    """
+    columns = categories + continuous
+    if not categories or len(columns) > MAX_CURVED:
+        return []
+    cuts = {j: 0.5 * values[j][0][:-1] + 0.5 * values[j][0][1:] for j in categories}
+    cuts |= {j: np.array([without_overflow(np.median, finite)]) for j in continuous if len(finite := matrix[np.isfinite(matrix[:, j]), j])}
+    for j in categories:  # a threshold must be finite; NaN and infinity are on its right
+        finite = np.where(np.isfinite(cuts[j]), cuts[j], values[j][0][:-1])
+        cuts[j] = finite[np.isfinite(finite)]
+    pairs = [(i, j) for i, j in combinations(columns, 2) if i in categories and i in cuts and j in cuts]
+    crosses: list[Block] = [_cross(i, j, a, b) for i, j in pairs for a in cuts[i].tolist() for b in cuts[j].tolist()]
+    return crosses[:_MAX_CROSSES]
+
+
+def _cross(i: int, j: int, a: float, b: float) -> Trees:
+    """Return the tree of two levels that is 1 if both columns are at most their thresholds or both above, and else -1."""
+    children = np.array([1, 3, 5, -1, -1, -1, -1]), np.array([2, 4, 6, -1, -1, -1, -1])
+    cuts, value = np.array([a, b, b, 0.0, 0.0, 0.0, 0.0]), np.array([0.0, 0.0, 0.0, 1.0, -1.0, -1.0, 1.0])
+    return Trees(np.array([i, j, j, 0, 0, 0, 0]), cuts, *children, value, np.array([0]))
+
+
 def _fill_missing(x: FloatArray, regular: NDArray[np.bool_]) -> FloatArray:
     """Return the columns with each missing, infinite or repeated value replaced by the median of the others."""
     filled = x.copy()
@@ -260,17 +311,17 @@ def _fill_missing(x: FloatArray, regular: NDArray[np.bool_]) -> FloatArray:
 
 def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int) -> Iterator[tuple[str, list[Block]]]:
     """Yield the groups on numeric columns, of which the first `continuous` are continuous and the others are ordered categories."""
-    one, zero = (without_overflow(_medians, x[side] if side.any() else x) for side in (label, ~label))
-    low, high = without_overflow(_quartiles, x)
+    one, zero = (without_overflow(medians, x[side] if side.any() else x) for side in (label, ~label))
+    low, high = without_overflow(quartiles, x)
     with np.errstate(over="ignore"):
-        spread = np.minimum(high - low, _HALF)
+        spread = np.minimum(high - low, HALF)
         spread = np.where(spread > 0, spread, np.std(np.clip(x, -1e150, 1e150), axis=0))
     scale = np.where(spread > 0, spread, 1.0)
     center = 0.5 * one + 0.5 * zero
     with np.errstate(over="ignore"):
         heavy = bool((np.abs((x - center) / scale) > _HEAVY_TAIL).any())
     if len(at) > _MAX_DETAILED:
-        keep = np.sort(np.argsort(-np.abs(_rank_shift(x, label)), kind="stable")[:_MAX_DETAILED])
+        keep = np.sort(np.argsort(-np.abs(rank_shift(x, label)), kind="stable")[:_MAX_DETAILED])
         continuous = int(np.count_nonzero(keep < continuous))
         x, at, center, scale, one, zero = x[:, keep], at[keep], center[keep], scale[keep], one[keep], zero[keep]
     columns_center_scale = (at, center, scale)
@@ -280,89 +331,27 @@ def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, contin
     if len(positive):  # log-odds that are linear in the logarithm, as for a cell of a point on a simplex
         yield "logs", [SignedLog(at[positive], np.zeros(len(positive)), np.maximum(least[positive], 1e-300))]
     numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
-    yield "clipped", [Ramps(j, -1, _two_knots(column, label)) for j, column in numbers]
+    yield "clipped", [Ramps(j, -1, two_knots(column, label)) for j, column in numbers]
     if len(numbers) <= _MAX_SHARED_CURVES:
         levels = _QUANTILE_LEVELS if len(numbers) <= MAX_CURVED else _FEW_QUANTILE_LEVELS
         curves = [(j, np.unique(without_overflow(lambda x: np.quantile(x, levels), column))) for j, column in numbers]
         yield CURVED_GROUP, [Ramps(j, -1, knots) for j, knots in curves if len(knots) > 2]
     if heavy:
-        yield "gaps", [Ramps(j, -1, knots) for j, column in numbers if len(knots := _gap_endpoints(column)) > 1]
+        yield "gaps", [Ramps(j, -1, knots) for j, column in numbers if len(knots := gap_endpoints(column)) > 1]
     if len(at) < 2:
         return
     yield "distances", [Distances(*columns_center_scale, (one - center) / scale, (zero - center) / scale)]
+    if len(at) <= _MAX_PROJECTED and (direction := find_direction((x - center) / scale, label)) is not None:
+        knots = np.unique(np.quantile((x - center) / scale @ direction, _QUANTILE_LEVELS))
+        yield "projected", [ProjectedRamps(*columns_center_scale, direction, knots)]
+    if len(at) <= _MAX_SQUARED and (whitening := whitening_matrix((x - np.where(label[:, None], one, zero)) / scale)) is not None:
+        from_one, from_zero = ((side - center) / scale @ whitening for side in (one, zero))
+        yield "whitened distances", [WhitenedDistances(*columns_center_scale, from_one, from_zero, whitening)]
     if len(at) <= _MAX_SQUARED and not heavy:
         yield "products", [Products(*columns_center_scale)]
     if 2 <= len(numbers) <= _MAX_NEIGHBORS:
         with np.errstate(over="ignore"):
-            steps = [(i, j, np.clip(y - z, -_HALF, _HALF)) for (i, z), (j, y) in pairwise(numbers)]
-        yield "differences", [Ramps(j, i, _two_knots(step, label)) for i, j, step in steps]
+            steps = [(i, j, np.clip(y - z, -HALF, HALF)) for (i, z), (j, y) in pairwise(numbers)]
+        yield "differences", [Ramps(j, i, two_knots(step, label)) for i, j, step in steps]
         if len(numbers) <= _MAX_SORTED and not heavy:
             yield "sorted", [Sorted(at[:continuous], center[:continuous], scale[:continuous])]
-
-
-def _medians(x: FloatArray) -> FloatArray:
-    """Return the median of each column."""
-    return np.asarray(np.median(x, axis=0))
-
-
-def _quartiles(x: FloatArray) -> FloatArray:
-    """Return the first and third quartile of each column."""
-    return np.asarray(np.quantile(x, [0.25, 0.75], axis=0))
-
-
-def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
-    """Return the sorted values of a column that count as categories, and whether they are all of its values.
-
-    A column with few values has only categories. Otherwise categories are the values that repeat
-    far more often than adjacent values.
-    """
-    keys, counts = np.unique(np.where(np.isnan(column), np.inf, column), return_counts=True)
-    if len(keys) <= min(_MAX_CATEGORIES, max(2, len(column) // 8)):
-        return keys, True
-    if counts.max() <= 10:  # the condition below, with a median of at least 1
-        return keys[:0], False
-    from scipy.ndimage import median_filter
-
-    regular = median_filter(counts.astype(float), 21, mode="mirror")  # at an end, the counts of its neighbors count twice
-    repeated = np.flatnonzero((counts >= 4) & (counts > 6 * regular + 4))
-    return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_MAX_REPEATED]])], False
-
-
-def _two_knots(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
-    """Return the medians of the two sides: the points where the log-ratio of a Laplace shift changes its slope.
-
-    If the medians coincide, return two points close to them.
-    """
-    low, high = sorted(float(without_overflow(_medians, x[side] if side.any() else x)) for side in (label, ~label))
-    first, third = map(float, without_overflow(_quartiles, x))
-    spread = min(third - first, _HALF) or float(np.std(np.clip(x, -1e150, 1e150))) or 1.0
-    step = max(1e-3 * spread, np.spacing(max(-low, high, 0.0)))  # a thousandth of a denormal number may round to 0
-    return np.array([low, high]) if high - low > 1e-3 * spread else np.array([low - step, high + step])
-
-
-def _gap_endpoints(x: FloatArray) -> FloatArray:
-    """Return both endpoints of the largest gaps on a logarithmic scale, for outputs of several magnitudes."""
-    knots: list[float] = []
-    for sign in (-1.0, 1.0):
-        side = np.sort(np.abs(x[sign * x > 0]))
-        if len(side) > 20:
-            steps = np.diff(np.log(side))
-            inner = steps[len(steps) // 100 : len(steps) - len(steps) // 100]
-            for position in np.argsort(-inner)[:2] + len(steps) // 100:
-                if steps[position] > np.log(3.0):
-                    knots.extend(sign * side[position : position + 2])
-    return np.unique(knots)
-
-
-def _total_variation(column: FloatArray, label: NDArray[np.bool_]) -> float:
-    """Return the total variation distance between the two sides in the values of a column."""
-    keys, inverse = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
-    shares = [np.bincount(inverse[side], minlength=len(keys)) / max(1, int(np.count_nonzero(side))) for side in (label, ~label)]
-    return float(np.abs(shares[0] - shares[1]).sum() / 2)
-
-
-def _rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
-    """Return the larger of two standardized differences between the sides for each column: of mean ranks and of mean squared ranks."""
-    ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x) - 0.5
-    result = [np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12) for r in (ranks, ranks**2)]
-    return np.asarray(np.maximum(*result), dtype=np.float64)

@@ -86,6 +86,7 @@ class Learned:
     law: ScoreLaw | None = None  # distribution of the score on the training data
     rates: tuple[float, float] = (0.0, 0.0)  # expected shares of right and of wrong guesses
     precision: dict[str, float] | None = None  # prior precision of each feature group of the model
+    chance: float = 0.0  # share of the variance of the model's score that is chance; 0 for other orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ def learn(
         binned = _renyi_rule(best, goal) if claim.bounds_renyi else None
         law = None if best.table is None else score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
-        return Learned(best.event, best.choice.expected, best.method, binned, law, rates, precision)
+        chance = best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0
+        return Learned(best.event, best.choice.expected, best.method, binned, law, rates, precision, chance)
 
 
 def learn_simple(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> Event | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event, Restricted
-from dpwitness.auditors.events.features import Block, Distances, Levels, Places, Ramps, Trees
+from dpwitness.auditors.events.features import Block, Distances, Levels, Places, ProjectedRamps, Ramps, Trees, WhitenedDistances
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import record, refuse, text
@@ -144,6 +144,15 @@ def _check_block(block: Any, width: int, require: Check) -> None:
             f"score.blocks must have a {name} for each column",
         )
     require(bool((block.scale > 0).all()), "score.blocks must have positive scales")
+    if isinstance(block, ProjectedRamps):
+        direction, knots = block.direction, block.knots
+        valued = _is_float_array(direction) and len(direction) == len(at) and bool(np.isfinite(direction).all())
+        require(valued, "score.blocks must have a direction with a number for each column")
+        require(_is_increasing(knots) and 2 <= len(knots) <= NESTED and np.isfinite(knots).all(), "score.blocks must have 2 knots or more")
+    if isinstance(block, WhitenedDistances):
+        mix = block.whitening
+        square = _is_float_array(mix, 2) and mix.shape == (len(at), len(at)) and bool(np.isfinite(mix).all())
+        require(square, "score.blocks must have a square matrix of whitening, one row for each column")
 
 
 def _check_trees(block: Trees, width: int, require: Check) -> None:

@@ -22,17 +22,19 @@ from dpwitness.auditors.events.features import (
     NumericBlock,
     Places,
     Products,
+    ProjectedRamps,
     Ramps,
     SignedLog,
     Sorted,
     Trees,
+    WhitenedDistances,
 )
 from dpwitness.auditors.events.kernels import Kernel, sum_of_trees
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-_KINDS = (Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees)
-_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _PLACES, _TREES = range(len(_KINDS))
+_KINDS = (Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees, WhitenedDistances, ProjectedRamps)
+_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _PLACES, _TREES, _WHITENED, _PROJECTED = range(len(_KINDS))
 _BLOCK_ROWS = 256
 
 
@@ -68,7 +70,10 @@ class _Tables:
             return len(block.at), [self.input(column) for column in block.at], ((block.value,),)
         if isinstance(block, NumericBlock):
             inputs = [self.input(*each) for each in zip(block.at, block.center, block.scale, strict=True)]
-            return len(inputs), inputs, (block.one, block.zero) if isinstance(block, Distances) else ()
+            whitening = (block.whitening.T.ravel(),) if isinstance(block, WhitenedDistances) else ()
+            if isinstance(block, ProjectedRamps):
+                return len(inputs), [*inputs, len(block.knots)], (block.direction, block.knots)
+            return len(inputs), inputs, (*whitening, block.one, block.zero) if isinstance(block, Distances) else ()
         feature = [self.input(column) if left >= 0 else 0 for column, left in zip(block.feature, block.left, strict=True)]
         return len(feature), [len(block.roots), *feature, *block.left, *block.right, *block.roots], (block.threshold, block.value)
 
@@ -80,7 +85,9 @@ def threshold_kernel(
     tables = _Tables()
     for block, weights in blocks:
         with np.errstate(over="ignore"):
-            if isinstance(block, Ramps) and not (np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf):
+            if isinstance(block, Ramps | ProjectedRamps) and not (
+                np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf
+            ):
                 return None
         tables.add(block, weights)
     inputs = np.array(list(tables.inputs) or [(0, 0.0, 0.0)])
@@ -140,6 +147,7 @@ def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
     """Return the kernel that adds a block's values to the scores, for blocks of these kinds only."""
     levels, ramps, affine, signed_log, products = (kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS))
     in_order, distances, places, trees = (kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES))
+    whitened, projected = (kind in kinds for kind in (_WHITENED, _PROJECTED))
 
     @jit
     def add_block(kind: int, n: int, at: Columns, reals: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
@@ -161,6 +169,11 @@ def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
             _places(at[:n], reals[0], reals[1:], x, size, total)
         elif trees and kind == _TREES:
             _trees(n, at, reals, x[:, :size], total)
+        elif whitened and kind == _WHITENED:
+            _distances(np.arange(n), reals[n * n :], _mixed(at[:n], reals, n, x, size), size, total)
+        elif projected and kind == _PROJECTED:
+            knots, column = reals[n : n + at[n]], _mixed(at[:n], reals, 1, x, size)[0]
+            _ramps(knots, reals[n + at[n] :], column, column, False, size, total)
 
     return add_block
 
@@ -270,6 +283,18 @@ def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: F
         total[i] += (first - second) * weights[0]
         total[i] += (np.log(first + 1e-3) - np.log(second + 1e-3)) * weights[1]
         total[i] += np.log1p(first + second) * weights[2]
+
+
+@jit
+def _mixed(at: Columns, mix: FloatArray, count: int, x: FloatArray, size: int) -> FloatArray:
+    """Return linear combinations of columns: (count, size); `mix` holds the coefficients of one combination after the other."""
+    mixed = np.zeros((count, size))
+    for k in range(count):
+        for j in range(len(at)):
+            factor = mix[k * len(at) + j]
+            for i in range(size):
+                mixed[k, i] += x[at[j], i] * factor
+    return mixed
 
 
 @jit

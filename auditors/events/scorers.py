@@ -26,14 +26,15 @@ from dpwitness.auditors.events.features import (
     Values,
     propose_blocks,
     values_of,
-    without_overflow,
 )
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
 from dpwitness.auditors.events.trees import boost
-from dpwitness.auditors.statistics.regression import fit_grouped
-from dpwitness.auditors.statistics.shared_weights import share
+from dpwitness.auditors.statistics.columns import moments, without_overflow
+from dpwitness.auditors.statistics.group_selection import select_groups
+from dpwitness.auditors.statistics.regression import chance_share, evidence, fit_grouped
+from dpwitness.auditors.statistics.shared_weights import SHARED_CURVES, share
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
@@ -41,6 +42,7 @@ _MAX_FIT_WORK = 2**28  # rows times squared number of features: the cost of one 
 _MAX_FIT_VALUES = 2**22
 _MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a position below which they get no weight
 _FOLDS = 4
+_UNUSED_PRECISION = 1e5  # prior precision of a group that was not selected
 _MAX_ATOMS = 8192
 _MIN_ROWS_PER_ATOM = 4
 _MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
@@ -156,6 +158,8 @@ class ModelScorer:
     model: WeightedScore
     precision: dict[str, float]
     values: Values
+    log_evidence: float = -np.inf  # of the fit, by Laplace's approximation
+    chance: float = 0.0  # share of the score's variance that is chance
 
     def score(self, matrix: FloatArray) -> FloatArray:
         return self.model(matrix)
@@ -169,13 +173,15 @@ def fit_model(
 ) -> ModelScorer | None:
     """Fit a logistic regression on the feature groups that suit the outputs; return None if no feature varies.
 
-    If `like` is given, its prior precisions and exact values are used unchanged. Otherwise the fit
-    of the precisions starts at `start`. Without `tune` the precisions are not fitted.
+    If `like` is given, its groups, their prior precisions and its exact values are used unchanged. Otherwise the fit of the precisions of
+    all groups starts at `start`, and the groups that the data need are fitted again. Without `tune` the precisions are not fitted.
     """
     precision = like.precision if like else None
     values = like.values if like else values_of(data.matrix)
     groups = propose_blocks(data.matrix, data.label, values)
-    blocks: list[tuple[str, Block]] = [(name, block) for name, several in groups.items() for block in several]
+    blocks: list[tuple[str, Block]] = [
+        (name, block) for name, several in groups.items() if precision is None or _is_used(name, precision) for block in several
+    ]
     if not blocks:
         return None
     size = sum(block.columns(data.matrix[:1]).shape[1] for _, block in blocks)
@@ -184,7 +190,7 @@ def fit_model(
     features, total, starts = np.concatenate(parts, axis=1), ones + zeros, np.cumsum([0, *(part.shape[1] for part in parts)])
     step = -(-features.size // _MAX_FIT_VALUES)
     features, ones, zeros, total = features[::step], ones[::step], zeros[::step], total[::step]
-    center, spread = _moments(features, total)
+    center, spread = moments(features, total)
     keys, used = _prior_names(blocks, np.diff(starts)), _usable(blocks, np.diff(starts), center, spread)
     if not used.any():
         return None
@@ -194,10 +200,10 @@ def fit_model(
         if name == CURVED_GROUP and isinstance(block, Ramps)
     ]
     shared = share(keys, curves, features, ones, zeros)
-    shared_center, shared_spread = _moments(shared.values, total)
+    shared_center, shared_spread = moments(shared.values, total)
     names, group = np.unique(np.append(keys[used], shared.names), return_inverse=True)
     known_precision = precision or start or {}
-    begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names.tolist()])
+    begin = np.array([known_precision.get(name, _UNUSED_PRECISION if precision or start else 10.0) for name in names.tolist()])
     scaled = (features[:, used] - center[used]) / spread[used], (shared.values - shared_center) / shared_spread
     design = np.column_stack([np.ones(len(features)), *scaled])
     fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
@@ -212,7 +218,16 @@ def fit_model(
         else:
             offset += float(own_part @ center[first:end])
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
-    return ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values)
+    precisions = np.append(1e-4, found[group])
+    quality = evidence(fit, precisions), chance_share(fit, ones, zeros, precisions)
+    whole = ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values, *quality)
+    if precision is not None or not tune or data.same is not None:  # a fit of outputs that repeat is a prior of their own counts
+        return whole
+    chosen, selected = select_groups(fit, group, found)
+    if not 0 < len(chosen) < len(names):
+        return whole
+    part = fit_model(data, replace(whole, precision=dict(zip(names[chosen].tolist(), selected.tolist(), strict=True))))
+    return whole if part is None or part.log_evidence < whole.log_evidence else part
 
 
 def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
@@ -241,10 +256,9 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
     return [ModelScorer(WeightedScore(width, tuple(blocks)), {}, {}) for blocks in (ramps, [affine])]
 
 
-def _moments(features: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the weighted mean of each feature and its standard deviation, which is at least a tiny positive number."""
-    center = np.average(features, axis=0, weights=weights)
-    return center, np.maximum(np.sqrt(np.average((features - center) ** 2, axis=0, weights=weights)), 1e-12)
+def _is_used(name: str, precision: dict[str, float]) -> bool:
+    """Return whether a group of features has a prior precision, its own or that of shared weights."""
+    return any(f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES) for key in precision)
 
 
 def _prior_names(blocks: list[tuple[str, Block]], sizes: NDArray[np.intp]) -> NDArray[np.str_]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.special import xlogy
 
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -16,7 +17,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
 _STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5  # relative gains of a step: below the first, stop; below the second, reuse the curvature
 _MAX_STEP = 4.0  # maximum change of the logarithm of a precision in a round
-_MIN_PRECISION, _MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
+MIN_PRECISION, MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,6 +168,17 @@ def evidence(fit: Fit, precision: FloatArray) -> float:
     return float(-fit.loss + 0.5 * np.sum(np.log(precision)) - np.sum(np.log(np.diag(fit.factor))))
 
 
+def chance_share(fit: Fit, ones: FloatArray, zeros: FloatArray, precision: FloatArray) -> float:
+    """Return about which share of the score's variance is chance: the number of weights that the data determine over twice the gain.
+
+    The gain in log-likelihood is that over a constant; `precision` holds the prior precision of each weight, the constant first.
+    """
+    penalty = 0.5 * float(precision @ fit.weights**2)
+    counts = np.array([ones.sum(), zeros.sum()])
+    gain = penalty - fit.loss - float(xlogy(counts, counts / counts.sum()).sum())
+    return float(np.maximum(1 - precision * fit.variances(), 0.0)[1:].sum() / max(2 * gain, 1e-9))
+
+
 def fit_grouped(
     features: FloatArray, ones: FloatArray, zeros: FloatArray, group: NDArray[np.intp], precision: FloatArray, *, learn: bool = True
 ) -> tuple[Fit, FloatArray]:
@@ -184,10 +196,10 @@ def fit_grouped(
             break
         size, square, variance = (np.bincount(group, v, len(found)) for v in (np.ones(len(group)), start[1:] ** 2, fit.variances()[1:]))
         determined = np.maximum(size - found * variance, 0.0)
-        step = np.log(np.clip((determined + 0.02) / (square + 2e-6), _MIN_PRECISION, _MAX_PRECISION) / found)
+        step = np.log(np.clip((determined + 0.02) / (square + 2e-6), MIN_PRECISION, MAX_PRECISION) / found)
         factor = np.where(step * last_step >= 0, 1.7, 0.7)  # overrelaxed steps of changing signs could repeat forever
         step = np.clip(factor * step, -_MAX_STEP, _MAX_STEP)
-        new = np.clip(found * np.exp(step), _MIN_PRECISION, _MAX_PRECISION)
+        new = np.clip(found * np.exp(step), MIN_PRECISION, MAX_PRECISION)
         converged = np.max(np.abs(np.log(new / found))) < 0.05
         found, last_step = new, step
         if converged:

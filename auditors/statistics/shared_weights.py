@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _SIGNED_KEYS = ("levels/0", "linear/0", "clipped/0", "products/0")  # groups with one feature for each column or level
+SHARED_CURVES = ("shared curve", "shared shift", "shared size")  # names of the weights that curves of several columns share
 _MIN_FEATURES = 3  # minimum number of features that share a sign
 _LONG_TAIL = 30.0  # size of the outer knots, in medians of all knots, from which a logarithmic scale is used
+_SIMILAR, _LARGE = 0.25, 0.9  # part of a large difference (this quantile of all) that a column must reach to share its sign
 _FOLDS = 4
 
 _Group = tuple[str, FloatArray, Callable[[FloatArray], FloatArray]]
@@ -72,12 +74,12 @@ def _shared_groups(keys: NDArray[np.str_], curves: Sequence[tuple[int, FloatArra
     ramps = [(first, knots) for first, knots in curves if len(knots) == max(len(other) for _, other in curves)]
     if len(ramps) >= 2:
         steps = [np.arange(first, first + len(knots) - 1) for first, knots in ramps]
-        yield "shared curve", np.ones(len(ramps)), partial(_common_curve, steps, size)
-        yield "shared shift", np.column_stack([features[:, own].sum(axis=1) for own in steps]), partial(_common_curve, steps, size)
+        yield SHARED_CURVES[0], np.ones(len(ramps)), partial(_common_curve, steps, size)
+        yield SHARED_CURVES[1], np.column_stack([features[:, own].sum(axis=1) for own in steps]), partial(_common_curve, steps, size)
         sizes = np.zeros((size, len(ramps)))
         for column, (own, (_, knots)) in enumerate(zip(steps, ramps, strict=True)):
             sizes[own, column] = _steps_of_size(knots)
-        yield "shared size", features @ sizes, partial(_placed, sizes)
+        yield SHARED_CURVES[2], features @ sizes, partial(_placed, sizes)
 
 
 def _placed(sums: FloatArray, signs: FloatArray) -> FloatArray:
@@ -104,7 +106,8 @@ def _common_curve(steps: Sequence[NDArray[np.intp]], size: int, signs: FloatArra
 def _fold_signs(x: FloatArray, ones: FloatArray, zeros: FloatArray) -> FloatArray:
     """Return the signs of the columns' differences between the sides without each fold, and of all rows: (folds + 1, columns).
 
-    A sign is smaller than 1 if the difference is below two standard errors, and 0 below one.
+    A sign is smaller than 1 if the difference is below two standard errors, and 0 below one. Both numbers are larger if some columns differ
+    so much that the others do not move by a similar amount.
     """
     total = ones + zeros
     variance = np.maximum(np.average(x**2, axis=0, weights=total) - np.average(x, axis=0, weights=total) ** 2, 1e-300)
@@ -115,4 +118,5 @@ def _fold_signs(x: FloatArray, ones: FloatArray, zeros: FloatArray) -> FloatArra
     counts = np.maximum(np.concatenate([counts.sum(axis=1, keepdims=True) - counts, counts.sum(axis=1, keepdims=True)], axis=1), 1.0)
     difference = sums[0] / counts[0][:, None] - sums[1] / counts[1][:, None]
     statistic = difference / np.sqrt(variance * (1 / counts[0] + 1 / counts[1])[:, None])
-    return np.asarray(np.sign(statistic) * np.clip(np.abs(statistic) - 1, 0, 1))
+    least = np.maximum(1.0, _SIMILAR * np.quantile(np.abs(statistic), _LARGE, axis=1, keepdims=True))
+    return np.asarray(np.sign(statistic) * np.clip(np.abs(statistic) - least, 0, 1))

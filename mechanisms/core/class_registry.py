@@ -24,7 +24,7 @@ _INTERNAL = {
     "mechanisms.privacy.accounting": "AccountedDP",
     "auditors.events.event": "Restricted",
     "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
-    "auditors.events.features": "Affine Distances Levels Places Products Ramps SignedLog Sorted Trees",
+    "auditors.events.features": "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees WhitenedDistances",
     "auditors.events.divergence": "Binned",
     "auditors.bounds.utility_claims": "FailureBound MeanBound Scaling",
 }

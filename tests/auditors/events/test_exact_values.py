@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit, replay
-from dpwitness.auditors.events.features import exact_values
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Atoms
+from dpwitness.auditors.statistics.columns import exact_values
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

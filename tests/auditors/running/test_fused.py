@@ -15,7 +15,19 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.events import rules
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, cached_kernel
-from dpwitness.auditors.events.features import Affine, Distances, Levels, Places, Products, Ramps, SignedLog, Sorted, Trees
+from dpwitness.auditors.events.features import (
+    Affine,
+    Distances,
+    Levels,
+    Places,
+    Products,
+    ProjectedRamps,
+    Ramps,
+    SignedLog,
+    Sorted,
+    Trees,
+    WhitenedDistances,
+)
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode, row_keys
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, lattice
@@ -163,6 +175,10 @@ def blocks_of(kind, rng, width):
         return Places(at, float(rng.choice([0.0, 1.0, np.inf]))), 3 * n + 2
     if kind is Distances:
         return Distances(*numbers, rng.normal(size=n), rng.normal(size=n)), 3
+    if kind is ProjectedRamps:
+        return ProjectedRamps(*numbers, rng.normal(size=n), np.array([-2.0, -0.5, 0.3, 2.5])), 3
+    if kind is WhitenedDistances:
+        return WhitenedDistances(*numbers, rng.normal(size=n), rng.normal(size=n), rng.normal(size=(n, n))), 3
     if kind is Trees:
         feature, threshold = rng.integers(0, width + 1, 7), rng.choice([0.0, 1.0, -0.5, np.inf], 7)
         left, right = np.array([1, 3, -1, -1, -1, 6, -1]), np.array([2, 4, -1, -1, -1, 6, -1])
@@ -182,14 +198,17 @@ def threshold_between(score, values, rng):
     return Threshold(score, *(float(places[i] / 2 + places[i + 1] / 2) for i in (low, high)))
 
 
-@pytest.mark.parametrize("kind", [Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees, None], ids=str)
+KINDS = [Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees, WhitenedDistances, ProjectedRamps]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, None], ids=str)
 def test_scores(kind):
     """Each kind of feature by itself, and all together."""
     named = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
         width = int(rng.integers(1, 6))
-        kinds = [kind] * int(rng.integers(1, 4)) if kind else [Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees]
+        kinds = [kind] * int(rng.integers(1, 4)) if kind else KINDS
         made = [blocks_of(each, rng, width) for each in kinds]
         score = WeightedScore(width, tuple((block, rng.normal(size=count)) for block, count in made), float(rng.normal()))
         values = drawn(seed, 600, width + int(rng.integers(0, 2)))

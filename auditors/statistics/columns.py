@@ -1,0 +1,110 @@
+"""Statistics of the columns of an output matrix, from which the features of a model take their knots, values and directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+_MAX_CATEGORIES = 32  # a column with at most this many values is a category
+_MAX_REPEATED = 64  # exact values of a continuous column that get their own level, at most
+_MAX_WHITENED = 10.0  # size, in interquartile ranges, at which a column is cut to estimate its correlation with others
+_CLEAR_CORRELATION = 5.0  # correlation of two columns, in standard errors, from which distances without correlation are added
+HALF = float(np.finfo(float).max) / 2
+
+
+def without_overflow(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:
+    """Return `function(x)` for a mean, a median or quantiles of finite numbers, rescaled if sums or differences overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = function(x)
+        return result if np.isfinite(result).all() else 2.0**64 * np.asarray(function(x * 2.0**-64))
+
+
+def medians(x: FloatArray) -> FloatArray:
+    """Return the median of each column."""
+    return np.asarray(np.median(x, axis=0))
+
+
+def quartiles(x: FloatArray) -> FloatArray:
+    """Return the first and third quartile of each column."""
+    return np.asarray(np.quantile(x, [0.25, 0.75], axis=0))
+
+
+def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the sorted values of a column that count as categories, and whether they are all of its values.
+
+    A column with few values has only categories. Otherwise categories are the values that repeat
+    far more often than adjacent values.
+    """
+    keys, counts = np.unique(np.where(np.isnan(column), np.inf, column), return_counts=True)
+    if len(keys) <= min(_MAX_CATEGORIES, max(2, len(column) // 8)):
+        return keys, True
+    if counts.max() <= 10:  # the condition below, with a median of at least 1
+        return keys[:0], False
+    from scipy.ndimage import median_filter
+
+    regular = median_filter(counts.astype(float), 21, mode="mirror")  # at an end, the counts of its neighbors count twice
+    repeated = np.flatnonzero((counts >= 4) & (counts > 6 * regular + 4))
+    return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_MAX_REPEATED]])], False
+
+
+def two_knots(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
+    """Return the medians of the two sides: the points where the log-ratio of a Laplace shift changes its slope.
+
+    If the medians coincide, return two points close to them.
+    """
+    low, high = sorted(float(without_overflow(medians, x[side] if side.any() else x)) for side in (label, ~label))
+    first, third = map(float, without_overflow(quartiles, x))
+    spread = min(third - first, HALF) or float(np.std(np.clip(x, -1e150, 1e150))) or 1.0
+    step = max(1e-3 * spread, np.spacing(max(-low, high, 0.0)))  # a thousandth of a denormal number may round to 0
+    return np.array([low, high]) if high - low > 1e-3 * spread else np.array([low - step, high + step])
+
+
+def gap_endpoints(x: FloatArray) -> FloatArray:
+    """Return both endpoints of the largest gaps on a logarithmic scale, for outputs of several magnitudes."""
+    knots: list[float] = []
+    for sign in (-1.0, 1.0):
+        side = np.sort(np.abs(x[sign * x > 0]))
+        if len(side) > 20:
+            steps = np.diff(np.log(side))
+            inner = steps[len(steps) // 100 : len(steps) - len(steps) // 100]
+            for position in np.argsort(-inner)[:2] + len(steps) // 100:
+                if steps[position] > np.log(3.0):
+                    knots.extend(sign * side[position : position + 2])
+    return np.unique(knots)
+
+
+def total_variation(column: FloatArray, label: NDArray[np.bool_]) -> float:
+    """Return the total variation distance between the two sides in the values of a column."""
+    keys, inverse = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
+    shares = [np.bincount(inverse[side], minlength=len(keys)) / max(1, int(np.count_nonzero(side))) for side in (label, ~label)]
+    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+
+
+def rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
+    """Return the larger of two standardized differences between the sides for each column: of mean ranks and of mean squared ranks."""
+    ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x) - 0.5
+    result = [np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12) for r in (ranks, ranks**2)]
+    return np.asarray(np.maximum(*result), dtype=np.float64)
+
+
+def whitening_matrix(z: FloatArray) -> FloatArray | None:
+    """Return a matrix that makes columns uncorrelated, of variance 1; None if no two are clearly correlated, or some depend on others."""
+    covariance = np.cov(np.clip(np.nan_to_num(z), -_MAX_WHITENED, _MAX_WHITENED).T)
+    deviation = np.sqrt(np.diag(covariance))
+    if not deviation.all():
+        return None
+    correlation = np.abs(covariance / np.outer(deviation, deviation))
+    if np.max(np.triu(correlation, 1)) < _CLEAR_CORRELATION / np.sqrt(len(z)) or np.linalg.eigvalsh(correlation)[0] < 1e-9:
+        return None
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)).T)
+
+
+def moments(features: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the weighted mean of each feature and its standard deviation, which is at least a tiny positive number."""
+    center = np.average(features, axis=0, weights=weights)
+    return center, np.maximum(np.sqrt(np.average((features - center) ** 2, axis=0, weights=weights)), 1e-12)
