@@ -342,8 +342,10 @@ def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, contin
         return
     yield "distances", [Distances(*columns_center_scale, (one - center) / scale, (zero - center) / scale)]
     if len(at) <= _MAX_PROJECTED and (direction := find_direction((x - center) / scale, label)) is not None:
-        knots = np.unique(np.quantile((x - center) / scale @ direction, _QUANTILE_LEVELS))
-        yield "projected", [ProjectedRamps(*columns_center_scale, direction, knots)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            knots = np.unique(np.quantile((x - center) / scale @ direction, _QUANTILE_LEVELS))
+        if len(knots) > 2 and np.isfinite(knots).all():
+            yield "projected", [ProjectedRamps(*columns_center_scale, direction, knots)]
     if len(at) <= _MAX_SQUARED and (whitening := whitening_matrix((x - np.where(label[:, None], one, zero)) / scale)) is not None:
         from_one, from_zero = ((side - center) / scale @ whitening for side in (one, zero))
         yield "whitened distances", [WhitenedDistances(*columns_center_scale, from_one, from_zero, whitening)]

@@ -96,12 +96,12 @@ def whitening_matrix(z: FloatArray) -> FloatArray | None:
     """Return a matrix that makes columns uncorrelated, of variance 1; None if no two are clearly correlated, or some depend on others."""
     covariance = np.cov(np.clip(np.nan_to_num(z), -_MAX_WHITENED, _MAX_WHITENED).T)
     deviation = np.sqrt(np.diag(covariance))
-    if not deviation.all():
+    if not (deviation > 1e-150).all():
         return None
-    correlation = np.abs(covariance / np.outer(deviation, deviation))
-    if np.max(np.triu(correlation, 1)) < _CLEAR_CORRELATION / np.sqrt(len(z)) or np.linalg.eigvalsh(correlation)[0] < 1e-9:
+    correlation = covariance / np.outer(deviation, deviation)
+    if np.max(np.abs(np.triu(correlation, 1))) < _CLEAR_CORRELATION / np.sqrt(len(z)) or np.linalg.eigvalsh(correlation)[0] < 1e-8:
         return None
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)).T)
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(correlation)).T / deviation[:, None])
 
 
 def moments(features: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
