@@ -19,10 +19,12 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Phase
 from dpwitness.auditors.statistics.certificate import Tally, certified
 
-_LOOK_ROUNDS = (2**13, 2**16)  # maximum number of rounds in the first look at every pair, and in the second look at the best pairs
+_LOOK_ROUNDS = (2**13, 2**16, 2**16)  # maximum number of rounds in the first look at every pair, and in later looks at the best pairs
 _MIN_LOOK_ROUNDS = 200
 _FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
-_FEW_ROUNDS = 1000  # rounds per pair in the first look below which the better half of the pairs has a second look
+_FEW_ROUNDS = (
+    1000  # rounds per pair in the first look below which the better half of the pairs has a second look, and of many pairs a third
+)
 
 Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
 _Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score and a by-product
@@ -49,7 +51,9 @@ def select_pair(
         return expected * (options.claim.parameter / claim.parameter), sides
 
     budget = int(PILOT_SHARE * runner.remaining)
-    scores, outputs, _ = _rank(runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, score_pair, head, known)
+    scores, outputs, _ = _rank(
+        runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT, Phase.THIRD_PILOT), budget, score_pair, head, known
+    )
     best = next(iter(scores))
     return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
 
@@ -65,7 +69,9 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
         """Return the expected certificate of the best float-bit event on a pair, and the event."""
         return learn_float_bits(*sides, claim, alpha=options.alpha, rounds=rounds, first=options.score_columns) or (-math.inf, None)
 
-    scores, event, known = _rank(runner, options, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), rounds, score_pair)
+    scores, event, known = _rank(
+        runner, options, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN, Phase.THIRD_BIT_TRAIN), rounds, score_pair
+    )
     if event is None:
         return BitLevel(Verdict.NOT_REFUTED, 0.0), known
     index = next(iter(scores))
@@ -88,21 +94,22 @@ def _rank(
     runner: RoundRunner,
     options: AuditOptions,
     pairs: Sequence[ProbedPair],
-    phases: tuple[int, int],
+    phases: tuple[int, int, int],
     budget: int,
     score_pair: _Judge,
     head: Sequence[int] = (),
     before: Known | None = None,
 ) -> tuple[dict[int, float], Any, Known]:
-    """Compare pairs in up to two looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
+    """Compare pairs in up to three looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
 
-    The first look includes all pairs; the second takes more rounds on the best pairs, whose outputs of both looks are compared, with those
-    of an audit `before`. The last value holds the outputs of all pairs if the first look had few rounds, otherwise none.
+    The first look includes all pairs; the others take more rounds on the best pairs, whose outputs of all looks are compared, with those
+    of an audit `before`. There is a third look only if there are many pairs and few rounds. The last value holds the outputs of all pairs if the first look had few rounds, otherwise none.
     """
     scores: dict[int, float] = {}
     known, every = dict(before or {}), dict[int, Sequence[BothSides]]()
     left, found = list(range(len(pairs))), None
-    looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[len(pairs) <= _FINALISTS :]
+    few = budget / len(phases) / len(pairs) < _FEW_ROUNDS
+    looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[len(pairs) <= _FINALISTS : None if few and len(pairs) > 2 * _FINALISTS else 2]
     for phase, most in looks:
         rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width), _MIN_LOOK_ROUNDS))
         finalists = max(_FINALISTS, -(-len(left) // 2)) if rounds < _FEW_ROUNDS else _FINALISTS

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpwitness import Verdict, audit
+from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.black_box.screening import score
 from dpwitness.mechanisms import Records
 
@@ -86,3 +86,19 @@ def test_a_look_at_a_pair_includes_all_outputs_before(monkeypatch):
     result = audit(slow_leak, claim="pure:1", domain=Records(3, 0.0, 10.0), trials=6_000, seed=1, trace=False)
     first, second = sizes[:-5], sizes[-5:]
     assert len(first) == len(result.pairs) > 5 and min(first) >= 400 and min(second) >= 600
+
+
+def test_few_runs_tell_a_pair_of_many_apart():
+    """Of 36 pairs, one has epsilon 1.5, the others up to 1: the third look decides, on the pairs that the first two left."""
+
+    def shifted(dataset, size, rng):
+        return rng.laplace(scale=2.0, size=(size, 2)) + dataset[0]
+
+    found = 0
+    for seed in range(3):
+        shifts = np.random.default_rng(seed).random((36, 2))
+        shifts[20] = 1.5
+        pairs = [Pair(np.zeros((1, 2)), row[None]) for row in shifts]
+        result = audit(shifted, claim="pure:1", pair=pairs, trials=72_000, seed=seed, bits=False, trace=False)
+        found += result.pair.d1[0, 0] == 1.5
+    assert found == 3
