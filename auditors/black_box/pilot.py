@@ -103,7 +103,8 @@ def _rank(
     """Compare pairs in up to three looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
 
     The first look includes all pairs; the others take more rounds on the best pairs, whose outputs of all looks are compared, with those
-    of an audit `before`. There is a third look only if there are many pairs and few rounds. The last value holds the outputs of all pairs if the first look had few rounds, otherwise none.
+    of an audit `before`. There is a third look only if there are many pairs and few rounds. The last value holds the outputs of all pairs
+    if the first look had few rounds, otherwise none.
     """
     scores: dict[int, float] = {}
     known, every = dict(before or {}), dict[int, Sequence[BothSides]]()
