@@ -22,9 +22,7 @@ from dpwitness.auditors.statistics.certificate import Tally, certified
 _LOOK_ROUNDS = (2**13, 2**16, 2**16)  # maximum number of rounds in the first look at every pair, and in later looks at the best pairs
 _MIN_LOOK_ROUNDS = 200
 _FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
-_FEW_ROUNDS = (
-    1000  # rounds per pair in the first look below which the better half of the pairs has a second look, and of many pairs a third
-)
+_FEW_ROUNDS = 1000  # rounds per pair in the first look below which the better half has a second look, and of many pairs a third
 
 Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
 _Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score and a by-product
@@ -51,9 +49,8 @@ def select_pair(
         return expected * (options.claim.parameter / claim.parameter), sides
 
     budget = int(PILOT_SHARE * runner.remaining)
-    scores, outputs, _ = _rank(
-        runner, options, pairs, (Phase.PILOT, Phase.SECOND_PILOT, Phase.THIRD_PILOT), budget, score_pair, head, known
-    )
+    phases = Phase.PILOT, Phase.SECOND_PILOT, Phase.THIRD_PILOT
+    scores, outputs, _ = _rank(runner, options, pairs, phases, budget, score_pair, head, known)
     best = next(iter(scores))
     return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
 
@@ -69,9 +66,8 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
         """Return the expected certificate of the best float-bit event on a pair, and the event."""
         return learn_float_bits(*sides, claim, alpha=options.alpha, rounds=rounds, first=options.score_columns) or (-math.inf, None)
 
-    scores, event, known = _rank(
-        runner, options, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN, Phase.THIRD_BIT_TRAIN), rounds, score_pair
-    )
+    phases = Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN, Phase.THIRD_BIT_TRAIN
+    scores, event, known = _rank(runner, options, pairs, phases, rounds, score_pair)
     if event is None:
         return BitLevel(Verdict.NOT_REFUTED, 0.0), known
     index = next(iter(scores))
