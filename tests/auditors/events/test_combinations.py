@@ -7,7 +7,7 @@ from dpwitness import Pair, audit
 from dpwitness.auditors.statistics.columns import whitening_matrix
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
-MIXED = np.array([[1.0, 2.0], [-0.5, 1.0]])
+MIXED = np.array([[1.0, 0.9], [0.9, 1.0]])
 
 
 def bound(run, trials, seed=1):
@@ -32,9 +32,9 @@ def radial(dataset, size, rng):
 
 
 def strip(dataset, size, rng):
-    """Return noise of which a strip is nine times as probable on D1: epsilon is 2.2."""
+    """Return noise of which a thin strip is 41 times as probable on D1: epsilon is 3.7."""
     x = rng.standard_normal((size, 2)) * 3
-    return np.where((rng.random(size) < 0.05 * (1 + 8 * dataset[0]))[:, None] & np.array([True, False]), x * 0.03, x)
+    return np.where((rng.random(size) < 0.01 * (1 + 40 * dataset[0]))[:, None] & np.array([True, False]), x * 0.003, x)
 
 
 @pytest.mark.parametrize("run", [radial, strip])
@@ -42,7 +42,7 @@ def test_correlated_columns_lose_little(run):
     def mixed(dataset, size, rng):
         return run(dataset, size, rng) @ MIXED
 
-    assert bound(mixed, 60_000) > 0.85 * bound(run, 60_000) > 1
+    assert bound(mixed, 60_000) > 0.97 * bound(run, 60_000) > 1
 
 
 def test_whitened_columns_have_no_correlation():
