@@ -10,7 +10,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 _ROWS = 2**13  # maximum number of rows compared
 _CELLS = 32
 _RANDOM = 8  # random directions for each column
-_STEPS = (0.5, 0.25, 0.1, 0.05, 0.02)  # sizes of the moves of a direction of length 1
+_STEPS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # sizes of the moves of a direction of length 1
 _CLEAR_GAIN = 1.1, 10.0  # factor and difference by which a direction must beat the best column
 
 
