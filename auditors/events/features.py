@@ -275,6 +275,24 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
         yield from _numeric_groups(numeric[complete], label[complete], np.array(continuous + ordered), len(continuous))
 
 
+def _in_units(x: FloatArray, center: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return columns in units of their scale, cut where they are so large that a sum of their squares would overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.clip(np.nan_to_num((x - center) / scale), -1e100, 1e100))
+
+
+def _rotated_groups(
+    z: FloatArray, one: FloatArray, zero: FloatArray, label: NDArray[np.bool_], columns: tuple[Columns, FloatArray, FloatArray]
+) -> Iterator[tuple[str, list[Block]]]:
+    """Yield the groups in other coordinates than the columns; `z` and the medians of both sides are in units of the columns' scale."""
+    if z.shape[1] <= _MAX_PROJECTED and (direction := find_direction(z, label)) is not None:
+        knots = np.unique(np.quantile(z @ direction, _QUANTILE_LEVELS))
+        if len(knots) > 2:
+            yield "projected", [ProjectedRamps(*columns, direction, knots)]
+    if z.shape[1] <= _MAX_SQUARED and (whitening := whitening_matrix(z - np.where(label[:, None], one, zero))) is not None:
+        yield "whitened distances", [WhitenedDistances(*columns, one @ whitening, zero @ whitening, whitening)]
+
+
 def _crosses(matrix: FloatArray, categories: list[int], continuous: list[int], values: Values) -> list[Block]:
     """Return, for two columns of which one has few values, whether both are on the same side of their thresholds, 1 or -1.
 
@@ -341,14 +359,8 @@ def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, contin
     if len(at) < 2:
         return
     yield "distances", [Distances(*columns_center_scale, (one - center) / scale, (zero - center) / scale)]
-    if len(at) <= _MAX_PROJECTED and (direction := find_direction((x - center) / scale, label)) is not None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            knots = np.unique(np.quantile((x - center) / scale @ direction, _QUANTILE_LEVELS))
-        if len(knots) > 2 and np.isfinite(knots).all():
-            yield "projected", [ProjectedRamps(*columns_center_scale, direction, knots)]
-    if len(at) <= _MAX_SQUARED and (whitening := whitening_matrix((x - np.where(label[:, None], one, zero)) / scale)) is not None:
-        from_one, from_zero = ((side - center) / scale @ whitening for side in (one, zero))
-        yield "whitened distances", [WhitenedDistances(*columns_center_scale, from_one, from_zero, whitening)]
+    z, at_one, at_zero = (_in_units(each, center, scale) for each in (x, one, zero))
+    yield from _rotated_groups(z, at_one, at_zero, label, columns_center_scale)
     if len(at) <= _MAX_SQUARED and not heavy:
         yield "products", [Products(*columns_center_scale)]
     if 2 <= len(numbers) <= _MAX_NEIGHBORS:
