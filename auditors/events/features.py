@@ -12,7 +12,7 @@ does not clip its columns, because a linear combination of them may be exact.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -227,6 +227,23 @@ class Trees(Block):
         return sum_of_trees(np.ascontiguousarray(matrix), self.feature, self.threshold, self.left, self.right, self.value, self.roots)[
             :, None
         ]
+
+
+def merge_trees(blocks: Sequence[tuple[Block, FloatArray]]) -> tuple[tuple[Block, FloatArray], ...]:
+    """Return blocks with the same weighted sum, of which at most one is `Trees`: one table of nodes is faster than many."""
+    parts = [(block, float(weight[0])) for block, weight in blocks if isinstance(block, Trees)]
+    others = [(block, weight) for block, weight in blocks if not isinstance(block, Trees)]
+    if not parts:
+        return tuple(others)
+    starts = np.cumsum([0, *(len(trees.feature) for trees, _ in parts)]).tolist()
+    children = [
+        [np.where(each < 0, each, each + start) for each in (trees.left, trees.right, trees.roots)]
+        for (trees, _), start in zip(parts, starts, strict=False)
+    ]
+    left, right, roots = (np.concatenate(each) for each in zip(*children, strict=True))
+    feature, threshold = (np.concatenate([getattr(trees, name) for trees, _ in parts]) for name in ("feature", "threshold"))
+    value = np.concatenate([weight * trees.value for trees, weight in parts])
+    return (*others, (Trees(feature, threshold, left, right, value, roots), np.ones(1)))
 
 
 Values = dict[int, tuple[FloatArray, bool]]  # column -> (exact values, whether the column has no other values), for each column that varies

@@ -23,7 +23,9 @@ from dpwitness.auditors.events.features import (
     Levels,
     Places,
     Ramps,
+    Trees,
     Values,
+    merge_trees,
     propose_blocks,
     values_of,
 )
@@ -38,13 +40,13 @@ from dpwitness.auditors.statistics.shared_weights import SHARED_CURVES, share
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
-_MAX_FIT_WORK = 2**28  # rows times squared number of features: the cost of one step of the fit
-_MAX_FIT_VALUES = 2**22
+_MAX_FIT_WORK, _MAX_FIT_VALUES = 2**28, 2**22  # rows times squared number of features: the cost of one step of the fit
 _MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a position below which they get no weight
 _FOLDS = 4
 _UNUSED_PRECISION = 1e5  # prior precision of a group that was not selected
-_MAX_ATOMS = 8192
-_MIN_ROWS_PER_ATOM = 4
+_LEAST_CROSS = 0.1  # least weight of a cross, relative to the largest of all features, in units of their spread
+_CLEAR_EVIDENCE = 2.0  # log evidence by which a model of all groups must beat one of the selected groups
+_MAX_ATOMS, _MIN_ROWS_PER_ATOM = 8192, 4
 _MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
 
 
@@ -211,23 +213,24 @@ def fit_model(
     weights = shared.matrix @ (shared_weights / shared_spread)
     weights[used] += own_weights / spread[used]
     offset, kept_blocks = float(fit.weights[0] - weights @ center), list[tuple[Block, FloatArray]]()
+    least = _LEAST_CROSS * float(np.abs(weights * spread).max())
     for (_, block), first, end in zip(blocks, starts, starts[1:], strict=False):
         own_part = weights[first:end]
-        if np.abs(own_part * spread[first:end]).max(initial=0.0) > 1e-5:
+        if np.abs(own_part * spread[first:end]).max(initial=0.0) > (least if isinstance(block, Trees) else 1e-5):
             kept_blocks.append((block, own_part))
         else:
             offset += float(own_part @ center[first:end])
-    model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
+    model = WeightedScore(data.matrix.shape[1] - 1, merge_trees(kept_blocks), offset, _structures(data, kept_blocks))
     precisions = np.append(1e-4, found[group])
     quality = evidence(fit, precisions), chance_share(fit, ones, zeros, precisions)
     whole = ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values, *quality)
     if precision is not None or not tune or data.same is not None:  # a fit of outputs that repeat is a prior of their own counts
         return whole
     chosen, selected = select_groups(fit, group, found)
-    if not 0 < len(chosen) < len(names):
+    if len(chosen) in (0, len(names)):
         return whole
     part = fit_model(data, replace(whole, precision=dict(zip(names[chosen].tolist(), selected.tolist(), strict=True))))
-    return whole if part is None or part.log_evidence < whole.log_evidence else part
+    return whole if part is None or part.log_evidence < whole.log_evidence - _CLEAR_EVIDENCE else part
 
 
 def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
@@ -285,8 +288,7 @@ def repeated(values: Values) -> FloatArray | None:
 def _rows_to_fit(data: Training, exact: FloatArray | None, most: int) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
     """Return rows to fit a model to, and how often each came from D1 and from D0; each distinct output once if outputs repeat.
 
-    Otherwise return a subset that includes all outputs with a repeated value. A selection by
-    outputs alone does not bias the odds.
+    Otherwise return a subset with all outputs of a repeated value. A selection by outputs alone does not bias the odds.
     """
     if data.same is not None:
         _, rows, same = np.unique(data.same, return_index=True, return_inverse=True)
