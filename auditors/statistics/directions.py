@@ -30,7 +30,8 @@ def find_direction(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray | None
     """
     step = -(-len(x) // _ROWS)
     sides = np.clip(x[::step], -1e6, 1e6), label[::step]
-    rng, width = np.random.default_rng(width := x.shape[1]), x.shape[1]
+    width = x.shape[1]
+    rng = np.random.default_rng(width)
     shift = sides[0][sides[1]].mean(axis=0) - sides[0][~sides[1]].mean(axis=0) if 0 < sides[1].sum() < len(sides[1]) else np.ones(width)
     starts = [*np.eye(width), _unit(shift), *map(_unit, rng.standard_normal((_RANDOM * width, width)))]
     values = [_difference(*sides, each) for each in starts]
