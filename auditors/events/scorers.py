@@ -246,7 +246,7 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
     aligned = data.matrix[:, at] - data.label[:, None] * shift[at - 1]
     center, spread = np.median(aligned, axis=0), aligned.std(axis=0)
     scale, moves = np.abs(aligned - center).mean(axis=0), shift[at - 1]
-    used = np.flatnonzero((spread > 0) & (center + moves != center))
+    used = np.flatnonzero((np.minimum(spread, scale) > 0) & (center + moves != center))  # equal numbers may have a spread by rounding
     used = np.sort(used[np.argsort(-np.abs(moves[used]) / spread[used], kind="stable")[:_MAX_SHIFTED]])
     if not len(used):
         return []

@@ -92,6 +92,14 @@ def test_a_trace_proposes_the_log_odds_of_the_shift_that_it_sees():
     assert fit_shift(data, np.zeros(40)) == [] and fit_shift(data, np.ones(41)) == []
 
 
+def test_a_number_without_noise_has_no_log_odds():
+    """The mean of equal numbers is rounded, so that their standard deviation may be above 0."""
+    constant = encode(np.full((1_000, 1), 0.7), 1_000)
+    data = Training.build(concatenate([constant, constant]), 2_000, np.random.default_rng(0))
+    assert data.matrix[:, 1].std() > 0
+    assert fit_shift(data, np.ones(1)) == []
+
+
 @pytest.mark.parametrize("answer", [noisy_max, lambda dataset, size, rng: [str(rng.random()) for _ in range(size)]])
 def test_no_shift_where_no_number_moves(answer):
     assert worst_evidence(answer, [ONE], parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0)[2] is None
