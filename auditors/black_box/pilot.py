@@ -106,7 +106,8 @@ def _rank(
     known, every = dict(before or {}), dict[int, Sequence[BothSides]]()
     left, found = list(range(len(pairs))), None
     few = budget / len(phases) / len(pairs) < _FEW_ROUNDS
-    looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[len(pairs) <= _FINALISTS : None if few and len(pairs) > 2 * _FINALISTS else 2]
+    first, end = int(len(pairs) <= _FINALISTS), 3 if few and len(pairs) > 2 * _FINALISTS else 2
+    looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[first:end]
     for phase, most in looks:
         rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width), _MIN_LOOK_ROUNDS))
         finalists = max(_FINALISTS, -(-len(left) // 2)) if rounds < _FEW_ROUNDS else _FINALISTS
