@@ -27,6 +27,14 @@ def boxed(data, size, rng):
     return x
 
 
+def moved_in_a_corner(data, size, rng):
+    """Three Laplace numbers; on D1 the second is larger by 1.5 where the first is large and the third negative."""
+    x = rng.laplace(size=(size, 3))
+    if data[0]:
+        x[(x[:, 0] > 0.7) & (x[:, 2] < 0), 1] += 1.5
+    return x
+
+
 def sides(mechanism, size, seed=0):
     rng = np.random.default_rng(seed)
     return [encode(mechanism(np.array([side]), size, rng), size) for side in (1.0, 0.0)]
@@ -34,7 +42,7 @@ def sides(mechanism, size, seed=0):
 
 @pytest.fixture(scope="module")
 def event():
-    learned = learn(*sides(boxed, 20_000), dpw.PureDP(1.0), alpha=0.05, rounds=200_000)
+    learned = learn(*sides(moved_in_a_corner, 20_000), dpw.PureDP(0.5), alpha=0.05, rounds=200_000)
     assert learned.method == "trees"
     return learned.event
 
@@ -53,7 +61,7 @@ def test_trees_that_add_nothing_are_left_out():
 
 def test_the_event_is_plain_numbers(event):
     again = read_event(json.loads(json.dumps(event.to_json())))
-    outputs = sides(boxed, 5_000, seed=9)[0]
+    outputs = sides(moved_in_a_corner, 5_000, seed=9)[0]
     assert np.array_equal(again.guess(outputs), event.guess(outputs)) and again.guess(outputs).any()
     assert "trees" in event.describe()
 
