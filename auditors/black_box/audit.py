@@ -19,7 +19,7 @@ from dpwitness.auditors.black_box.options import AuditOptions, Progress, require
 from dpwitness.auditors.black_box.pilot import Known, audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.black_box.resume import extension_totals, require_same_chunks, resume
-from dpwitness.auditors.black_box.runner import RoundRunner, fix_budget, measure_cost
+from dpwitness.auditors.black_box.runner import RoundRunner, fix_budget, measure_cost, replan
 from dpwitness.auditors.black_box.screening import trace_evidence, traced_pairs
 from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
@@ -320,6 +320,7 @@ def _run_plan(
         yield findings
     head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
     selected, outputs, scores = select_pair(runner, options, probed, head, known)
+    replan(runner, options, selected.index)
     traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
     findings = replace(findings, options=options, pairs=scores, trace=traced).on(selected.pair, runner)

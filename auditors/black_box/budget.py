@@ -6,7 +6,9 @@ import math
 
 PROBE = 64  # rounds in a probe's chunk; a probe runs about four chunks
 PILOT_SHARE = 0.2
-MIN_RUNS_PER_PAIR = 1000  # minimum number of runs per pair: up to 700 are used for its probe, bits and pilots
+MIN_RUNS_PER_PAIR = 1000  # minimum number of runs per pair of an audit that looks for more than gross violations
+SHORT_PAIRS = 3  # number of pairs that audits with few runs try
+_RUNS_PER_TRIED_PAIR = 2000  # minimum number of runs per pair if more pairs are tried: its probe and pilots take about 500
 TRAIN_VALUES = 2**23  # maximum number of values stored for training
 MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -29,6 +31,11 @@ MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a b
 MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
 RARE_GUESSES = 400.0  # number of guesses in the training outputs below which more outputs improve the choice of an event
 _TARGET_CHUNKS = 512  # target number of chunks in a stage
+
+
+def tried_pairs(planned: int) -> int:
+    """Return the maximum number of pairs that get a probe and pilots; the others have a look of few runs only."""
+    return max(min(SHORT_PAIRS, planned // MIN_RUNS_PER_PAIR), planned // _RUNS_PER_TRIED_PAIR)
 
 
 def probe_chunk(planned: int, pairs: int) -> int:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dpwitness.auditors.black_box.budget import PILOT_SHARE, TRAIN_VALUES, bit_rounds, chunk_size
+from dpwitness.auditors.black_box.budget import PILOT_SHARE, SHORT_PAIRS, TRAIN_VALUES, bit_rounds, chunk_size
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
@@ -22,6 +22,7 @@ from dpwitness.auditors.statistics.certificate import Tally, certified
 _LOOK_ROUNDS = (2**13, 2**16, 2**16)  # maximum number of rounds in the first look at every pair, and in later looks at the best pairs
 _MIN_LOOK_ROUNDS = 200
 _FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
+_LOOKS = 1.75  # looks of a pair, in the mean, if half of the pairs have a second look and a quarter a third
 _FEW_ROUNDS = 1000  # rounds per pair in the first look below which the better half has a second look, and of many pairs a third
 
 Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
@@ -98,22 +99,25 @@ def _rank(
 ) -> tuple[dict[int, float], Any, Known]:
     """Compare pairs in up to three looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
 
-    The first look includes all pairs; the others take more rounds on the best pairs, whose outputs of all looks are compared, with those
-    of an audit `before`. There is a third look only if there are many pairs and few rounds. The last value holds the outputs of all pairs
-    if the first look had few rounds, otherwise none.
+    The first look includes all pairs for which the budget is enough, first pairs first. The others take more rounds on the best pairs,
+    whose outputs of all looks are compared, with those of an audit `before`. There is a third look only if there are many pairs and few
+    rounds. The last value holds the outputs of all pairs if the first look had few rounds, otherwise none.
     """
     scores: dict[int, float] = {}
     known, every = dict(before or {}), dict[int, Sequence[BothSides]]()
-    left, found = list(range(len(pairs))), None
-    few = budget / len(phases) / len(pairs) < _FEW_ROUNDS
-    first, end = int(len(pairs) <= _FINALISTS), 3 if few and len(pairs) > 2 * _FINALISTS else 2
+    room = max(SHORT_PAIRS, int(budget / (_LOOKS * _MIN_LOOK_ROUNDS)))
+    left, found = [k for k in range(len(pairs)) if k < room or k in head], None
+    few = budget / len(phases) / len(left) < _FEW_ROUNDS
+    first, end = int(len(left) <= _FINALISTS), 3 if few and len(left) > 2 * _FINALISTS else 2
     looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[first:end]
     for phase, most in looks:
         rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width), _MIN_LOOK_ROUNDS))
         finalists = max(_FINALISTS, -(-len(left) // 2)) if rounds < _FEW_ROUNDS else _FINALISTS
         best = -math.inf
         for index in left:
-            known[index] = [*known.get(index, ()), training_outputs(runner, options, pairs[index], phase, rounds)]
+            with runner.timing(index):
+                sides = training_outputs(runner, options, pairs[index], phase, rounds)
+            known[index] = [*known.get(index, ()), sides]
             if rounds < _FEW_ROUNDS:
                 every[index] = known[index]
             scores[index], here = score_pair(both_sides(known[index]), pairs[index])

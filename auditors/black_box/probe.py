@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR, probe_chunk
+from dpwitness.auditors.black_box.budget import SHORT_PAIRS, probe_chunk, tried_pairs
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.screening import screen
@@ -42,7 +42,6 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.protocols.mechanism import AlwaysRaises, MechanismFailed
 
 _CALLS_BETWEEN = (1, 2)  # number of calls before each replay
-_SHORT_PAIRS = 3  # best pairs of an audit with less than `MIN_RUNS_PER_PAIR` runs, of which the first that does not always raise is tested
 _CALL_RUNS = 8  # maximum number of runs per call
 _MAX_WARNINGS = 4  # maximum number of warnings in the notes
 _ANSWER_WAIT = 2.0  # seconds to wait for second runs of tasks that are already answered
@@ -81,8 +80,8 @@ class ProbedPair:
 
 def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> tuple[AuditOptions, list[ProbedPair]]:
     """Probe the pairs for which there are enough runs; return the options that the probes determine, and the usable pairs."""
-    most = runner.planned // MIN_RUNS_PER_PAIR
-    pairs = screen(runner, options, pairs, most or _SHORT_PAIRS)
+    most = tried_pairs(runner.planned)
+    pairs = screen(runner, options, pairs, most or SHORT_PAIRS)  # of so few runs, the first pair that does not always raise is tested
     options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
     probed = probe_pairs(runner, options, pairs, None if most else 1)
     bits = options.bits and most > 0 and any(each.floats for each in probed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -36,6 +37,7 @@ from dpwitness.mechanisms.objects.single_runs import PerRun
 
 T = TypeVar("T")
 
+_CHANGED = 1.5  # factor on the number of remaining runs from which they are planned anew
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
@@ -59,6 +61,8 @@ class RoundRunner:
         self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
         self.seen = OutputComparison()
         self.seconds = self.cpu_seconds = 0.0  # durations of earlier sessions up to the restored records
+        self.cost: RunCost | None = None  # of the runs that a time budget plans
+        self.took: dict[int, tuple[float, int]] = {}  # seconds of the budget's clock and runs of the pilot, by index of the pair
         self.clock, self.started, self.cpu_started = options.clock, time.perf_counter(), clocks.cpu_seconds()
 
     def close(self) -> None:
@@ -125,6 +129,13 @@ class RoundRunner:
             self.ledger.progress(self.done, self.planned)
         if self.progress is not None:
             self.progress(self.done, self.planned)
+
+    @contextmanager
+    def timing(self, index: int) -> Iterator[None]:
+        """Add the time and the runs of the block to those on pair number `index`."""
+        started, done, (seconds, runs) = self.spent, self.done, self.took.get(index, (0.0, 0))
+        yield
+        self.took[index] = seconds + self.spent - started, runs + self.done - done
 
     def report_look(self, symbol: str, bound: float) -> None:
         """Report an interim look to the store and to the progress callback."""
@@ -193,12 +204,12 @@ def measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunC
 
 
 def _on_slow_pairs(cost: RunCost, runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], seconds: float) -> RunCost:
-    """Return the cost with runs as slow as on the slowest of some pairs, if these are much slower than the first."""
+    """Return the cost with runs as slow as on some pairs in the mean, if one of these is much slower than the first."""
     now = clocks.read_clock(options.clock)
     stage, started = partial(runner.stage, pairs[0], Phase.TIMING, 0), now()
-    ratio = slowdown(lambda size: stage(size, size), pairs, runner.executor, seconds, options.clock)
-    if ratio > 1:
-        runner.note(f"runs take up to {ratio:.3g} times as long on other pairs as on the first: the time budget counts the slower ones")
+    ratio, most = slowdown(lambda size: stage(size, size), pairs, runner.executor, seconds, options.clock)
+    if most > 1:
+        runner.note(f"runs take up to {most:.3g} times as long on other pairs as on the first, {ratio:.3g} times in the mean of some")
     return replace(cost, run=cost.run * ratio, seconds=cost.seconds + now() - started)
 
 
@@ -214,10 +225,10 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
     if seconds is not None:
         trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))
         require_enough_trials(cost, trials, len(pairs), seconds, options.clock, "audit", FEWEST)
-        runner.planned = trials
+        runner.planned, runner.cost, unless = trials, cost, ", unless runs are planned again for the chosen pair"
         runner.note(
             f"time budget {seconds:g} s{of}: {trials:,} runs at {each}, as measured on {cost.runs:,} other runs; "
-            f"a time budget is not reproducible, but trials={trials} gives the same counts"
+            f"a time budget is not reproducible, but trials={trials} gives the same counts{'' if len(pairs) == 1 else unless}"
             if trials >= LEAST
             else f"time budget {seconds:g} s{of}: {trials:,} runs at {each}: so few runs show gross violations only, and no low bits"
         )
@@ -225,3 +236,20 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
         remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)
         announce(f"{options.name}: {remaining:,} runs at {each}, about {format_duration(cost.time(remaining, len(pairs)))} expected")
     return replace(options, trials=trials)
+
+
+def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:
+    """Plan the remaining runs of a time budget anew if runs on the chosen pair take much longer or shorter than the mean over the pairs."""
+    took = runner.took.get(index)
+    cost = None if took is None or runner.cost is None else runner.cost.on(*took)
+    if options.seconds is None or cost is None:
+        return
+    left = max(FEWEST, cost.trials(options.seconds - runner.spent, 1))
+    changed = not runner.remaining / _CHANGED <= left <= runner.remaining * _CHANGED
+    planned = runner.settled("planned again", lambda: runner.done + left if changed else runner.planned)
+    if planned != runner.planned:
+        runner.note(
+            f"planned again for the chosen pair, on which a run takes {format_duration(cost.run)}: {planned:,} runs in all "
+            f"({runner.planned:,} before), so no number of trials gives the same counts"
+        )
+        runner.planned = planned

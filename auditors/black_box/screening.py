@@ -30,7 +30,8 @@ _MIN_ROUNDS = 8  # minimum number of rounds per pair in the first look
 _SHORT_SHARE, _SHORT_MIN_ROUNDS = 0.4, 4  # the same in an audit with less than `MIN_RUNS_PER_PAIR` runs, which finds gross violations only
 _MOST_ROUNDS = 512  # rounds of a pair after which more would not change its rank
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
-_PSEUDO_COUNT = 1.0  # added to each count before a log-ratio: shrinkage of ratios from few runs
+_PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
+_MOST_DEVIATIONS = 2.0  # maximum number of standard deviations by which a log-ratio is reduced, since the largest of many is chance
 _SPREAD_RUNS = 4.0  # pseudo-runs that shrink the distance between two medians
 _MAX_DISTANCE = 100.0  # cap of this distance, in units of the spread
 _MAX_COLUMNS = 512  # maximum number of columns that are compared: those that vary most between datasets
@@ -216,8 +217,8 @@ def _spread(matrix: FloatArray) -> FloatArray:
 def score(one: FloatArray, zero: FloatArray, spread: FloatArray) -> float:
     """Return a score that ranks pairs by their privacy loss, from few outputs on each dataset.
 
-    The score is the largest log-ratio of shrunken frequencies over half-lines and single values of a column, plus the distance of the
-    medians in units of the spread, which orders pairs whose outputs are all apart.
+    The score is the largest lower bound of a log-ratio of frequencies over half-lines and single values of a column, plus the distance
+    of the medians in units of the spread, which orders pairs whose outputs are all apart.
     """
     ratios, (n, m) = np.zeros(one.shape[1]), (len(one), len(zero))
     both = np.concatenate([one, zero])
@@ -236,11 +237,18 @@ def score(one: FloatArray, zero: FloatArray, spread: FloatArray) -> float:
 
 
 def _log_ratio(a: FloatArray, b: FloatArray, n: int, m: int) -> FloatArray:
-    """Return the largest absolute log-ratio of the shrunken frequencies a/n and b/m, or of their complements."""
-    hits = [np.log((count + _PSEUDO_COUNT) / (size + 2 * _PSEUDO_COUNT)) for count, size in ((a, n), (b, m))]
-    misses = [np.log((size - count + _PSEUDO_COUNT) / (size + 2 * _PSEUDO_COUNT)) for count, size in ((a, n), (b, m))]
-    found: FloatArray = np.maximum(np.abs(hits[0] - hits[1]), np.abs(misses[0] - misses[1]))
-    return found
+    """Return lower bounds of the absolute log-ratio of the frequencies a/n and b/m, or of their complements, whichever is larger.
+
+    The more runs, the more standard deviations below the estimate: from a few runs, even a large loss is hardly larger than chance.
+    """
+    deviations = min(_MOST_DEVIATIONS, math.log10(max(n + m, 1)))
+
+    def bound(a: FloatArray, b: FloatArray) -> FloatArray:
+        a, b = a + _PSEUDO_COUNT, b + _PSEUDO_COUNT
+        ratio = np.log(a / (n + 2 * _PSEUDO_COUNT)) - np.log(b / (m + 2 * _PSEUDO_COUNT))
+        return np.asarray(np.abs(ratio) - deviations * np.sqrt(1 / a + 1 / b))
+
+    return np.maximum(bound(a, b), bound(n - a, m - b))
 
 
 def _atom_ratio(column: FloatArray, labels: FloatArray, n: int, m: int) -> float:

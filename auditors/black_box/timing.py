@@ -36,6 +36,7 @@ _GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
 _COMPARED = 8  # maximum number of pairs on which runs are timed, to see whether some are much slower
 _COMPARED_SHARE = 0.03  # share of the time budget for these timings
 _LEAST_COMPARED = 0.02  # seconds below which a timing of a pair is left out: CPU time is counted in hundredths of a second
+_LEAST_TIMED = 0.1  # seconds of runs from which the cost of a run on the chosen pair is known
 _MUCH_SLOWER = 2.0  # ratio of the costs of two pairs up to which they count as equal
 
 
@@ -49,6 +50,10 @@ class RunCost:
     rows: int
     runs: int  # number of runs of the timing itself
     seconds: float  # duration of the timing itself
+
+    def on(self, seconds: float, runs: int) -> RunCost | None:
+        """Return the cost on a pair on which so many runs took so long; None if this is too short to tell, or if counting costs as much."""
+        return None if seconds < _LEAST_TIMED or self.run < _CHEAP_RUN else replace(self, run=seconds / runs, seconds=0.0)
 
     def time(self, trials: int, pairs: int) -> float:
         """Return the expected duration of an audit in seconds: runs, ranking of the pairs, and learning of the tested event."""
@@ -118,18 +123,21 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
     return RunCost(run_seconds, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, now() - start)
 
 
-def slowdown(stage: Callable[[int], Stage], pairs: Sequence[Pair], executor: Executor, seconds: float, clock: str) -> float:
-    """Return how many times as long a run takes on the slowest of some pairs as on the first; 1 if about as long, or if unknown.
+def slowdown(stage: Callable[[int], Stage], pairs: Sequence[Pair], executor: Executor, seconds: float, clock: str) -> tuple[float, float]:
+    """Return how many times as long a run takes on some pairs as on the first, in the mean and at most; (1, 1) if as long, or unknown.
 
     Runs on the first pair may be cheap because they raise at once, and a budget priced by them would last for hours.
     """
     limit = _COMPARED_SHARE * seconds / _COMPARED
     if len(pairs) < 2 or limit < _LEAST_COMPARED:
-        return 1.0
+        return 1.0, 1.0
     chosen = [pairs[place] for place in np.linspace(0, len(pairs) - 1, min(_COMPARED, len(pairs))).astype(int)]
-    first, *others = (_cost_on(pair, stage, executor, limit, clock) for pair in chosen)
-    ratio = max(others) / max(first, 1e-9)
-    return ratio if ratio > _MUCH_SLOWER else 1.0
+    costs = [_cost_on(pair, stage, executor, limit, clock) for pair in chosen]
+    known = [cost for cost in costs if cost > 0]
+    if not known or max(known) <= _MUCH_SLOWER * costs[0]:
+        return 1.0, 1.0
+    first = max(costs[0], 1e-9)
+    return float(np.mean(known)) / first, max(known) / first
 
 
 def _cost_on(pair: Pair, stage: Callable[[int], Stage], executor: Executor, limit: float, clock: str) -> float:

@@ -58,7 +58,7 @@ _FEW_ATOMS_DRAWS = 6  # factor on the number of posterior draws if atoms are few
 _MIN_MODELED_ATOMS = 6  # minimum number of distinct outputs whose odds have a model as prior
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 _FEW_ROWS = 2**12  # outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise leads the order
-_FEW_ALPHA = 1e-3  # error probability of these certificates, because the largest of many pairs counts
+_FEW_ALPHA = 1e-5  # error probability of these certificates: so small that the largest of many pairs and events is seldom due to chance
 _SCANNED_CELLS = 40  # maximum number of cells of a column, between whose ends lie the intervals that are compared
 _MAX_SCANNED = 64  # maximum number of columns whose intervals are compared
 _SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
@@ -184,7 +184,7 @@ def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, 
 def _best_interval(data: Training, claim: Claim, rounds: int) -> float:
     """Return the largest parameter that `rounds` runs would certify from an interval of one column, or from all outputs outside of it.
 
-    The error probability is one over the number of these events, so that noise seldom leads.
+    Its error probability is so small that noise seldom leads.
     """
     rates = [np.zeros((2, 0))]
     sides = [np.flatnonzero(data.label), np.flatnonzero(~data.label)]
@@ -199,7 +199,7 @@ def _best_interval(data: Training, claim: Claim, rounds: int) -> float:
         inside = below[:, last] - below[:, first]
         rates += [inside, 1 - inside, inside[::-1], 1 - inside[::-1]]
     right, wrong = 0.5 * np.concatenate(rates, axis=1)
-    goal = CertificateGoal(claim, 1 / max(len(right), 2), rounds)
+    goal = CertificateGoal(claim, _FEW_ALPHA, rounds)
     return float(goal.value(right, wrong, 1).max(initial=0.0))
 
 

@@ -22,7 +22,7 @@ from dpwitness.benchmarks.recall.stored_runs import write_runs
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
-BUDGETS = (10.0, 60.0)  # CPU seconds of one attack, with those of the library; more if our audit has no verdict with fewer
+BUDGETS = (10.0, 60.0)  # CPU seconds of one attack, with those of the library; more if our audit does not find the bug with fewer
 SEED = 1
 _PATIENCE = 2  # multiple of the CPU seconds, with those of the start, after which this project's audit is ended
 _ORDER = 34  # seed of the order of entries
@@ -40,10 +40,11 @@ def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
     return campaign.stored(file)
 
 
-def undecided(chosen: Iterable[Entry], runs: Mapping[Key, Run], budget: float) -> list[Entry]:
-    """Return the entries on which our audit has no verdict with this budget."""
-    own = {run.case for run in runs.values() if run.tool == OWN and run.budget == budget and run.state not in (ANSWER, NOT_INSTALLED)}
-    return [entry for entry in chosen if entry.name in own]
+def missed(chosen: Iterable[Entry], runs: Mapping[Key, Run], budget: float) -> list[Entry]:
+    """Return the entries whose bug our audit does not find with this budget."""
+    own = [run for run in runs.values() if run.tool == OWN and run.budget == budget and run.state != NOT_INSTALLED]
+    cases = {run.case for run in own if not run.violated}
+    return [entry for entry in chosen if entry.name in cases]
 
 
 def corpus_campaign(

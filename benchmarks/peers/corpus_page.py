@@ -18,16 +18,16 @@ _METHOD = (
     "The bugs are those of [recall](recall.md) that run from releases of a registry. The peers have no search for datasets of these "
     "domains, so each gets the pair on which our audit ended, or the first pair of our catalog if the audit has none. Our audit gets the "
     "target alone, and has to find the pair. Outputs become vectors of numbers, -1 for a missing one, and columns far from 1 are scaled. "
-    f"Each tool has {BUDGETS[0]:g} CPU seconds, with those of the library, or {BUDGETS[1]:g} if our audit has no verdict in the first: the "
-    "library runs once, all peers read the same outputs in the same order, and each pays the library's processor time for the outputs that "
-    "it takes. Our audit has the same CPU seconds "
+    f"Each tool has {BUDGETS[0]:g} CPU seconds, with those of the library, or {BUDGETS[1]:g} if our audit does not find the bug in the "
+    "first: the library runs once, all peers read the same outputs in the same order, and each pays the library's processor time for the "
+    "outputs that it takes. Our audit has the same CPU seconds "
     "(`--seconds --clock cpu`) and its default settings, at confidence 0.99. The *best* settings of the peers are at "
     f"confidence {CONFIDENCE:g}. Exceptions, aborted processes, texts, stability maps, accountants, and zCDP and Gaussian claims have no "
     "form in the peers; they count as not expressible, and not as misses."
 )
 _NOT_RUN = (
-    "A violation is searched in the release with the bug only; the peers have not been run on the repaired releases. Entries with "
-    f"{BUDGETS[0]:g} CPU seconds and without a verdict of our audit have not been run with {BUDGETS[1]:g}."
+    "A violation is searched in the release with the bug only; the peers have not been run on the repaired releases. Bugs that our audit "
+    f"does not find, with {BUDGETS[0]:g} CPU seconds in the table, have not been searched with {BUDGETS[1]:g}."
 )
 
 

@@ -84,11 +84,11 @@ def _run(args: argparse.Namespace, zoo_file: Path, corpus_file: Path) -> None:
 
 
 def _run_corpus(count: int, chosen: Collection[Tool], checkouts: Mapping[str, Path], file: Path) -> None:
-    """Run the tools on the first entries, and with more CPU seconds on those on which our audit has no verdict."""
+    """Run the tools on the first entries, and with more CPU seconds on those whose bug our audit does not find."""
     entries = corpus.entries()[:count]
     for budget in corpus.BUDGETS:
         corpus.corpus_campaign(entries, chosen, checkouts, _say, file, budget)
-        entries = corpus.undecided(entries, corpus.stored(file), budget)
+        entries = corpus.missed(entries, corpus.stored(file), budget)
 
 
 def _table(zoo_file: Path, corpus_file: Path) -> Table:

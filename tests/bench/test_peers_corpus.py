@@ -9,7 +9,7 @@ import pytest
 from dpwitness.benchmarks.peers import corpus_campaign as campaigns
 from dpwitness.benchmarks.peers import corpus_page, recordings
 from dpwitness.benchmarks.peers.campaign import Run
-from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS, SEED, corpus_campaign, entries, stored, undecided
+from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS, SEED, corpus_campaign, entries, missed, stored
 from dpwitness.benchmarks.peers.drivers import __main__ as driver
 from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded, recorded
 from dpwitness.benchmarks.peers.drivers.task import Answer
@@ -106,9 +106,9 @@ def test_the_campaign_gives_the_pair_of_our_audit_to_the_peers_and_resumes(home,
     assert asked == [(tool.name, settings, "bug-noisy", BUDGET, SEED) for settings in SETTINGS]
     assert {run.state for run in runs.values() if run.case == "bug-text" and run.tool != OWN} == {"not expressible"}
     assert sum(run.tool == OWN and run.violated for run in runs.values()) == 2
-    assert undecided(bugs, runs, BUDGET) == []
+    assert missed(bugs, runs, BUDGET) == []
     late = Run(OWN, "default", "bug-text", BUDGET, SEED, "error")
-    assert undecided(bugs, runs | {late.key: late}, BUDGET) == [bugs[1]]
+    assert missed(bugs, runs | {late.key: late}, BUDGET) == [bugs[1]]
 
 
 def test_recall_counts_what_a_tool_can_express_and_names_what_only_a_peer_finds():

@@ -9,7 +9,7 @@ import pytest
 from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness.auditors.black_box import timing
 from dpwitness.auditors.black_box.timing import Costs, RunCost, format_duration
-from dpwitness.auditors.running import chunks
+from dpwitness.auditors.running import chunks, clocks
 from dpwitness.auditors.running.engine import Inline, Phase, Stage
 from dpwitness.console import describe
 from dpwitness.mechanisms import parse_claim
@@ -31,6 +31,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(Clock, "cpu", 0.0)
     monkeypatch.setattr(timing, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now)
     monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
+    monkeypatch.setattr(clocks, "cpu_seconds", lambda: Clock.cpu)
 
 
 def slow(dataset, size, rng):
@@ -151,7 +152,7 @@ def test_times_for_a_person():
     assert [format_duration(s) for s in (2e-8, 0.0123, 65.0, 3600.0, 90_000.0)] == ["20 ns", "12.3 ms", "65 s", "1 h 0 min", "25 h 0 min"]
 
 
-@pytest.mark.parametrize(("slow_from", "expected"), [(5.0, 20), (100.0, 1)])
+@pytest.mark.parametrize(("slow_from", "expected"), [(6.0, ((3 + 5 * 20) / 8, 20)), (100.0, (1, 1))])
 def test_a_budget_counts_the_runs_of_slower_pairs(slow_from, expected):
     """Runs on the first pair take 1/1000 s of CPU time, or raise at once; on later ones a fiftieth of a second."""
 
@@ -169,7 +170,22 @@ def test_a_budget_counts_the_runs_of_slower_pairs(slow_from, expected):
         return timing.slowdown(lambda size: stage(size, size, 600.0), chosen, executor, seconds, "cpu")
 
     assert slowdown(pairs, 40.0) == pytest.approx(expected)
-    assert slowdown(pairs, 2.0) == slowdown(pairs[:1], 40.0) == 1  # too short to tell, and nothing to compare
+    assert slowdown(pairs, 2.0) == slowdown(pairs[:1], 40.0) == (1, 1)  # too short to tell, and nothing to compare
     raises = Pair(np.array([-1.0]), np.array([-2.0]))
-    assert slowdown([raises, *pairs], 40.0) >= 500
+    assert slowdown([raises, *pairs], 40.0)[0] >= 500
     executor.shutdown()
+
+
+@pytest.mark.parametrize("slow", [0.0, 3.0])
+def test_runs_are_planned_again_for_the_chosen_pair(slow):
+    """Runs on one pair take twenty times as long as those on the others; the leak is on that pair, or on one of the fast ones."""
+
+    def mechanism(dataset, size, rng):
+        Clock.cpu += size * (2e-2 if np.floor(dataset[0]) == slow else 1e-3)
+        return dataset[0] + rng.laplace(0.0, 0.5, size)
+
+    pairs = [Pair(np.array([float(k)]), np.array([k + (0.9 if k == 3 else 0.1)])) for k in range(4)]
+    result = audit(mechanism, claim="pure:1", pair=pairs, seconds=60.0, clock="cpu", seed=1, stop="never", name="m")
+    assert result.verdict is Verdict.VIOLATED and result.pair == pairs[3]
+    assert 40 < result.cpu_seconds < 75, result.notes
+    assert any("planned again for the chosen pair" in note for note in result.notes), result.notes
