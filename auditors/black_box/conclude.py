@@ -260,7 +260,7 @@ def _verdict(
     if moved is False:
         verdict = Verdict.INCONCLUSIVE
         notes.insert(0, reason)
-    if not refuted and not failure and findings.trace is not None and findings.trace.exceeds:
+    if not refuted and not failure and findings.trace is not None and findings.trace.contradicts:
         verdict = Verdict.INCONCLUSIVE
         notes.insert(0, findings.trace.headline(claim))
     return verdict, moved, tuple(notes)

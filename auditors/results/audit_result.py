@@ -152,7 +152,7 @@ class AuditResult(Result):
     @property
     def evidence(self) -> str:
         """Return ``statistical`` for counts and an exact binomial limit; ``assumed`` where a trace alone raises the doubt."""
-        return "assumed" if self.verdict is Verdict.INCONCLUSIVE and self.trace is not None and self.trace.exceeds else "statistical"
+        return "assumed" if self.verdict is Verdict.INCONCLUSIVE and self.trace is not None and self.trace.contradicts else "statistical"
 
     @property
     def limit(self) -> float | None:

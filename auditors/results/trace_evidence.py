@@ -135,6 +135,16 @@ class TraceEvidence:
         return Verdict.SUPPORTED if self.loss <= self.claimed * (1 + 1e-3) and not self.findings else Verdict.INCONCLUSIVE
 
     @property
+    def contradicts(self) -> bool:
+        """Whether the trace contradicts the claim: its loss exceeds the claim, or the accounting that the claim rests on does not hold."""
+        return self.exceeds or bool(self._accounting)
+
+    @property
+    def _accounting(self) -> list[str]:
+        """What the trace shows about the accounting."""
+        return [finding.message for finding in self.findings if finding.kind == "ACCOUNT"]
+
+    @property
     def explanation(self) -> tuple[str, ...]:
         """Descriptions of the calls whose loss is not zero, largest loss first, and of the findings."""
         moved = [call for call in self.calls if call.distance > 0 or call.epsilon != 0]
@@ -145,7 +155,12 @@ class TraceEvidence:
         return (*lines, *(str(finding) for finding in self.findings))
 
     def headline(self, claim: Claim) -> str:
-        """Return what the trace shows, and on which assumption, if the loss exceeds the claim."""
+        """Return what the trace shows, and on which assumption, if it contradicts the claim."""
+        if not self.exceeds:
+            return (
+                f"a traced run on the pair ({self.pair}) contradicts the accounting of the claim: {'; '.join(self._accounting)}; "
+                "no count of this audit shows a violation"
+            )
         symbol, at = claim.symbol, f" at delta = {claim.delta_budget:g}" if claim.delta_budget else ""
         reached = f"no finite {symbol}" if math.isinf(self.loss) else f"{symbol} = {self.loss:.4g}"
         return (

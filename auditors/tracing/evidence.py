@@ -10,6 +10,7 @@ from dpwitness.auditors.tracing.calls import Calls, record_count
 from dpwitness.auditors.tracing.sessions import PairSession
 from dpwitness.mechanisms.privacy import Claim
 
+CHARGED = "the accountants were charged epsilon"  # begin of the message of a finding that rests on the composed loss
 _COUPLED = ("CALLS", "SCALE", "SHAPE", "PARAMETER", "OUTPUT")  # kinds of findings that rest on runs with equal draws
 FOR_ALL_NOISE = ", whatever the noise"
 
@@ -78,7 +79,7 @@ class Evidence:
             message = f"the losses of the calls compose to {message}{at}, claimed {claimed:.6g}"
             found = found.with_finding("LOSS", message, certain=self.priced)
         if claim.bounds_epsilon and self.priced and reached > self.charged * slack:
-            message = f"the accountants were charged epsilon = {self.charged:.6g}, but the calls compose to {reached:.6g}"
+            message = f"{CHARGED} = {self.charged:.6g}, but the calls compose to {reached:.6g}"
             found = found.with_finding("ACCOUNT", message)
         for message in calls.account_faults():
             found = found.with_finding("ACCOUNT", message)

@@ -21,7 +21,7 @@ from dpwitness.auditors.results.trace_evidence import TraceEvidence
 from dpwitness.auditors.running.rounds import is_builtin_mechanism
 from dpwitness.auditors.tracing.alignment import scale_of
 from dpwitness.auditors.tracing.calls import Calls
-from dpwitness.auditors.tracing.evidence import Evidence
+from dpwitness.auditors.tracing.evidence import CHARGED, Evidence
 from dpwitness.auditors.tracing.pair_analysis import examine, glance
 from dpwitness.auditors.tracing.sessions import PairSession, Recorder, opened
 from dpwitness.mechanisms.data.pairs import Pair
@@ -151,7 +151,8 @@ def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -
     expected = getattr(mechanism, "expected_findings", None) or {}
     runs = PairSession.of(recorder, pair, claim)
     exceeds = "LOSS" not in expected and any(f.kind == "LOSS" for f in evidence.findings) and _noise_reaches_output(runs, evidence)
-    findings = tuple(f for f in evidence.findings if f.kind not in expected and (f.kind != "LOSS" or exceeds))
+    by_loss = [f for f in evidence.findings if f.kind == "LOSS" or f.message.startswith(CHARGED)]  # the output may hide a part of the loss
+    findings = tuple(f for f in evidence.findings if f.kind not in expected and (exceeds or f not in by_loss))
     return TraceEvidence(
         pair=pair.why,
         claimed=runs.claim.parameter,

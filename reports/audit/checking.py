@@ -110,10 +110,13 @@ def _check_result(result: Json) -> bool:
     """Return whether the bound and the verdict of a result follow from its counts."""
     kind, evidence = result.get("kind"), result.get("evidence")
     determined = _RULES[kind](result) if kind in _RULES else False
-    traced = kind == "black box" and bool((result.get("trace") or {}).get("exceeds"))
+    trace = (result.get("trace") or {}) if kind == "black box" else {}
+    traced = bool(trace.get("exceeds"))
+    doubted = result["verdict"] == "INCONCLUSIVE" and any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
     if traced and result["verdict"] == "NOT_REFUTED":
         _raise_damaged(result, "verdict", "INCONCLUSIVE, as its trace exceeds the claim", result["verdict"])
-    if kind in _EVIDENCE and evidence not in (None, "assumed" if traced and result["verdict"] == "INCONCLUSIVE" else _EVIDENCE[kind]):
+    usual = "assumed" if traced and result["verdict"] == "INCONCLUSIVE" else _EVIDENCE.get(kind)
+    if kind in _EVIDENCE and evidence not in (None, usual, *(["assumed"] if doubted else [])):
         _raise_damaged(result, "evidence", _EVIDENCE[kind], evidence)
     if result["verdict"] in ("CERTIFIED", "SUPPORTED") and kind != "white box":
         _raise_damaged(result, "kind", "white box, the only one that certifies", kind)

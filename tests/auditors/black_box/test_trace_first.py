@@ -1,14 +1,16 @@
 """Tests of the traced runs before an audit: their evidence, its effect on the verdict, and its limits."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
+from dpwitness.auditors.black_box import screening
 from dpwitness.auditors.events.outputs import concatenate, encode
 from dpwitness.auditors.events.scorers import Training, fit_shift
-from dpwitness.auditors.results.trace_evidence import TraceEvidence
+from dpwitness.auditors.results.trace_evidence import Finding, TraceEvidence
 from dpwitness.auditors.tracing.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
@@ -46,6 +48,22 @@ def test_a_loss_beyond_the_claim_is_named_where_counts_cannot_show_it():
     document = json.loads(json.dumps(build_document([result], title="t")))
     assert checked_document(document)["results"][0]["trace"]["evidence"].startswith("assumed: ")
     assert repr(TraceEvidence.from_json(document["results"][0]["trace"])) == repr(result.trace)
+
+
+def test_an_accounting_that_does_not_hold_is_named(monkeypatch):
+    """The counts show no violation, but the claim is that of an accountant whose assumption the traced runs break."""
+    message = "the accountant assumes that each step draws every record by its own coin; a permutation is drawn instead"
+
+    def faulty(*arguments):
+        evidence, note, shift = worst_evidence(*arguments)
+        return replace(evidence, findings=(Finding("ACCOUNT", message),)), note, shift
+
+    monkeypatch.setattr(screening, "worst_evidence", faulty)
+    result = audit(laplace, claim="pure:1", pair=ONE, trials=TRIALS)
+    assert result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed"
+    assert "contradicts the accounting of the claim: the accountant assumes" in result.headline()
+    document = json.loads(json.dumps(build_document([result], title="t")))
+    assert checked_document(document)["results"][0]["verdict"] == "INCONCLUSIVE"
 
 
 def test_a_report_that_hides_the_trace_is_refused():
