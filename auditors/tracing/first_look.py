@@ -30,7 +30,8 @@ from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.recording.recorder import Stopped
 
-SECONDS, SHARE = 2.0, 0.05  # limits of the CPU time of traced runs, and of their number as a share of the audit's runs
+SECONDS, SHARE = 2.0, 0.05  # limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
+_MOST_SECONDS = 5.0  # limit of the CPU time with a time budget
 _PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
 _MAX_TRACED = 24  # maximum number of pairs that are traced
 _WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time
@@ -49,7 +50,7 @@ class Limits:
     @classmethod
     def of(cls, trials: int, seconds: float | None) -> Limits:
         """Return the limits for an audit with this budget."""
-        return cls(int(SHARE * trials), SECONDS if seconds is None else min(SECONDS, SHARE * seconds))
+        return cls(int(SHARE * trials), SECONDS if seconds is None else min(_MOST_SECONDS, SHARE * seconds))
 
 
 class TooLate(Stopped):
