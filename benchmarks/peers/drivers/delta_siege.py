@@ -29,6 +29,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
+from dpwitness.benchmarks.peers.drivers.recorded import Recorded
 from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
 from dpwitness.mechanisms.textbook.gaussian_calibration import epsilon_of_shift, shift_over_sigma
 
@@ -108,7 +109,12 @@ def _search(task: Task, config: Config, classifier: Pipeline, folder: Path) -> f
 
 
 def _deltas(task: Task) -> Any:
-    """Return the deltas at which the tool evaluates rho: its default, or fewer, because rho of Gaussian noise has no closed form."""
+    """Return the deltas at which the tool evaluates rho: its default, or fewer, because rho of Gaussian noise has no closed form.
+
+    The claim of a library is one point: at other deltas, its noise may lose more than Gaussian noise with this claim.
+    """
+    if isinstance(task.mechanism, Recorded):
+        return np.array([task.delta])
     return np.concatenate([[0.0, task.delta], np.geomspace(1e-9, 1, _DELTAS)]) if task.best else None
 
 
