@@ -117,7 +117,7 @@ def section(all_runs: Runs, runnable: int) -> list[str]:
     missed = only_a_peer_finds(runs)
     lines += [f"Only a peer finds: {'; '.join(missed)}." if missed else "No peer finds a bug that our audit misses in these runs.", ""]
     if fewer := [line for line in only_a_peer_finds(all_runs) if line not in missed]:
-        lines += [f"With fewer CPU seconds only a peer finds: {'; '.join(fewer)}. Our audit says there that it needs more.", ""]
+        lines += [f"With fewer CPU seconds only a peer finds: {'; '.join(fewer)}. Our audit finds them with more.", ""]
     return [*lines, *_entries_table(runs, cases), "", *_reasons(runs, cases), ""]
 
 

@@ -23,7 +23,6 @@ from dpwitness.benchmarks.table import Table, format_table
 
 BUDGET = 4.0  # CPU seconds of one attack on a mechanism of the zoo
 SEEDS = (1,)  # more by --seed
-ENTRIES = 17  # bugs of the recall corpus, the first in an order that a seed draws
 PARTS = ("zoo", "corpus")
 
 
@@ -31,7 +30,7 @@ def measure() -> Table:
     """Run all attacks that are not stored yet, those on bugs of libraries with the smaller budget, and return the figures."""
     wanted = [(settings, case, BUDGET, seed) for settings in SETTINGS for case in NAMES for seed in SEEDS]
     zoo.campaign(tools().values(), wanted, {}, _say)
-    corpus.corpus_campaign(corpus.entries()[:ENTRIES], tools().values(), {}, _say)
+    corpus.corpus_campaign(corpus.entries(), tools().values(), {}, _say)
     return _table(zoo.PUBLISHED, corpus.PUBLISHED)
 
 
@@ -58,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--settings", action="append", choices=SETTINGS, help="of the part zoo; default: both")
     parser.add_argument("--cpu-seconds", action="append", type=float, help=f"of one attack of the part zoo; default: {BUDGET:g}")
     parser.add_argument("--seed", action="append", type=int, help=f"of the part zoo; default: {', '.join(map(str, SEEDS))}")
-    parser.add_argument("--entries", type=int, default=ENTRIES, help="number of entries of the recall corpus; default: %(default)s")
+    parser.add_argument("--entries", type=int, help="number of entries of the recall corpus, in an order that a seed draws; default: all")
     parser.add_argument("--stored", metavar="FOLDER", type=Path, help="folder of the stored runs; default: the published ones")
     parser.add_argument("--figures", action="store_true", help="print the figures of the stored runs, and run nothing")
     parser.add_argument("--page", metavar="FOLDER", type=Path, help="write peers.md and peers.svg from the stored runs, and run nothing")
@@ -83,7 +82,7 @@ def _run(args: argparse.Namespace, zoo_file: Path, corpus_file: Path) -> None:
         _run_corpus(args.entries, chosen, checkouts, corpus_file)
 
 
-def _run_corpus(count: int, chosen: Collection[Tool], checkouts: Mapping[str, Path], file: Path) -> None:
+def _run_corpus(count: int | None, chosen: Collection[Tool], checkouts: Mapping[str, Path], file: Path) -> None:
     """Run the tools on the first entries, and with more CPU seconds on those whose bug our audit does not find."""
     entries = corpus.entries()[:count]
     for budget in corpus.BUDGETS:
