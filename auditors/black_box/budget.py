@@ -6,6 +6,7 @@ import math
 
 PROBE = 64  # rounds in a probe's chunk; a probe runs about four chunks
 PILOT_SHARE = 0.2
+SCREEN_SHARE = 0.25  # share of the runs for the first looks at more pairs than the pilot tries
 MIN_RUNS_PER_PAIR = 1000  # minimum number of runs per pair of an audit that looks for more than gross violations
 SHORT_PAIRS = 3  # number of pairs that audits with few runs try
 _RUNS_PER_TRIED_PAIR = 2000  # minimum number of runs per pair if more pairs are tried: its probe and pilots take about 500

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
+from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR, SCREEN_SHARE
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.outputs import Outputs, concatenate
@@ -25,7 +25,6 @@ from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-_SHARE = 0.25  # share of the runs of an audit for all looks together
 _MIN_ROUNDS = 8  # minimum number of rounds per pair in the first look
 _SHORT_SHARE, _SHORT_MIN_ROUNDS = 0.4, 4  # the same in an audit with less than `MIN_RUNS_PER_PAIR` runs, which finds gross violations only
 _MOST_ROUNDS = 512  # rounds of a pair after which more would not change its rank
@@ -117,7 +116,7 @@ def _affordable(planned: int, count: int) -> list[int]:
 
 def _look_size(planned: int) -> tuple[float, int]:
     """Return the share of the runs for all looks together, and the minimum number of rounds per pair."""
-    return (_SHARE, _MIN_ROUNDS) if planned >= MIN_RUNS_PER_PAIR else (_SHORT_SHARE, _SHORT_MIN_ROUNDS)
+    return (SCREEN_SHARE, _MIN_ROUNDS) if planned >= MIN_RUNS_PER_PAIR else (_SHORT_SHARE, _SHORT_MIN_ROUNDS)
 
 
 class _Looks:

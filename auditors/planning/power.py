@@ -17,12 +17,13 @@ from scipy.stats import binom
 
 from dpwitness.auditors.black_box.budget import (
     EARLY_ALPHA,
-    MIN_RUNS_PER_PAIR,
     PILOT_SHARE,
+    SCREEN_SHARE,
     bit_rounds,
     is_staged,
     probe_chunk,
     training_rounds,
+    tried_pairs,
 )
 from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
@@ -48,9 +49,9 @@ def split_budget(trials: int, pairs: int, floats: bool, *, easy: bool = False) -
     >>> split_budget(100_000, 1, True)
     (18502, 71268)
     """
-    pairs = min(pairs, max(1, trials // MIN_RUNS_PER_PAIR))
-    budget = trials - 4 * probe_chunk(trials, pairs) * pairs
-    budget -= bit_rounds(budget, pairs) if floats else 0
+    tried = min(pairs, max(1, tried_pairs(trials)))
+    budget = trials - 4 * probe_chunk(trials, tried) * tried - (int(SCREEN_SHARE * trials) if tried < pairs else 0)
+    budget -= bit_rounds(budget, tried) if floats else 0
     budget -= int(PILOT_SHARE * budget) if pairs > 1 else 0
     train = training_rounds(budget, 1, easy=easy and is_staged(budget, 1))
     return train, budget - train
