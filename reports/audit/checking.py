@@ -115,8 +115,8 @@ def _check_result(result: Json) -> bool:
     doubted = result["verdict"] == "INCONCLUSIVE" and any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
     if traced and result["verdict"] == "NOT_REFUTED":
         _raise_damaged(result, "verdict", "INCONCLUSIVE, as its trace exceeds the claim", result["verdict"])
-    usual = "assumed" if traced and result["verdict"] == "INCONCLUSIVE" else _EVIDENCE.get(kind)
-    if kind in _EVIDENCE and evidence not in (None, usual, *(["assumed"] if doubted else [])):
+    assumed = traced and result["verdict"] == "INCONCLUSIVE"
+    if kind in _EVIDENCE and evidence not in (None, "assumed" if assumed or (doubted and evidence == "assumed") else _EVIDENCE[kind]):
         _raise_damaged(result, "evidence", _EVIDENCE[kind], evidence)
     if result["verdict"] in ("CERTIFIED", "SUPPORTED") and kind != "white box":
         _raise_damaged(result, "kind", "white box, the only one that certifies", kind)
