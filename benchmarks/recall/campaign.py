@@ -63,7 +63,7 @@ def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
 
 
 def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED, **settings: Any) -> None:
-    """Audit both sides of each runnable entry that has no stored run with this budget.
+    """Audit both sides of each runnable entry that has no stored run with this budget; after a later run, there is no first run any more.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None],
             if only not in (None, side):
                 continue
             done = stored(file)
-            known = done.get((entry.name, side, minutes, later))
+            known = done.get((entry.name, side, minutes, later)) or done.get((entry.name, side, minutes, True))
             if known is None or known.outcome == NOT_INSTALLED:
                 run = replace(audit_side(entry, side, release, minutes), later=later)
                 store((done | {run.key: run}).values(), file)
