@@ -37,7 +37,7 @@ from dpwitness.mechanisms.objects.single_runs import PerRun
 
 T = TypeVar("T")
 
-_CHANGED = 1.5  # factor on the number of remaining runs from which they are planned anew
+_CHANGED = 1.5  # factor on the number of remaining runs from which they are planned again
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
@@ -239,7 +239,7 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
 
 
 def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:
-    """Plan the remaining runs of a time budget anew if runs on the chosen pair take much longer or shorter than the mean over the pairs."""
+    """Plan the remaining runs of a time budget again if runs on the chosen pair take much longer or shorter than the mean over the pairs."""
     took = runner.took.get(index)
     cost = None if took is None or runner.cost is None else runner.cost.on(*took)
     if options.seconds is None or cost is None:
