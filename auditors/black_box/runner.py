@@ -239,7 +239,7 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
 
 
 def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:
-    """Plan the remaining runs of a time budget again if runs on the chosen pair take much longer or shorter than the mean over the pairs."""
+    """Plan the rest of a time budget again if runs on the chosen pair take much longer or shorter than on the pairs in the mean."""
     took = runner.took.get(index)
     cost = None if took is None or runner.cost is None else runner.cost.on(*took)
     if options.seconds is None or cost is None:

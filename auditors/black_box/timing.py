@@ -52,7 +52,7 @@ class RunCost:
     seconds: float  # duration of the timing itself
 
     def on(self, seconds: float, runs: int) -> RunCost | None:
-        """Return the cost on a pair on which `runs` runs took `seconds`; None if this is too short to tell, or if counting costs as much."""
+        """Return the cost on a pair on which `runs` runs took `seconds`; None if too short to tell, or if counting costs as much."""
         return None if seconds < _LEAST_TIMED or self.run < _CHEAP_RUN else replace(self, run=seconds / runs, seconds=0.0)
 
     def time(self, trials: int, pairs: int) -> float:
