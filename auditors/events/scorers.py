@@ -45,7 +45,7 @@ _MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a positio
 _FOLDS = 4
 _UNUSED_PRECISION = 1e5  # prior precision of a group that was not selected
 _LEAST_CROSS = 0.1  # least weight of a cross, relative to the largest of all features, in units of their spread
-_CLEAR_EVIDENCE = 4.0  # log evidence by which a model of all groups must beat one of the selected groups
+_CLEAR_EVIDENCE = 2.0  # log evidence by which a model of all groups must beat one of the selected groups
 _MAX_ATOMS, _MIN_ROWS_PER_ATOM = 8192, 4
 _MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
 

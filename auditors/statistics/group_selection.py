@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.statistics.regression import MAX_PRECISION, MIN_PRECISION, Fit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
-_GROUP_COST = 3.5  # log prior odds against a group
+_GROUP_COST = 1.0  # log prior odds against a group
 _LEAST_SHRINKAGE = 0.1  # smallest ratio of information to prior precision of a group that is kept
 _START_PRECISION = 100.0  # largest prior precision at which a group starts
 _ROUNDS, _STOP_CHANGE = 8, 0.2  # maximum number of rounds; change of the logarithm of a precision at which they stop
