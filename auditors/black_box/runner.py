@@ -240,16 +240,24 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
 
 def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:
     """Plan the rest of a time budget again if runs on the chosen pair take much longer or shorter than on the pairs in the mean."""
-    took = runner.took.get(index)
-    cost = None if took is None or runner.cost is None else runner.cost.on(*took)
-    if options.seconds is None or cost is None:
+    if options.seconds is None:
         return
-    left = max(FEWEST, cost.trials(options.seconds - runner.spent, 1))
-    changed = not runner.remaining / _CHANGED <= left <= runner.remaining * _CHANGED
-    planned = runner.settled("planned again", lambda: runner.done + left if changed else runner.planned)
+    budget = options.seconds
+
+    def find() -> tuple[int, float]:
+        """Return the number of runs in all, and the cost of a run; it is unknown if a store has restored runs of the pilot."""
+        resumed = runner.ledger is not None and runner.ledger.resumed
+        cost = None if resumed or runner.cost is None or index not in runner.took else runner.cost.on(*runner.took[index])
+        if cost is None:
+            return runner.planned, 0.0
+        left = max(FEWEST, cost.trials(budget - runner.spent, 1))
+        changed = not runner.remaining / _CHANGED <= left <= runner.remaining * _CHANGED
+        return (runner.done + left if changed else runner.planned), cost.run
+
+    planned, each = runner.settled("planned again", find)
     if planned != runner.planned:
         runner.note(
-            f"planned again for the chosen pair, on which a run takes {format_duration(cost.run)}: {planned:,} runs in all "
+            f"planned again for the chosen pair, on which a run takes {format_duration(each)}: {planned:,} runs in all "
             f"({runner.planned:,} before), so no number of trials gives the same counts"
         )
         runner.planned = planned

@@ -63,7 +63,7 @@ def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
 
 
 def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED, **settings: Any) -> None:
-    """Audit both sides of each runnable entry that has no stored run with this budget; after a later run, there is no first run any more.
+    """Audit both sides of each runnable entry that has no stored run with this budget. A stored later run counts as one.
 
     Parameters
     ----------

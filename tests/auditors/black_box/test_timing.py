@@ -189,3 +189,22 @@ def test_runs_are_planned_again_for_the_chosen_pair(slow):
     assert result.verdict is Verdict.VIOLATED and result.pair == pairs[3]
     assert 40 < result.cpu_seconds < 75, result.notes
     assert any("planned again for the chosen pair" in note for note in result.notes), result.notes
+
+
+def test_an_interrupted_audit_keeps_the_runs_that_were_planned_again(tmp_path):
+    def mechanism(dataset, size, rng):
+        Clock.cpu += size * (2e-2 if np.floor(dataset[0]) == 0 else 1e-3)
+        return dataset[0] + rng.laplace(0.0, 0.5, size)
+
+    def stop(done, planned):
+        plans.append(planned)
+        if done > 0.7 * planned and len(set(plans)) > 1:
+            raise KeyboardInterrupt
+
+    plans = []
+    pairs = [Pair(np.array([float(k)]), np.array([k + (0.9 if k == 3 else 0.1)])) for k in range(4)]
+    options = {"claim": "pure:1", "pair": pairs, "seconds": 60.0, "clock": "cpu", "stop": "never", "name": "m", "store": tmp_path / "s.db"}
+    first = audit(mechanism, progress=stop, **options)
+    again = audit(mechanism, **options)
+    assert first.verdict is Verdict.INCONCLUSIVE and plans[-1] > plans[0]
+    assert again.requested == plans[-1] and again.trials > first.trials and again.verdict is Verdict.VIOLATED
