@@ -307,9 +307,9 @@ def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArr
                 fit = fit_logistic(design, ones, total - ones, precision, weights)
                 weights = fit.weights
                 fits.append((evidence(fit, precision) + weight, fit, design))
-    for design in plain_curves(x, total):
+    for design, weight in plain_curves(x, ones, total):
         fit = fit_logistic(design, ones, total - ones, _PLAIN_PRECISION)
-        fits.append((evidence(fit, _PLAIN_PRECISION), fit, design))
+        fits.append((evidence(fit, _PLAIN_PRECISION) + weight, fit, design))
     log_weight = np.array([f[0] for f in fits])
     probability = np.exp(log_weight - log_weight.max())
     fit_counts = rng.multinomial(draws, probability / probability.sum())

@@ -34,8 +34,8 @@ from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.columns import moments, without_overflow
-from dpwitness.auditors.statistics.group_selection import select_groups
-from dpwitness.auditors.statistics.regression import chance_share, evidence, fit_grouped
+from dpwitness.auditors.statistics.model_average import Expansion
+from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.auditors.statistics.shared_weights import SHARED_CURVES, share
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -45,7 +45,6 @@ _MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a positio
 _FOLDS = 4
 _UNUSED_PRECISION = 1e5  # prior precision of a group that was not selected
 _LEAST_CROSS = 0.1  # least weight of a cross, relative to the largest of all features, in units of their spread
-_CLEAR_EVIDENCE = 2.0  # log evidence by which a model of all groups must beat one of the selected groups
 _MAX_ATOMS, _MIN_ROWS_PER_ATOM = 8192, 4
 _MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
 
@@ -160,7 +159,8 @@ class ModelScorer:
     model: WeightedScore
     precision: dict[str, float]
     values: Values
-    log_evidence: float = -np.inf  # of the fit, by Laplace's approximation
+    log_evidence: float = -np.inf  # of the model, by Laplace's approximation
+    subsets: tuple[dict[str, float], ...] = ()  # groups and precisions of the models of which this is the average; empty: one model
     chance: float = 0.0  # share of the score's variance that is chance
 
     def score(self, matrix: FloatArray) -> FloatArray:
@@ -175,10 +175,10 @@ def fit_model(
 ) -> ModelScorer | None:
     """Fit a logistic regression on the feature groups that suit the outputs; return None if no feature varies.
 
-    If `like` is given, its groups, their prior precisions and its exact values are used unchanged. Otherwise the fit of the precisions of
-    all groups starts at `start`, and the groups that the data need are fitted again. Without `tune` the precisions are not fitted.
+    If `like` is given, its groups, their prior precisions, its subsets of them and its exact values are used unchanged. Otherwise the fit
+    of the precisions of all groups starts at `start`, and likely subsets are fitted again. Without `tune` the precisions are not fitted.
     """
-    precision = like.precision if like else None
+    precision, subsets = (like.precision, like.subsets) if like else (None, ())
     values = like.values if like else values_of(data.matrix)
     groups = propose_blocks(data.matrix, data.label, values)
     blocks: list[tuple[str, Block]] = [
@@ -209,10 +209,12 @@ def fit_model(
     scaled = (features[:, used] - center[used]) / spread[used], (shared.values - shared_center) / shared_spread
     design = np.column_stack([np.ones(len(features)), *scaled])
     fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
-    own_weights, shared_weights = np.split(fit.weights[1:], [int(used.sum())])
+    expansion = Expansion(fit, group, names.tolist(), found)
+    average = expansion.average(subsets)
+    own_weights, shared_weights = np.split(average.weights[1:], [int(used.sum())])
     weights = shared.matrix @ (shared_weights / shared_spread)
     weights[used] += own_weights / spread[used]
-    offset, kept_blocks = float(fit.weights[0] - weights @ center), list[tuple[Block, FloatArray]]()
+    offset, kept_blocks = float(average.weights[0] - weights @ center), list[tuple[Block, FloatArray]]()
     least = _LEAST_CROSS * float(np.abs(weights * spread).max())
     for (_, block), first, end in zip(blocks, starts, starts[1:], strict=False):
         own_part = weights[first:end]
@@ -221,16 +223,14 @@ def fit_model(
         else:
             offset += float(own_part @ center[first:end])
     model = WeightedScore(data.matrix.shape[1] - 1, merge_trees(kept_blocks), offset, _structures(data, kept_blocks))
-    precisions = np.append(1e-4, found[group])
-    quality = evidence(fit, precisions), chance_share(fit, ones, zeros, precisions)
-    whole = ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values, *quality)
+    chance = expansion.chance_share(average, np.array([ones.sum(), zeros.sum()]))
+    whole = ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values, average.log_evidence, subsets, chance)
     if precision is not None or not tune or data.same is not None:  # a fit of outputs that repeat is a prior of their own counts
         return whole
-    chosen, selected = select_groups(fit, group, found)
-    if len(chosen) in (0, len(names)):
-        return whole
-    part = fit_model(data, replace(whole, precision=dict(zip(names[chosen].tolist(), selected.tolist(), strict=True))))
-    return whole if part is None or part.log_evidence < whole.log_evidence - _CLEAR_EVIDENCE else part
+    likely = expansion.likely_subsets()
+    precisions = {name: min(several) for name in names.tolist() if (several := [subset[name] for subset in likely if name in subset])}
+    part = fit_model(data, replace(whole, precision=precisions, subsets=likely)) if precisions else None
+    return whole if part is None or part.log_evidence < whole.log_evidence else part
 
 
 def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.special import xlogy
 
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -17,6 +16,7 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
 _STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5  # relative gains of a step: below the first, stop; below the second, reuse the curvature
 _MAX_STEP = 4.0  # maximum change of the logarithm of a precision in a round
+CONSTANT_PRECISION = 1e-4
 MIN_PRECISION, MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
 
 
@@ -168,17 +168,6 @@ def evidence(fit: Fit, precision: FloatArray) -> float:
     return float(-fit.loss + 0.5 * np.sum(np.log(precision)) - np.sum(np.log(np.diag(fit.factor))))
 
 
-def chance_share(fit: Fit, ones: FloatArray, zeros: FloatArray, precision: FloatArray) -> float:
-    """Return about which share of the score's variance is chance: the number of weights that the data determine over twice the gain.
-
-    The gain in log-likelihood is that over a constant; `precision` holds the prior precision of each weight, the constant first.
-    """
-    penalty = 0.5 * float(precision @ fit.weights**2)
-    counts = np.array([ones.sum(), zeros.sum()])
-    gain = penalty - fit.loss - float(xlogy(counts, counts / counts.sum()).sum())
-    return float(np.maximum(1 - precision * fit.variances(), 0.0)[1:].sum() / max(2 * gain, 1e-9))
-
-
 def fit_grouped(
     features: FloatArray, ones: FloatArray, zeros: FloatArray, group: NDArray[np.intp], precision: FloatArray, *, learn: bool = True
 ) -> tuple[Fit, FloatArray]:
@@ -190,7 +179,8 @@ def fit_grouped(
     start: FloatArray | None = None
     information: FloatArray | None = None
     for turn in range(_EVIDENCE_ROUNDS if learn else 1):
-        fit = fit_logistic(features, ones, zeros, np.append(1e-4, found[group]), start, _NEWTON_STEPS if turn == 0 else 4, information)
+        prior = np.append(CONSTANT_PRECISION, found[group])
+        fit = fit_logistic(features, ones, zeros, prior, start, _NEWTON_STEPS if turn == 0 else 4, information)
         start, information = fit.weights, fit.information
         if not learn:
             break
