@@ -165,15 +165,16 @@ def test_balls_name_what_is_near_and_what_is_far():
     assert Ball(np.zeros(1), 0.5, np.inf, 1).directions == 1
 
 
-def test_a_ball_is_learned_around_a_given_output():
-    """Three outputs in a thousand on one side lie within 0.01 of a point: a ball finds it, nothing else does."""
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_ball_is_learned_around_a_given_output(seed):
+    """Three outputs in a thousand on one side lie within 0.01 of a point: a ball finds it, nothing else does, and it is worth much."""
+    rng = np.random.default_rng(seed)
     wide = [rng.standard_normal((20_000, 3)) for _ in range(2)]
     wide[0][:60] = 0.7 + 0.01 * rng.standard_normal((60, 3)) / 3
     sides = [encode(rng.permutation(rows), 20_000) for rows in wide]
     plain, ball = (learn(*sides, PureDP(1.0), alpha=0.01, rounds=10**6, near=near) for near in (None, np.full(3, 0.7)))
     assert ball.method.startswith("distance") and ball.event.inside == 1 and 0.0005 < ball.event.inner < 0.03
-    assert ball.expected > plain.expected + 1
+    assert ball.expected > plain.expected + 2
 
 
 def test_low_bits_are_those_of_the_float():
