@@ -9,8 +9,7 @@ import numpy as np
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _TAIL = 0.12  # share of the outputs in each tail
-# central shares of the outputs outside of which a plain curve is flat, with log prior weights: noise in a score makes its ends too large
-_PLAIN_SHARES = ((0.1, 0.0), (0.3, 0.0), (0.5, 0.0), (0.7, 0.0), (0.85, 0.0), (0.95, 0.0), (1.0, -1.0))
+_PLAIN_SHARES = (0.1, 0.3, 0.5, 1.0)  # central shares of the outputs outside of which a plain curve is flat
 _LEAST_LEAK, _LEAK_WEIGHT = 12, -4.0  # minimum number of outputs beyond a step; its log prior weight
 _UNUSUAL = 3.0  # standard deviations of chance by which the counts beyond a step must differ
 
@@ -23,13 +22,13 @@ def plain_curves(x: FloatArray, ones: FloatArray, total: FloatArray) -> Iterator
     uncertain to choose among these.
     """
     share = (np.cumsum(total) - total / 2) / total.sum()
-    for central, log_weight in _PLAIN_SHARES:
+    for central in _PLAIN_SHARES:
         low, high = np.interp([(1 - central) / 2, (1 + central) / 2], share, x) if central < 1 else (x[0], x[-1])
         clipped = np.clip(x, low, high)
         clipped = clipped - np.average(clipped, weights=total)
         spread = np.sqrt(np.average(clipped**2, weights=total))
         if spread > 0:
-            yield np.column_stack([np.ones(len(x)), clipped / spread]), log_weight
+            yield np.column_stack([np.ones(len(x)), clipped / spread]), 0.0
     rate, size = ones.sum() / total.sum(), float(total.sum())
     for beyond in np.exp2(-np.arange(4, max(5, np.log2(max(size / _LEAST_LEAK, 16))), 0.5)):
         for outside in (share < beyond, share > 1 - beyond):
