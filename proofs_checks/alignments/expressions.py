@@ -98,6 +98,11 @@ class Numbers:
         return not test
 
     @staticmethod
+    def quotient(value: Any, divisor: float) -> Any:
+        """Return the quotient by a number."""
+        return value / divisor
+
+    @staticmethod
     def remainder(value: Any, divisor: Any) -> Any:
         """Return the remainder."""
         return value % divisor
@@ -125,6 +130,10 @@ class Formulas:
             return self.z3.IntVal(value)
         exact = value if isinstance(value, Fraction) else Fraction(repr(value))
         return self.z3.RealVal(f"{exact.numerator}/{exact.denominator}")
+
+    def quotient(self, value: Any, divisor: float) -> Any:
+        """Return the quotient by a number."""
+        return value * self.number(1 / Fraction(repr(divisor)))
 
     def symbol(self, name: str, kind: str) -> Any:
         """Return an unknown constant of a type."""
@@ -161,7 +170,7 @@ def value(node: ast.expr, names: Mapping[str, Any], terms: Any) -> Any:
             tests = [_COMPARISON[type(op)](a, b) for op, a, b in zip(ops, parts, parts[1:], strict=False)]
             return functools.reduce(terms.both, tests)
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=divisor)):
-            return value(left, names, terms) * terms.number(1 / Fraction(repr(divisor)))
+            return terms.quotient(value(left, names, terms), divisor)
         case ast.BinOp(left=left, op=ast.Mod(), right=right):
             return terms.remainder(value(left, names, terms), value(right, names, terms))
         case ast.BinOp(left=left, op=op, right=right):

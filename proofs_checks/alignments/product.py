@@ -76,7 +76,7 @@ def execute(block: tuple[Statement, ...], names: dict[str, Any], guard: Any, ter
                 names[name] = terms.choose(active, new, names[name]) if name in names else new
             case Noise():
                 names[statement.name] = draw(statement, dict(names), active)
-            case Append(site, expression):
+            case Append(site, _, expression):
                 emit(site, active, value(expression, names, terms))
             case Branch(test, then, other):
                 holds = value(test, names, terms)

@@ -55,9 +55,10 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """``x.append(value)``, with a number of its place in the text."""
+    """``x.append(value)``, with a number of its place in the text, and the list."""
 
     site: int
+    target: str
     value: ast.expr
 
 
@@ -104,13 +105,19 @@ class Program:
     index: str
     body: tuple[Statement, ...]
     after: tuple[Statement, ...]
-    returns: tuple[ast.expr, ...]
+    returned: tuple[ast.expr, ...]  # lists are names
+    is_tuple: bool  # whether a tuple is returned, or the only item itself
     carried: tuple[str, ...]  # variables that the loop changes and that have values before it
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the public parameters, with the number of queries."""
         return (*self.defaults, SIZE)
+
+    @cached_property
+    def returns(self) -> tuple[ast.expr, ...]:
+        """Returned numbers: the appended values of lists are outputs of their own."""
+        return tuple(item for item in self.returned if not (isinstance(item, ast.Name) and self.types[item.id] == "list"))
 
     @property
     def segments(self) -> tuple[tuple[Statement, ...], ...]:

@@ -5,25 +5,23 @@ A program is a function ``f(queries, rng, parameter: float = value, ...)``. Its 
 ``return``. Noise is ``rng.laplace(loc, scale)`` or ``rng.exponential(scale)``, where the scale is a product or quotient of parameters and
 numbers.
 
-The reader rejects all other text. It also rejects a read of a variable that may be unassigned, and a variable with values of two types:
-their exceptions and types would be outputs that the proof does not consider.
+The reader rejects all other text. It also rejects a read of a variable that may be unassigned, a variable with values of two types, and
+an integer that may be too large for a floating-point number: their exceptions and types would be outputs that the proof does not consider.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
-import inspect
 import itertools
-import textwrap
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.proofs_checks.alignments.expressions import Untyped, type_of
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of
+from dpwitness.proofs_checks.alignments.expressions import Numbers, Untyped, type_of, value
 from dpwitness.proofs_checks.alignments.program import (
     BREAK,
+    NEIGHBORS,
     SIZE,
     Append,
     Assign,
@@ -36,39 +34,29 @@ from dpwitness.proofs_checks.alignments.program import (
     names_in,
     walk,
 )
+from dpwitness.proofs_checks.alignments.ranges import MOST, is_exact_scale, number_problem
+from dpwitness.proofs_checks.alignments.source import BUILTINS, check_names, defaults_of, tree_of, unmodelled
 
 _TYPES = {"float": "real", "int": "int"}
-_RESERVED = {"queries", "rng", "abs", "len", "enumerate", BREAK}
+_LOCAL_ANNOTATIONS = {"float", "int", "bool", "list"}
+_RESERVED = {"queries", "rng", *BUILTINS, BREAK}
+_LAWS = {"laplace": ["loc", "scale"], "exponential": ["scale"]}
 
 
 def read(function: Any) -> Program:
     """Return the program of a function with the decorator `provable`. Raises InvalidArgument with the line that is outside the subset."""
-    if not hasattr(function, "promise") or not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
-        raise InvalidArgument(f"prove: {getattr(function, '__name__', function)!r} is not a function with the decorator provable")
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    except (OSError, SyntaxError) as error:
-        raise InvalidArgument(f"prove: the text of {function.__name__} cannot be read: {error}") from None
-    if not isinstance(tree, ast.FunctionDef) or len(tree.decorator_list) != 1:
-        raise InvalidArgument(f"prove: {function.__name__} must be a plain function whose only decorator is provable")
-    if not _is_code_of(function, tree):
-        raise InvalidArgument(f"prove: the text of {function.__name__} has changed since the function was imported")
-    return _Reader(function, tree).program()
-
-
-def _is_code_of(function: Any, tree: ast.FunctionDef) -> bool:
-    """Return whether the function was compiled from this text."""
-    compiled = compile(ast.Module([tree], []), "text", "exec").co_consts
-    codes = [code for code in compiled if inspect.iscode(code) and code.co_name == function.__name__]
-
-    def content(code: Any) -> tuple[Any, ...]:
-        return code.co_code, code.co_names, code.co_varnames, [each for each in code.co_consts if not isinstance(each, str)]
-
-    return len(codes) == 1 and repr(content(codes[0])) == repr(content(function.__code__))
+        tree = tree_of(function)
+        reader = _Reader(function, tree)
+        program = reader.program()
+        check_names(function, ("queries", "rng", *reader.defaults), reader.assigned)
+    except RecursionError:
+        raise InvalidArgument(f"prove: {function.__name__} is nested too deeply") from None
+    return program
 
 
 def _is_positive(literal: Any) -> bool:
-    return type(literal) in (int, float) and 0 < literal < float("inf")
+    return type(literal) in (int, float) and 0 < literal < MOST
 
 
 @dataclass
@@ -79,6 +67,7 @@ class _Reader:
     defined: set[str] = field(default_factory=set)
     defaults: dict[str, Any] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)  # names that may not be assigned
+    assigned: set[str] = field(default_factory=set)  # variables that the text assigns
     positive: set[str] = field(default_factory=set)  # parameters that divide
     sites: int = 0
     in_loop: bool = False
@@ -92,49 +81,58 @@ class _Reader:
         """Return the error for a rule that a node breaks."""
         return InvalidArgument(f"prove: {self.function.__name__}, line {self.line(node)}: {rule}")
 
+    def outside(self, node: ast.AST) -> InvalidArgument:
+        """Return the error for a node that is outside the subset."""
+        return self.fail(node, f"`{ast.unparse(node).splitlines()[0]}` is outside the provable subset")
+
     def program(self) -> Program:
         """Read the function."""
+        self._modelled(self.tree)
         self._parameters()
-        cost, where, neighbors = self.function.promise
-        promise = self._public(cost, ("int", "real")), self._public(where, ("bool",))
+        budget, where, neighbors = self._promise()
         self.noise_allowed = True
         body = list(self.tree.body)
-        if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-            del body[0]
+        match body[0]:
+            case ast.Expr(value=ast.Constant(value=str())):
+                del body[0]
         if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
             raise self.fail(self.tree, "the last statement must return a value")
         at = next((k for k, statement in enumerate(body) if isinstance(statement, ast.For)), len(body) - 1)
         before = self.block(body[:at])
-        found: tuple[Any, ...] = ((), "", "", ())
+        block, query, index, carried = (), "", "", ()
         if at < len(body) - 1:
-            found = self._loop(body[at])
+            block, query, index, carried = self._loop(body[at])
             at += 1
         after = self.block(body[at:-1])
-        value = body[-1].value
-        items = value.elts if isinstance(value, ast.Tuple) else [value]
+        last = body[-1].value
         extra: list[Statement] = []
-        returns = tuple(self.expression(item, extra)[0] for item in items if not self._is_list(item))
-        block, query, index, carried = found
-        return Program(
-            *(self.function.__name__, *promise, neighbors, self.defaults, frozenset(self.positive), self.types),
-            *(before, query, index, block, (*after, *extra), returns, carried),
+        items = last.elts if isinstance(last, ast.Tuple) else [last]
+        returned = tuple(item if self._is_list(item) else self.expression(item, extra)[0] for item in items)
+        program = Program(
+            *(self.function.__name__, budget, where, neighbors, self.defaults, frozenset(self.positive), self.types),
+            *(before, query, index, block, (*after, *extra), returned, isinstance(last, ast.Tuple), carried),
         )
+        if problem := number_problem(program):
+            raise self.fail(self.tree, problem)
+        return program
+
+    def _modelled(self, node: ast.AST) -> None:
+        """Raise InvalidArgument unless all syntax of a node is modelled."""
+        if problem := unmodelled(node):
+            raise self.fail(*problem)
 
     def _parameters(self) -> None:
         given = self.tree.args
-        names = [argument.arg for argument in [*given.args, *given.kwonlyargs]]
-        if names[:2] != ["queries", "rng"] or given.vararg or given.kwarg or given.posonlyargs:
+        arguments = [*given.args, *given.kwonlyargs]
+        if [argument.arg for argument in given.args[:2]] != ["queries", "rng"] or given.vararg or given.kwarg or given.posonlyargs:
             raise self.fail(self.tree, "the first two parameters must be queries and rng")
-        signature = inspect.signature(self.function).parameters
-        for argument in [*given.args[2:], *given.kwonlyargs]:
+        values = defaults_of(self.function)
+        if not {*values} <= {argument.arg for argument in arguments[2:]}:
+            raise self.fail(self.tree, "queries and rng must have no default value")
+        for argument in arguments[2:]:
             kind = _TYPES.get(getattr(argument.annotation, "id", ""))
-            default = signature[argument.arg].default
-            if (
-                kind is None
-                or argument.arg in _RESERVED
-                or not isinstance(default, int if kind == "int" else int | float)
-                or isinstance(default, bool)
-            ):
+            default = values.get(argument.arg)
+            if kind is None or argument.arg in _RESERVED or type(default) not in ((int,) if kind == "int" else (int, float)):
                 raise self.fail(argument, f"{argument.arg} must have the form `{argument.arg}: float = 1.0`, or int")
             self.types[argument.arg] = kind
             self.defaults[argument.arg] = default
@@ -142,75 +140,98 @@ class _Reader:
         self.defined = {*self.defaults, SIZE}
         self.fixed = {*self.defined, *_RESERVED}
 
-    def _public(self, text: str, kinds: tuple[str, ...]) -> ast.expr:
+    def _promise(self) -> tuple[ast.expr, ast.expr, str]:
+        cost, where, neighbors = self.function.promise
+        require_one_of("neighbors", neighbors, NEIGHBORS)
+        return self._public(cost, ("int", "real")), self._public(where, ("bool",)), neighbors
+
+    def _public(self, text: Any, kinds: tuple[str, ...]) -> ast.expr:
+        rule = f"{text!r} must be an expression in the parameters: a cost is a number, a condition a comparison"
+        if type(text) is not str:
+            raise self.fail(self.tree, rule)
         try:
-            read, kind = self.expression(ast.parse(text, mode="eval").body, [])
-        except SyntaxError:
-            kind = ""
+            tree = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError):
+            raise self.fail(self.tree, rule) from None
+        self._modelled(tree)
+        read, kind = self.expression(tree, [])
         if kind not in kinds:
-            raise self.fail(self.tree, f"{text!r} must be an expression in the parameters: a cost is a number, a condition a comparison")
+            raise self.fail(self.tree, rule)
         return read
 
     def _is_list(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and self.types.get(node.id) == "list" and node.id in self.defined
 
-    def _loop(self, loop: Any) -> tuple[Any, ...]:
-        source, target, index = loop.iter, loop.target, ""
-        if isinstance(source, ast.Call) and self._calls(source, "enumerate") and isinstance(target, ast.Tuple) and len(target.elts) == 2:
-            first, target = target.elts
-            source = source.args[0] if len(source.args) == 1 and not source.keywords else source
-            index = first.id if isinstance(first, ast.Name) else ""
-        if loop.orelse or not isinstance(target, ast.Name) or not (isinstance(source, ast.Name) and source.id == "queries"):
-            raise self.fail(loop, "the loop must be `for q in queries` or `for i, q in enumerate(queries)`, without else")
+    def _loop(self, loop: ast.stmt) -> tuple[tuple[Statement, ...], str, str, tuple[str, ...]]:
+        match loop:
+            case ast.For(target=ast.Name(id=query), iter=ast.Name(id="queries"), orelse=[]):
+                index = ""
+            case ast.For(
+                target=ast.Tuple(elts=[ast.Name(id=index), ast.Name(id=query)]),
+                iter=ast.Call(func=ast.Name(id="enumerate"), args=[ast.Name(id="queries")], keywords=[]),
+                orelse=[],
+            ):
+                pass
+            case _:
+                raise self.fail(loop, "the loop must be `for q in queries` or `for i, q in enumerate(queries)`, without else")
         before = set(self.defined)
-        for name, kind in ((target.id, "real"), (index, "int")):
+        for name, kind in ((query, "real"), (index, "int")):
             if name in self.types or name in self.fixed:
                 raise self.fail(loop, f"{name} is used before the loop")
             if name:
                 self.types[name] = kind
                 self.defined.add(name)
                 self.fixed.add(name)
-        if target.id == index:
-            raise self.fail(loop, "index and query need two names")
+                self.assigned.add(name)
         self.in_loop = True
         block = self.block(loop.body)
         self.in_loop, self.defined = False, before
         changed = {statement.name for statement in walk(block) if isinstance(statement, Assign | Noise)}
         carried = tuple(sorted(changed & before)) + ((BREAK,) if any(isinstance(s, Break) for s in walk(block)) else ())
-        return block, target.id, index, carried
+        return block, query, index, carried
 
     def block(self, body: list[ast.stmt]) -> tuple[Statement, ...]:
         """Read statements in order."""
         found: list[Statement] = []
         for node in body:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                self._assign(node.targets[0], node.value, found)
-            elif isinstance(node, ast.AnnAssign) and node.value is not None and node.simple:
-                self._assign(node.target, node.value, found)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                read = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
-                self._assign(node.target, ast.copy_location(ast.BinOp(read, node.op, node.value), node), found)
-            elif isinstance(node, ast.If):
-                self._branch(node, found)
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                self._append(node.value, found)
-            elif isinstance(node, ast.Break) and self.in_loop:
-                found.append(Break())
-            elif not isinstance(node, ast.Pass):
-                raise self.fail(node, f"`{ast.unparse(node).splitlines()[0]}` is outside the provable subset")
+            match node:
+                case ast.Assign(targets=[ast.Name() as target], value=given):
+                    self._assign(target, given, found)
+                case ast.AnnAssign(target=ast.Name() as target, annotation=kind, value=ast.expr() as given, simple=1):
+                    if not {part.id for part in ast.walk(kind) if isinstance(part, ast.Name)} <= _LOCAL_ANNOTATIONS or not all(
+                        isinstance(part, ast.Name | ast.Subscript | ast.Load) for part in ast.walk(kind)
+                    ):
+                        raise self.fail(node, f"the annotation `{ast.unparse(kind)}` must be float, int, bool or list")
+                    self._assign(target, given, found)
+                case ast.AugAssign(target=ast.Name() as target, op=op, value=given):
+                    read = ast.copy_location(ast.Name(target.id, ast.Load()), node)
+                    self._assign(target, ast.copy_location(ast.BinOp(read, op, given), node), found)
+                case ast.If():
+                    self._branch(node, found)
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=place, attr="append"), args=[item], keywords=[])) if self._is_list(place):
+                    read, _ = self.expression(item, found)
+                    self.sites += 1
+                    found.append(Append(self.sites, place.id, read))
+                case ast.Break() if self.in_loop:
+                    found.append(Break())
+                case ast.Pass():
+                    pass
+                case _:
+                    raise self.outside(node)
         return tuple(found)
 
-    def _assign(self, target: ast.expr, value: ast.expr, found: list[Statement]) -> None:
-        if not isinstance(target, ast.Name) or target.id in self.fixed:
-            raise self.fail(target, f"`{ast.unparse(target)}` cannot be assigned in the provable subset")
+    def _assign(self, target: ast.Name, given: ast.expr, found: list[Statement]) -> None:
         name = target.id
-        if isinstance(value, ast.List) and not value.elts:
+        if name in self.fixed:
+            raise self.fail(target, f"`{name}` cannot be assigned in the provable subset")
+        self.assigned.add(name)
+        if isinstance(given, ast.List):
             if name in self.types or self.in_loop:
                 raise self.fail(target, "a list must be made once, before the loop")
             self.types[name] = "list"
             self.defined.add(name)
             return
-        read, kind = self.expression(value, found, name)
+        read, kind = self.expression(given, found, name)
         if self.types.setdefault(name, kind) != kind:
             raise self.fail(target, f"{name} has values of the types {self.types[name]} and {kind}; write 0.0 for a real number")
         if not (isinstance(read, ast.Name) and read.id == name):  # `name = rng.laplace(...)` is the noise itself
@@ -228,34 +249,110 @@ class _Reader:
         self.defined &= first
         found.append(Branch(test, then, other))
 
-    def _append(self, call: ast.Call, found: list[Statement]) -> None:
-        place = call.func
-        if not (isinstance(place, ast.Attribute) and place.attr == "append" and self._is_list(place.value) and len(call.args) == 1):
-            raise self.fail(call, f"`{ast.unparse(call)}` is outside the provable subset")
-        value, _ = self.expression(call.args[0], found)
-        self.sites += 1
-        found.append(Append(self.sites, value))
-
-    def _calls(self, call: ast.Call, name: str) -> bool:
-        """Return whether a call is one of a built-in function that no global name hides."""
-        found = self.function.__globals__.get(name, getattr(builtins, name))
-        return isinstance(call.func, ast.Name) and call.func.id == name and found is getattr(builtins, name)
-
     def expression(self, node: ast.expr, found: list[Statement], name: str = "") -> tuple[ast.expr, str]:
         """Return an expression without noise calls, and its type.
 
-        Noise calls become statements in `found`. A call that is the complete expression has the name `name`.
+        Noise calls become statements in `found`, in the order in which Python makes them. Noise that is the complete expression has the
+        name `name` if that is new.
         """
-        read = _Calls(self, found, name if isinstance(node, ast.Call) else "").visit(node)
-        for unknown in names_in(read) - self.defined - {"abs"}:
-            raise self.fail(node, f"{unknown} may have no value here, or is outside the provable subset")
-        for part in ast.walk(read):
-            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
-                self._positive(part.right)
+        read = self._noise(node, found, name) if self._draws(node) else self._value(node, found)
+        return read, self._type(node, read)
+
+    def _type(self, node: ast.expr, read: ast.expr) -> str:
         try:
-            return read, type_of(read, self.types)
+            return type_of(read, self.types)
         except Untyped as error:
             raise self.fail(node, str(error)) from None
+
+    def _value(self, node: ast.expr, found: list[Statement]) -> ast.expr:
+        """Return an expression whose calls are replaced: noise by a variable, and the number of queries by a parameter.
+
+        Operations on literals are done at once, as Python rounds them.
+        """
+        match node:
+            case ast.Constant():
+                return node
+            case ast.Name(id=name):
+                if name not in self.defined:
+                    raise self.fail(node, f"{name} may have no value here, or is outside the provable subset")
+                return node
+            case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id="queries")], keywords=[]):
+                return ast.copy_location(ast.Name(SIZE, ast.Load()), node)
+            case ast.Call(func=ast.Name(id="abs") as function, args=[inner], keywords=[]):
+                read: ast.expr = ast.Call(function, [self._value(inner, found)], [])
+            case ast.Call() if self._draws(node):
+                return self._noise(node, found, "")
+            case ast.UnaryOp(op=op, operand=inner):
+                read = ast.UnaryOp(op, self._value(inner, found))
+            case ast.BinOp(left=left, op=op, right=right):
+                read = ast.BinOp(self._value(left, found), op, self._value(right, found))
+                if isinstance(op, ast.Mod):
+                    self._positive(read.right)
+            case ast.Compare(left=left, ops=ops, comparators=[second, *others]):
+                parts = [self._value(left, found), self._value(second, found)]
+                read = ast.Compare(parts[0], ops, [parts[1], *(self._without_noise(other) for other in others)])
+            case ast.BoolOp(op=op, values=[first, *others]):
+                read = self._value(first, found)
+                for other in others:
+                    read = self._short_circuit(op, read, other, found)
+            case ast.IfExp(test=test, body=body, orelse=other):
+                read = self._choice(self._value(test, found), body, other, found)
+            case _:
+                raise self.outside(node)
+        kind = self._type(node, read)
+        if names_in(read) <= {"abs"}:
+            try:
+                read = ast.Constant(value(read, {}, Numbers))
+            except OverflowError as error:
+                raise self.fail(node, f"`{ast.unparse(node)}` has no value: {error}") from None
+            if self._type(node, read) != kind:
+                raise self.outside(node)
+        return ast.copy_location(read, node)
+
+    def _sometimes(self, node: ast.expr) -> tuple[tuple[Statement, ...], ast.expr]:
+        """Read an expression that Python evaluates in some runs only: its statements, and its value."""
+        inner: list[Statement] = []
+        start = set(self.defined)
+        read = self._value(node, inner)
+        self.defined = start
+        return tuple(inner), read
+
+    def _without_noise(self, node: ast.expr) -> ast.expr:
+        inner, read = self._sometimes(node)
+        if inner:
+            raise self.fail(node, f"`{ast.unparse(node)}` draws noise only if an earlier comparison holds; write the comparisons with `and`")
+        return read
+
+    def _short_circuit(self, op: ast.boolop, first: ast.expr, node: ast.expr, found: list[Statement]) -> ast.expr:
+        """Return ``first and node``, or with ``or``. Noise of the second part becomes a branch, as it is drawn only if needed."""
+        inner, second = self._sometimes(node)
+        joined = ast.copy_location(ast.BoolOp(op, [first, second]), node)
+        kind = self._type(node, joined)
+        if not inner:
+            return joined
+        chosen = self._fresh("choice", kind)
+        test = chosen if isinstance(op, ast.And) else ast.UnaryOp(ast.Not(), chosen)
+        found += [Assign(chosen.id, first), Branch(test, (*inner, Assign(chosen.id, second)), ())]
+        return chosen
+
+    def _choice(self, test: ast.expr, body: ast.expr, other: ast.expr, found: list[Statement]) -> ast.expr:
+        """Return ``body if test else other``. Noise becomes a branch, as it is drawn only on one side."""
+        (then, first), (otherwise, second) = self._sometimes(body), self._sometimes(other)
+        joined = ast.copy_location(ast.IfExp(test, first, second), body)
+        kind = self._type(body, joined)
+        if not then and not otherwise:
+            return joined
+        chosen = self._fresh("choice", kind)
+        found.append(Branch(test, (*then, Assign(chosen.id, first)), (*otherwise, Assign(chosen.id, second))))
+        return chosen
+
+    def _fresh(self, stem: str, kind: str) -> ast.Name:
+        """Return a new variable that is not in the text."""
+        taken = {*self.types, *self.function.__code__.co_varnames}
+        name = next(free for k in itertools.count(1) if (free := f"{stem}_{k}") not in taken)
+        self.types[name] = kind
+        self.defined.add(name)
+        return ast.Name(name, ast.Load())
 
     def _positive(self, node: ast.expr) -> None:
         """Record that a divisor must be positive: a parameter, or a positive number."""
@@ -264,56 +361,53 @@ class _Reader:
         elif not (isinstance(node, ast.Constant) and _is_positive(node.value)):
             raise self.fail(node, f"the divisor `{ast.unparse(node)}` must be a parameter or a positive number")
 
-    def noise(self, call: ast.Call, found: list[Statement], name: str) -> ast.expr:
+    @staticmethod
+    def _draws(node: ast.expr) -> bool:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="rng"))):
+                return True
+        return False
+
+    def _noise(self, call: Any, found: list[Statement], name: str) -> ast.expr:
         """Append the statement of a noise call, and return the expression of its value."""
-        law = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        order = {"laplace": ["loc", "scale"], "exponential": ["scale"]}.get(law, [])
-        given = {**dict(zip(order, call.args, strict=False)), **{str(word.arg): word.value for word in call.keywords}}
-        if len(call.args) > len(order) or not set(given) <= set(order) or "scale" not in given:
+        if not self.noise_allowed:
+            raise self.fail(call, "a promise cannot draw noise")
+        law = call.func.attr
+        order = _LAWS.get(law, [])
+        words = [*order[: len(call.args)], *(word.arg for word in call.keywords)]
+        given = dict(zip(words, [*call.args, *(word.value for word in call.keywords)], strict=False))
+        if len(call.args) > len(order) or len(given) < len(words) or not {*given} <= {*order} or "scale" not in given:
             raise self.fail(call, "noise must be rng.laplace(loc, scale) or rng.exponential(scale)")
-        center = self.expression(given["loc"], found)[0] if "loc" in given else ast.Constant(0.0)
-        plain = isinstance(center, ast.Constant) and center.value == 0
-        if not (name and plain) or name in self.types:
-            name = next(
-                free for k in itertools.count(1) if (free := f"noise_{k}") not in {*self.types, *self.function.__code__.co_varnames}
-            )
-        scale = self.monomial(given["scale"])
-        self.positive |= {parameter for parameter, _ in scale.powers}
-        found.append(Noise(name, law, scale, self.line(call), frozenset(self.defined)))
-        self.types[name] = "real"
-        self.defined.add(name)
+        center = self._value(given["loc"], found) if "loc" in given else ast.Constant(0.0)
+        scale = self._scale(given["scale"])
+        plain = isinstance(center, ast.Constant) and type(center.value) in (int, float) and center.value == 0
+        defined = frozenset(self.defined)
+        if name and plain and name not in self.types:
+            self.types[name] = "real"
+            self.defined.add(name)
+        else:
+            name = self._fresh("noise", "real").id
+        found.append(Noise(name, law, scale, self.line(call), defined))
         read = ast.Name(name, ast.Load())
-        return read if plain else ast.BinOp(center, ast.Add(), read)
+        return ast.copy_location(read if plain else ast.BinOp(center, ast.Add(), read), call)
 
-    def monomial(self, node: ast.expr) -> Monomial:
-        """Read a scale."""
-        if isinstance(node, ast.Constant) and _is_positive(node.value):
-            return Monomial(Fraction(repr(node.value)))
-        if isinstance(node, ast.Name) and node.id in self.defaults:
-            return Monomial(Fraction(1), ((node.id, 1),))
-        if isinstance(node, ast.Call) and ast.unparse(node) == SIZE and self._calls(node, "len"):
-            return Monomial(Fraction(1), ((SIZE, 1),))
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
-            return self.monomial(node.left).times(self.monomial(node.right), 1 if isinstance(node.op, ast.Mult) else -1)
+    def _scale(self, node: ast.expr) -> Monomial:
+        """Read a scale, and compare its value at the default parameters with the value as Python rounds it."""
+        scale = self._monomial(node)
+        self.positive |= {parameter for parameter, _ in scale.powers}
+        names = {**self.defaults, SIZE: 1}
+        if not all(is_exact_scale(node, scale, at) for at in (names, dict.fromkeys(names, 1))):
+            raise self.fail(node, f"the scale `{ast.unparse(node)}` is not exact in floating point")
+        return scale
+
+    def _monomial(self, node: ast.expr) -> Monomial:
+        match node:
+            case ast.Constant(value=number) if _is_positive(number):
+                return Monomial(Fraction(repr(number)))
+            case ast.Name(id=name) if name in self.defaults:
+                return Monomial(Fraction(1), ((name, 1),))
+            case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id="queries")], keywords=[]):
+                return Monomial(Fraction(1), ((SIZE, 1),))
+            case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
+                return self._monomial(left).times(self._monomial(right), 1 if isinstance(op, ast.Mult) else -1)
         raise self.fail(node, f"the scale `{ast.unparse(node)}` must be a product or quotient of parameters and positive numbers")
-
-
-@dataclass
-class _Calls(ast.NodeTransformer):
-    """Replaces the calls of an expression: noise by a variable, and the number of queries by a parameter."""
-
-    reader: _Reader
-    found: list[Statement]
-    name: str
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "rng":
-            if not self.reader.noise_allowed:
-                raise self.reader.fail(node, "a promise cannot draw noise")
-            return self.reader.noise(node, self.found, self.name)
-        if ast.unparse(node) == SIZE and self.reader._calls(node, "len"):
-            return ast.copy_location(ast.Name(SIZE, ast.Load()), node)
-        if not self.reader._calls(node, "abs"):
-            raise self.reader.fail(node, f"`{ast.unparse(node)}` is outside the provable subset")
-        node.args = [self.visit(argument) for argument in node.args]
-        return node
