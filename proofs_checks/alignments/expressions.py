@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from dpwitness.proofs_checks.alignments.source import shown
 from dpwitness.proofs_checks.engine.ledger import need
 
 _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
@@ -48,13 +49,13 @@ def type_of(node: ast.expr, types: Mapping[str, str]) -> str:
         case ast.IfExp(test=test, body=body, orelse=other) if type_of(test, types) == "bool":
             if type_of(body, types) == type_of(other, types):
                 return type_of(body, types)
-    raise Untyped(f"`{ast.unparse(node)}` is outside the provable subset")
+    raise Untyped(f"`{shown(node)}` is outside the provable subset")
 
 
 def _numeric(node: ast.expr, types: Mapping[str, str]) -> str:
     kind = type_of(node, types)
     if kind == "bool":
-        raise Untyped(f"`{ast.unparse(node)}` is a truth value, not a number")
+        raise Untyped(f"`{shown(node)}` is a truth value, not a number")
     return kind
 
 
@@ -75,6 +76,11 @@ class Numbers:
     @staticmethod
     def number(value: float) -> Any:
         """Return a literal."""
+        return value
+
+    @staticmethod
+    def constant(value: float, kind: str) -> Any:
+        """Return a parameter, a query or noise."""
         return value
 
     @staticmethod
@@ -175,4 +181,4 @@ def value(node: ast.expr, names: Mapping[str, Any], terms: Any) -> Any:
             return terms.remainder(value(left, names, terms), value(right, names, terms))
         case ast.BinOp(left=left, op=op, right=right):
             return _ARITHMETIC[type(op)](value(left, names, terms), value(right, names, terms))
-    raise Untyped(f"`{ast.unparse(node)}` has no value")
+    raise Untyped(f"`{shown(node)}` has no value")

@@ -61,7 +61,7 @@ class Outcome:
 
 
 Draw = Callable[[Noise, dict[str, Any], Any], Any]
-Emit = Callable[[int, Any, Any], None]
+Emit = Callable[[Append, Any, Any], None]
 
 
 def execute(block: tuple[Statement, ...], names: dict[str, Any], guard: Any, terms: Any, draw: Draw, emit: Emit) -> None:
@@ -76,8 +76,8 @@ def execute(block: tuple[Statement, ...], names: dict[str, Any], guard: Any, ter
                 names[name] = terms.choose(active, new, names[name]) if name in names else new
             case Noise():
                 names[statement.name] = draw(statement, dict(names), active)
-            case Append(site, _, expression):
-                emit(site, active, value(expression, names, terms))
+            case Append():
+                emit(statement, active, value(statement.value, names, terms))
             case Branch(test, then, other):
                 holds = value(test, names, terms)
                 execute(then, names, terms.both(active, holds), terms, draw, emit)
@@ -132,7 +132,7 @@ class Coupling:
             return drawn + shift
 
         def emit_to(side: int) -> Emit:
-            return lambda site, guard, each: appended[side].update({site: (guard, each)})
+            return lambda append, guard, each: appended[side].update({append.site: (guard, each)})
 
         for side, names, draw in ((0, found.state.left, draw_left), (1, found.state.right, draw_right)):
             if segment != LOOP:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -32,6 +32,13 @@ class Monomial:
         for name, power in other.powers:
             powers[name] = powers.get(name, 0) + sign * power
         return Monomial(self.coefficient * other.coefficient**sign, tuple(sorted((n, p) for n, p in powers.items() if p)))
+
+    def at(self, names: Mapping[str, Any]) -> Fraction:
+        """Return the exact value for parameters, each as it is printed."""
+        result = self.coefficient
+        for name, power in self.powers:
+            result *= Fraction(repr(names[name])) ** power
+        return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import time
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from dpwitness.mechanisms.privacy import PureDP
 from dpwitness.proofs_checks.alignments.checker import DIRECTIONS, Obligations, failed_obligation
 from dpwitness.proofs_checks.alignments.expressions import Numbers, value
 from dpwitness.proofs_checks.alignments.invariants import candidates, inductive
+from dpwitness.proofs_checks.alignments.meaning import difference
 from dpwitness.proofs_checks.alignments.product import Alignment
 from dpwitness.proofs_checks.alignments.program import SIZE, Program
 from dpwitness.proofs_checks.alignments.reader import read
@@ -153,14 +155,16 @@ def prove(function: Any, *, seconds: float = 60.0, trials: int = 100_000, confid
     require_integer("trials", trials, "prove", least=0)
     need("z3", "z3-solver")
     program = read(function)
-    cost, where, neighbors = function.promise
+    where = ast.unparse(program.where)
     pairs = [pair for pair in _patterns(program) if _allowed(program, len(pair[0]))]
     if not pairs:
         raise InvalidArgument(f"prove: the defaults of {program.name} do not satisfy {where!r}")
+    if differs := difference(function, program, seed):
+        raise InvalidArgument(f"prove: {differs}; a proof in the arithmetic of real numbers would not hold for this function")
     members = alignments(program)
-    promise = f"({cost})-DP where {where}; {_NEIGHBORS[neighbors]}"
+    promise = f"({ast.unparse(program.budget)})-DP where {where}; {_NEIGHBORS[program.neighbors]}"
     common: dict[str, Any] = {"name": program.name, "promise": promise, "tried": len(members)}
-    found = [_proof(program, direction, members, start + seconds, seed) for direction in DIRECTIONS[neighbors]]
+    found = [_proof(program, direction, members, start + seconds, seed) for direction in DIRECTIONS[program.neighbors]]
     proofs = tuple(proof for proof in found if proof is not None)
     if len(proofs) == len(found):
         return ProofResult(verdict=Verdict.CERTIFIED, proofs=proofs, seconds=time.monotonic() - start, **common)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from dpwitness.proofs_checks.alignments.expressions import type_of
+from dpwitness.proofs_checks.alignments.expressions import Untyped, type_of
 from dpwitness.proofs_checks.alignments.program import SIZE, Append, Assign, Branch, Monomial, Program, walk
+from dpwitness.proofs_checks.alignments.source import shown
 
 MOST = 2**1000  # integers up to this bound become floating-point numbers without an exception
 PUBLIC = 2**63  # bound of integer parameters and of the number of queries
@@ -31,7 +32,7 @@ def number_problem(program: Program) -> str:
     for each in (*read, *program.returns, program.budget, program.where):
         for integer in _converted(each, program.types):
             if _magnitude(integer, {**sizes, **public}) > MOST:
-                return f"the integer `{ast.unparse(integer)}` may be too large for a floating-point number, which would be an exception"
+                return f"the integer `{shown(integer)}` may be too large for a floating-point number, which would be an exception"
     return ""
 
 
@@ -73,13 +74,37 @@ def _magnitude(node: ast.expr, sizes: Mapping[str, int]) -> int:
     return 2 * MOST
 
 
-def is_exact_scale(node: ast.expr, scale: Monomial, names: Mapping[str, Any]) -> bool:
-    """Return whether Python's value of a scale differs from the exact one by rounding only, where all its parameters are positive."""
+def is_positive(literal: Any) -> bool:
+    """Return whether a literal is a positive number that floating point holds."""
+    return type(literal) in (int, float) and 0 < literal < MOST
+
+
+def scale_of(node: ast.expr, defaults: Mapping[str, Any]) -> Monomial:
+    """Read a scale. Raises Untyped unless it is a product or quotient of parameters and numbers, which Python computes up to rounding."""
+    scale = _monomial(node, defaults)
+    if not all(_is_exact(node, scale, names) for names in (defaults, dict.fromkeys(defaults, 1))):
+        raise Untyped(f"the scale `{shown(node)}` is not exact in floating point")
+    return scale
+
+
+def _monomial(node: ast.expr, parameters: Mapping[str, Any]) -> Monomial:
+    match node:
+        case ast.Constant(value=number) if is_positive(number):
+            return Monomial(Fraction(repr(number)))
+        case ast.Name(id=name) if name in parameters:
+            return Monomial(Fraction(1), ((name, 1),))
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id="queries")], keywords=[]):
+            return Monomial(Fraction(1), ((SIZE, 1),))
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
+            return _monomial(left, parameters).times(_monomial(right, parameters), 1 if isinstance(op, ast.Mult) else -1)
+    raise Untyped(f"the scale `{shown(node)}` must be a product or quotient of parameters and positive numbers")
+
+
+def _is_exact(node: ast.expr, scale: Monomial, names: Mapping[str, Any]) -> bool:
+    """Return whether Python's value of a scale differs from the exact value by rounding only."""
     if any(names[name] <= 0 for name, _ in scale.powers):
         return True  # no promise: the checker requires that the parameters of a scale are positive
-    exact = scale.coefficient
-    for name, power in scale.powers:
-        exact *= Fraction(repr(names[name])) ** power
+    exact = scale.at(names)
     try:
         return abs(Fraction(_rounded(node, names)) - exact) <= _ROUNDING * exact
     except (ArithmeticError, ValueError):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import itertools
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of
@@ -27,15 +26,14 @@ from dpwitness.proofs_checks.alignments.program import (
     Assign,
     Branch,
     Break,
-    Monomial,
     Noise,
     Program,
     Statement,
     names_in,
     walk,
 )
-from dpwitness.proofs_checks.alignments.ranges import MOST, is_exact_scale, number_problem
-from dpwitness.proofs_checks.alignments.source import BUILTINS, check_names, defaults_of, tree_of, unmodelled
+from dpwitness.proofs_checks.alignments.ranges import MOST, is_positive, number_problem, scale_of
+from dpwitness.proofs_checks.alignments.source import BUILTINS, check_names, defaults_of, shown, tree_of, unmodelled
 
 _TYPES = {"float": "real", "int": "int"}
 _LOCAL_ANNOTATIONS = {"float", "int", "bool", "list"}
@@ -53,10 +51,6 @@ def read(function: Any) -> Program:
     except RecursionError:
         raise InvalidArgument(f"prove: {function.__name__} is nested too deeply") from None
     return program
-
-
-def _is_positive(literal: Any) -> bool:
-    return type(literal) in (int, float) and 0 < literal < MOST
 
 
 @dataclass
@@ -83,7 +77,7 @@ class _Reader:
 
     def outside(self, node: ast.AST) -> InvalidArgument:
         """Return the error for a node that is outside the subset."""
-        return self.fail(node, f"`{ast.unparse(node).splitlines()[0]}` is outside the provable subset")
+        return self.fail(node, f"`{shown(node)}` is outside the provable subset")
 
     def program(self) -> Program:
         """Read the function."""
@@ -201,14 +195,16 @@ class _Reader:
                     if not {part.id for part in ast.walk(kind) if isinstance(part, ast.Name)} <= _LOCAL_ANNOTATIONS or not all(
                         isinstance(part, ast.Name | ast.Subscript | ast.Load) for part in ast.walk(kind)
                     ):
-                        raise self.fail(node, f"the annotation `{ast.unparse(kind)}` must be float, int, bool or list")
+                        raise self.fail(node, f"the annotation `{shown(kind)}` must be float, int, bool or list")
                     self._assign(target, given, found)
                 case ast.AugAssign(target=ast.Name() as target, op=op, value=given):
                     read = ast.copy_location(ast.Name(target.id, ast.Load()), node)
                     self._assign(target, ast.copy_location(ast.BinOp(read, op, given), node), found)
                 case ast.If():
                     self._branch(node, found)
-                case ast.Expr(value=ast.Call(func=ast.Attribute(value=place, attr="append"), args=[item], keywords=[])) if self._is_list(place):
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=place, attr="append"), args=[item], keywords=[])) if self._is_list(
+                    place
+                ):
                     read, _ = self.expression(item, found)
                     self.sites += 1
                     found.append(Append(self.sites, place.id, read))
@@ -270,7 +266,9 @@ class _Reader:
         Operations on literals are done at once, as Python rounds them.
         """
         match node:
-            case ast.Constant():
+            case ast.Constant(value=number):
+                if type(number) is int and abs(number) > MOST:
+                    raise self.fail(node, f"the integer `{shown(node)}` is too large for a floating-point number")
                 return node
             case ast.Name(id=name):
                 if name not in self.defined:
@@ -299,14 +297,9 @@ class _Reader:
                 read = self._choice(self._value(test, found), body, other, found)
             case _:
                 raise self.outside(node)
-        kind = self._type(node, read)
+        self._type(node, read)
         if names_in(read) <= {"abs"}:
-            try:
-                read = ast.Constant(value(read, {}, Numbers))
-            except OverflowError as error:
-                raise self.fail(node, f"`{ast.unparse(node)}` has no value: {error}") from None
-            if self._type(node, read) != kind:
-                raise self.outside(node)
+            read = self._value(ast.copy_location(ast.Constant(value(read, {}, Numbers)), node), found)
         return ast.copy_location(read, node)
 
     def _sometimes(self, node: ast.expr) -> tuple[tuple[Statement, ...], ast.expr]:
@@ -320,7 +313,7 @@ class _Reader:
     def _without_noise(self, node: ast.expr) -> ast.expr:
         inner, read = self._sometimes(node)
         if inner:
-            raise self.fail(node, f"`{ast.unparse(node)}` draws noise only if an earlier comparison holds; write the comparisons with `and`")
+            raise self.fail(node, f"`{shown(node)}` draws noise only if an earlier comparison holds; write the comparisons with `and`")
         return read
 
     def _short_circuit(self, op: ast.boolop, first: ast.expr, node: ast.expr, found: list[Statement]) -> ast.expr:
@@ -358,8 +351,8 @@ class _Reader:
         """Record that a divisor must be positive: a parameter, or a positive number."""
         if isinstance(node, ast.Name) and node.id in {*self.defaults, SIZE}:
             self.positive.add(node.id)
-        elif not (isinstance(node, ast.Constant) and _is_positive(node.value)):
-            raise self.fail(node, f"the divisor `{ast.unparse(node)}` must be a parameter or a positive number")
+        elif not (isinstance(node, ast.Constant) and is_positive(node.value)):
+            raise self.fail(node, f"the divisor `{shown(node)}` must be a parameter or a positive number")
 
     @staticmethod
     def _draws(node: ast.expr) -> bool:
@@ -379,7 +372,11 @@ class _Reader:
         if len(call.args) > len(order) or len(given) < len(words) or not {*given} <= {*order} or "scale" not in given:
             raise self.fail(call, "noise must be rng.laplace(loc, scale) or rng.exponential(scale)")
         center = self._value(given["loc"], found) if "loc" in given else ast.Constant(0.0)
-        scale = self._scale(given["scale"])
+        try:
+            scale = scale_of(given["scale"], {**self.defaults, SIZE: 1})
+        except Untyped as error:
+            raise self.fail(call, str(error)) from None
+        self.positive |= {parameter for parameter, _ in scale.powers}
         plain = isinstance(center, ast.Constant) and type(center.value) in (int, float) and center.value == 0
         defined = frozenset(self.defined)
         if name and plain and name not in self.types:
@@ -390,24 +387,3 @@ class _Reader:
         found.append(Noise(name, law, scale, self.line(call), defined))
         read = ast.Name(name, ast.Load())
         return ast.copy_location(read if plain else ast.BinOp(center, ast.Add(), read), call)
-
-    def _scale(self, node: ast.expr) -> Monomial:
-        """Read a scale, and compare its value at the default parameters with the value as Python rounds it."""
-        scale = self._monomial(node)
-        self.positive |= {parameter for parameter, _ in scale.powers}
-        names = {**self.defaults, SIZE: 1}
-        if not all(is_exact_scale(node, scale, at) for at in (names, dict.fromkeys(names, 1))):
-            raise self.fail(node, f"the scale `{ast.unparse(node)}` is not exact in floating point")
-        return scale
-
-    def _monomial(self, node: ast.expr) -> Monomial:
-        match node:
-            case ast.Constant(value=number) if _is_positive(number):
-                return Monomial(Fraction(repr(number)))
-            case ast.Name(id=name) if name in self.defaults:
-                return Monomial(Fraction(1), ((name, 1),))
-            case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id="queries")], keywords=[]):
-                return Monomial(Fraction(1), ((SIZE, 1),))
-            case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
-                return self._monomial(left).times(self._monomial(right), 1 if isinstance(op, ast.Mult) else -1)
-        raise self.fail(node, f"the scale `{ast.unparse(node)}` must be a product or quotient of parameters and positive numbers")

@@ -159,7 +159,7 @@ def trials(program: Program, direction: tuple[int, int], seed: int) -> list[Tria
     rng, found = random.Random(seed), []
     for k in range(_TRIALS):
         size = rng.choice((1, 2, 3, 5, 8))
-        parameters = _parameters(program, rng) if k % 2 else dict(program.defaults)
+        parameters = random_parameters(program, rng) if k % 2 else dict(program.defaults)
         if not value(program.where, {**parameters, SIZE: size}, Numbers):
             continue
         left = [rng.choice((-1.0, -0.5, 0.0, 0.5, 1.0)) for _ in range(size)]
@@ -175,7 +175,8 @@ def trials(program: Program, direction: tuple[int, int], seed: int) -> list[Tria
     return found
 
 
-def _parameters(program: Program, rng: random.Random) -> dict[str, Any]:
+def random_parameters(program: Program, rng: random.Random) -> dict[str, Any]:
+    """Return random parameters; the promise may not allow them."""
     choices = {"int": (1, 2, 3), "real": (0.5, 1.0, 2.0)}
     return {name: rng.choice((default, *choices[program.types[name]])) for name, default in program.defaults.items()}
 

@@ -1,12 +1,11 @@
 """Source text of a provable function: whether it is the text of the code that runs, and whether the proof models all of its syntax.
 
-`MODELLED` lists every node of the syntax tree with the fields that the reader reads. A node that is not listed, or another field that is not
-empty, is refused. So new syntax is refused until somebody models it. `check_names` then compares what the reader understood with the
+`MODELLED` lists every node of the syntax tree with the fields that the reader reads. A node that is not listed is refused, and so is a
+value in another field. New syntax is refused until somebody models it. `check_names` then compares what the reader understood with the
 compiled code: the code may store, capture, declare or read no other name.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -54,6 +53,7 @@ MODELLED: dict[type[ast.AST], tuple[str, str]] = {
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names if name != "nested_scopes")
 _PLAIN = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
 _WITHOUT_EFFECT = _FUTURE | inspect.CO_NESTED | 0x4000000  # the last: the code has a docstring (Python 3.13)
+_LONGEST = 80  # characters of text in a message
 _HEAP_TYPE = 1 << 9  # flag of a class that is not built in
 
 
@@ -84,7 +84,8 @@ def _is_code_of(code: types.CodeType, tree: ast.FunctionDef) -> bool:
 def _content(code: types.CodeType) -> tuple[Any, ...]:
     arguments = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & ~_WITHOUT_EFFECT
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
-    constants = [repr(each) for each in code.co_consts if not isinstance(each, str)]  # a text can only be the docstring
+    values = [each for each in code.co_consts if not isinstance(each, str)]  # without the docstring, the only text of a provable function
+    constants = [_content(each) if inspect.iscode(each) else repr(each) for each in values]
     return code.co_code, getattr(code, "co_exceptiontable", b""), arguments, names, constants
 
 
@@ -110,25 +111,27 @@ def defaults_of(function: Any) -> dict[str, Any]:
 
 
 def unmodelled(node: ast.AST, place: ast.AST | None = None) -> tuple[ast.AST, str] | None:
-    """Return the place of the first syntax that is not modelled (a node, or a value of another field) and the rule; None if all is modelled."""
+    """Return the place of the first syntax that is not modelled, and the rule; None if all is modelled."""
     place = node if hasattr(node, "lineno") or place is None else place
     if type(node) not in MODELLED:
         kind = "the operator " if isinstance(node, ast.operator | ast.unaryop | ast.cmpop) else ""
-        return place, f"{kind}{type(node).__name__} in `{_first_line(place)}` is outside the provable subset"
+        return place, f"{kind}{type(node).__name__} in `{shown(place)}` is outside the provable subset"
     runs, ignored = (fields.split() for fields in MODELLED[type(node)])
     for field in node._fields:
         found = getattr(node, field, None)
         parts = [part for part in (found if isinstance(found, list) else [found]) if part is not None]
         if parts and field not in (*runs, *ignored):
-            return place, f"the {field} of `{_first_line(place)}` is outside the provable subset"
+            return place, f"the field {field} of `{shown(place)}` is outside the provable subset"
         for part in parts if field in runs else ():
             if isinstance(part, ast.AST) and (problem := unmodelled(part, place)):
                 return problem
     return None
 
 
-def _first_line(node: ast.AST) -> str:
-    return ast.unparse(node).splitlines()[0]
+def shown(node: ast.AST) -> str:
+    """Return the first line of the text of a node, shortened."""
+    text = ast.unparse(node).splitlines()[0]
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
 def check_names(function: Any, parameters: Collection[str], assigned: Collection[str]) -> None:
@@ -138,9 +141,9 @@ def check_names(function: Any, parameters: Collection[str], assigned: Collection
     functions and of methods. No name is captured, global or deleted, and nothing but a local variable is stored.
     """
     code = function.__code__
-    problems = {name: "is a name that the proof does not know" for name in {*code.co_varnames} ^ {*parameters, *assigned}}
-    problems |= {name: "is captured by another function" for name in (*code.co_cellvars, *code.co_freevars)}
-    problems |= {name: "is a name that the proof does not know" for name in {*code.co_names} - {*BUILTINS, *METHODS}}
+    problems = dict.fromkeys({*code.co_varnames} ^ {*parameters, *assigned}, "is a name that the proof does not know")
+    problems |= dict.fromkeys((*code.co_cellvars, *code.co_freevars), "is captured by another function")
+    problems |= dict.fromkeys({*code.co_names} - {*BUILTINS, *METHODS}, "is a name that the proof does not know")
     for step in dis.get_instructions(code):
         if step.opname.startswith("DELETE_") or (step.opname.startswith("STORE_") and not step.opname.startswith("STORE_FAST")):
             problems[str(step.argval)] = f"is changed by {step.opname}"

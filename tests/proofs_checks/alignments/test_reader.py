@@ -1,0 +1,251 @@
+"""Tests of the reader of loop programs: a program that publishes its data has no proof, and Python runs what the reader reads."""
+
+import ast
+import builtins
+import dataclasses
+import functools
+import linecache
+import types
+
+import numpy as np
+import pytest
+
+from dpwitness import Verdict
+from dpwitness.benchmarks.adversarial.programs import Writer, changed_program_differs, disagreement, formulas_differ, program_differs
+from dpwitness.benchmarks.adversarial.publishers import changed_function_differs, publisher_is_certified
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.proofs_checks import provable, prove
+from dpwitness.proofs_checks.alignments.expressions import Numbers
+from dpwitness.proofs_checks.alignments.meaning import difference
+from dpwitness.proofs_checks.alignments.reader import read
+from dpwitness.proofs_checks.alignments.source import MODELLED, unmodelled
+
+pytest.importorskip("z3")
+
+HISTOGRAM = """
+@provable(cost="epsilon", where="epsilon > 0 and limit >= 2", neighbors="one")
+def f(queries, rng, epsilon: float = 1.0, limit: int = 2):
+    out = []
+    START
+    for LOOP:
+        noise = rng.laplace(scale=SCALE)
+        if TEST:
+            BODY
+        else:
+            out.append(q + noise)
+    return out
+"""
+PARTS = {"START": "n = 2", "LOOP": "q in queries", "SCALE": "1 / epsilon", "TEST": "q != q", "BODY": "out.append(q)"}
+BIG = "1" + "0" * 400
+
+
+def defined(text, names=None):
+    """Return the function `f` of a text, which `inspect` finds without a file."""
+    file = f"<text {len(linecache.cache)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    scope = {"provable": provable, **(names or {})}
+    exec(compile(text, file, "exec", dont_inherit=True), scope)
+    return scope["f"]
+
+
+def histogram(**parts):
+    text = HISTOGRAM
+    for name, part in {**PARTS, **parts}.items():
+        text = text.replace(name, part)
+    return text
+
+
+def raising(line):
+    """Return a program that raises an exception where a query is positive, by a statement that the reader once read otherwise."""
+    return histogram(START="n = 2\n    m = 0.0").replace("        noise =", f"        if q > 0:\n            {line}\n        noise =")
+
+
+PUBLISHED = {
+    "the index becomes a list": histogram(START="x = 0", LOOP="*x, q in enumerate(queries)", TEST="x != 0"),
+    "the index becomes a list, backwards": histogram(START="x = 1", LOOP="*x, q in enumerate(queries)", TEST="not x == 1"),
+    "the index is stored in a list": histogram(START="x = []", LOOP="x[0], q in enumerate(queries)"),
+    "noise that underflows": histogram(SCALE="1e-200 * 1e-200 * 1e200 * 1e200 / epsilon"),
+    "noise that underflows in a quotient": histogram(SCALE="1e200 * (1e-200 / 1e200 / epsilon) * 1e200"),
+    "noise that overflows in a divisor": histogram(SCALE="1 / (1e200 * 1e200 * epsilon) * 1e200 * 1e200"),
+    "exception: loc is given twice": raising("m = rng.laplace(0.0, loc=0.0, scale=1 / epsilon)"),
+    "exception: read before the first value": raising("x = abs(rng.laplace(scale=1 / epsilon) - x)"),
+    "exception: read before the first value, added": raising("x = abs(x + rng.laplace(scale=1 / epsilon))"),
+    "exception: a literal beyond floating point": raising(f"m = 1.0 + {BIG}"),
+    "exception: a parameter times such a literal": raising(f"m = 1.0 + limit * {BIG}"),
+    "exception: a scale beyond floating point": raising(f"m = rng.laplace(scale={BIG})"),
+    "exception: an integer that grows": raising("n = n * n * n * n * n; m = n + 0.5").replace("; ", "\n            "),
+    "exception: a quotient of an integer that grows": raising("n = n + n * n; m = n / 2").replace("; ", "\n            "),
+    "exception: append with a keyword": raising("out.append(0.0, x=1)"),
+    "a sum that rounds": histogram(TEST="q + 1e17 - 1e17 != q"),
+    "a quotient that rounds": histogram(START="x = 1.0\n    y = x / 49", TEST="y * 49 < x"),
+    "walrus": histogram(START="x = 0", TEST="(x := 1) > 2 or x == 1"),
+    "walrus in an annotation": histogram(START="x: (y := 1) = 0"),
+    "global name": histogram(START="global x\n    x = 0", TEST="x != 0"),
+    "generator by an annotation": histogram(START="x: (yield) = 0"),
+    "loop in the loop": histogram(START="x = 0").replace("        noise", "        for x in [1]:\n            pass\n        noise"),
+    "else of the loop": histogram().replace("    return", "    else:\n        out.append(q)\n    return"),
+    "own abs": "abs = lambda x: -1.0\n" + histogram(TEST="abs(q) < 0"),
+    "own len": "len = lambda x: -1\n" + histogram(TEST="len(queries) < 0"),
+    "own enumerate": "enumerate = lambda x: [(-1, q) for q in x]\n" + histogram(LOOP="i, q in enumerate(queries)", TEST="i < 0"),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_program_that_publishes_its_data_is_refused(name):
+    with pytest.raises(InvalidArgument, match="prove: f") as found:
+        prove(defined(PUBLISHED[name]), trials=0, seconds=5)
+    assert len(str(found.value)) < 2000
+
+
+def test_the_promise_is_printed_as_it_is_read():
+    text = histogram().replace('cost="epsilon"', 'cost="epsilon # / 1000"')
+    assert prove(defined(text), trials=0).promise.startswith("(epsilon)-DP where epsilon > 0 and limit >= 2;")
+
+
+def test_the_program_without_a_trick_is_certified():
+    assert prove(defined(histogram()), trials=0).verdict is Verdict.CERTIFIED
+    assert prove(defined(histogram(TEST="n * n * n < 0")), trials=0).verdict is Verdict.CERTIFIED  # integers that are not converted
+
+
+def other_code(function):
+    function.__code__ = defined(histogram(SCALE="1 / (2 * epsilon)")).__code__
+    return function
+
+
+def without_noise(function):
+    @functools.wraps(function)
+    def run(queries, rng, epsilon=1.0, limit=2):
+        return list(queries)
+
+    del run.__wrapped__
+    return run
+
+
+def copied(function, names):
+    found = types.FunctionType(function.__code__, names, "f", function.__defaults__)
+    found.promise = function.promise
+    return found
+
+
+def changed(name, value):
+    def change(function):
+        setattr(function, name, value)
+        return function
+
+    return change
+
+
+class Names(dict):
+    """Global names that are looked up in another way."""
+
+    def __missing__(self, name):
+        return {"enumerate": lambda queries: [(-1, q) for q in queries]}.get(name) or getattr(builtins, name)
+
+
+OTHERS = {"enumerate": lambda queries: [(-1, q) for q in queries]}
+CHANGES = {
+    "code of a program with less noise": other_code,
+    "generator": lambda f: changed("__code__", f.__code__.replace(co_flags=f.__code__.co_flags | 0x20))(f),
+    "constants": lambda f: changed("__code__", f.__code__.replace(co_consts=(None, 0.5, *f.__code__.co_consts[2:])))(f),
+    "defaults": changed("__defaults__", (9.0, 2)),
+    "defaults of queries": changed("__defaults__", ([], None, 1.0, 2)),
+    "wrapper": without_noise,
+    "globals": lambda f: copied(f, dict(OTHERS)),
+    "builtins": lambda f: copied(f, {"__builtins__": {**vars(builtins), **OTHERS}}),
+    "class of globals": lambda f: copied(f, Names()),
+    "class of the promise": changed("promise", (type("Text", (str,), {})("epsilon"), "epsilon > 0 and limit >= 2", "one")),
+    "neighbors": changed("promise", ("epsilon", "epsilon > 0 and limit >= 2", "none")),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_function_that_was_changed_after_its_definition_is_refused(name):
+    function = defined(histogram(LOOP="i, q in enumerate(queries)", TEST="i < 0"))
+    if name == "code of a program with less noise":  # the text of the new code is read
+        assert prove(CHANGES[name](function), trials=0, seconds=5).verdict is Verdict.INCONCLUSIVE
+    else:
+        with pytest.raises(InvalidArgument, match=r"prove: |neighbors"):
+            prove(CHANGES[name](function), trials=0, seconds=5)
+
+
+def test_replaced_built_in_functions_are_refused(monkeypatch):
+    function = defined(histogram(TEST="abs(q) < 0"))
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "abs", lambda x: -1.0)
+        with pytest.raises(InvalidArgument, match="abs is not the built-in function"):
+            prove(function, trials=0)
+    assert prove(function, trials=0).verdict is Verdict.CERTIFIED
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "count < limit and q + rng.laplace(scale=4 * limit / epsilon) >= bound",
+        "rng.laplace(q, 4 * limit / epsilon) >= bound if count < limit else False",
+    ],
+)
+def test_noise_that_is_drawn_only_if_needed_is_a_branch(test):
+    """Each query draws noise until the limit, and none after it: proved, as noise after the limit costs nothing."""
+    text = f"""
+@provable(cost="epsilon", where="epsilon > 0 and limit >= 1")
+def f(queries, rng, epsilon: float = 1.0, limit: int = 1):
+    out = []
+    bound = rng.laplace(scale=2 / epsilon)
+    count = 0
+    for q in queries:
+        if {test}:
+            out.append(True)
+            count += 1
+        else:
+            out.append(False)
+    return out
+"""
+    function = defined(text)
+    program = read(function)
+    assert difference(function, program, 3) == "" == difference(function, program, 4, Numbers)
+    assert prove(function, trials=0).verdict is Verdict.CERTIFIED
+    assert prove(defined(text.replace("4 * limit", "2 * limit")), trials=0, seconds=5).verdict is Verdict.INCONCLUSIVE
+
+
+def test_every_other_node_and_field_is_refused():
+    nodes = [kind for base in (ast.stmt, ast.expr, ast.operator, ast.unaryop, ast.cmpop, ast.pattern) for kind in base.__subclasses__()]
+    assert {kind for kind in nodes if kind in MODELLED} == {*MODELLED} - {
+        *(ast.arguments, ast.arg, ast.keyword, ast.Load, ast.Store, ast.And, ast.Or)
+    }
+    for kind in nodes:
+        if kind not in MODELLED:
+            assert unmodelled(kind(), ast.Pass())
+    loop = ast.parse("for q in queries: pass").body[0]
+    assert unmodelled(loop) is None
+    for name, extra in (("type_comment", "int"), ("orelse", [ast.Pass()])):
+        assert "field" in unmodelled(ast.For(**{**vars(loop), name: extra}))[1]
+    new = ast.For(**vars(loop))
+    new._fields, new.later = (*ast.For._fields, "later"), ast.Pass()  # a field of a later version of Python
+    assert unmodelled(new)
+
+
+def test_a_program_that_is_not_the_function_is_noticed():
+    function = defined(histogram())
+    program = read(function)
+    assert difference(function, program, 1) == ""
+    assert "returns" in difference(function, dataclasses.replace(program, body=()), 1)
+    less_noise = read(defined(histogram(SCALE="1 / (2 * epsilon)")))
+    assert "draws" in difference(function, less_noise, 1)
+    assert "ValueError" in difference(raising_function, program, 1)
+
+
+def raising_function(queries, rng, **parameters):
+    raise ValueError(queries)
+
+
+def sample(attack, number):
+    return [attack(np.random.default_rng([number, seed])) for seed in range(number)]
+
+
+def test_random_programs_run_as_they_are_read():
+    """The benchmark `adversarial` runs 10,000 of each."""
+    assert not any(sample(program_differs, 80)) and not any(sample(changed_program_differs, 80))
+    assert not any(sample(changed_function_differs, 30)) and not any(sample(publisher_is_certified, 20))
+    assert not any(sample(formulas_differ, 20))
+    accepted = [disagreement(Writer(seed).text(), seed)[0] for seed in range(30)]
+    assert sum(accepted) > 15
