@@ -112,7 +112,7 @@ def difference(function: Any, program: Program, seed: int, terms: Any = Exact, r
         tolerance = 0.0 if terms is Numbers else _TOLERANCE * max(map(abs, (1.0, *queries, *noise)))
         case = f"on queries {queries} with {parameters}, {program.name}"
         if not _same(found, expected, tolerance):
-            return f"{case} returns {found!r}, and {_shown(expected)} in the arithmetic of the proof"
+            return f"{case} returns {found!r}, and {_shown(expected)} in the arithmetic of real numbers"
         if [law for law, _ in calls] != [law for law, _ in forced.calls] or not all(
             math.isclose(a, b, rel_tol=_SCALE_TOLERANCE) for (_, a), (_, b) in zip(calls, forced.calls, strict=True)
         ):

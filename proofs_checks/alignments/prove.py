@@ -160,7 +160,7 @@ def prove(function: Any, *, seconds: float = 60.0, trials: int = 100_000, confid
     if not pairs:
         raise InvalidArgument(f"prove: the defaults of {program.name} do not satisfy {where!r}")
     if differs := difference(function, program, seed):
-        raise InvalidArgument(f"prove: {differs}; a proof in the arithmetic of real numbers would not hold for this function")
+        raise InvalidArgument(f"prove: {differs}. A proof would not hold for this function")
     members = alignments(program)
     promise = f"({ast.unparse(program.budget)})-DP where {where}; {_NEIGHBORS[program.neighbors]}"
     common: dict[str, Any] = {"name": program.name, "promise": promise, "tried": len(members)}
