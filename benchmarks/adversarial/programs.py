@@ -80,7 +80,7 @@ class Writer:
             return [f"{indent}{name} {operator} {self.expression(self.kinds[name], 2)}"]
         name = self.rng.choice(known) if known and self.rng.random() < 0.5 else self.rng.choice("abcdxyz")
         kind = self.used.setdefault(name, self.kind())
-        value = self.expression(kind, 3)
+        value = self.expression(kind if self.rng.random() < 0.98 else self.kind(), 3)
         self.kinds[name] = kind
         note = self.rng.choice(["", "", "", f": {'float' if kind == 'real' else kind}"])
         return [f"{indent}{name}{note} = {value}"]

@@ -32,9 +32,9 @@ def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", work
     `share` is the fraction of each attack's runs to execute, and `only` a part of the names of the attacks to run. Without a seed,
     one is drawn from the operating system and stated in the table.
     """
-    lacking = [name for name in ("networkx", "pandas") if find_spec(name) is None]
+    lacking = [name for name in ("networkx", "pandas", "z3") if find_spec(name) is None]
     if lacking:
-        raise InvalidArgument(f"bench adversarial needs {' and '.join(lacking)}: pip install 'dpwitness[frames,graphs]'")
+        raise InvalidArgument(f"bench adversarial needs {' and '.join(lacking)}: pip install 'dpwitness[frames,graphs,proofs]'")
     seed = secrets.randbits(48) if seed is None else seed
     chosen = {name: attack for name, attack in attacks().items() if only in name}
     tasks = []

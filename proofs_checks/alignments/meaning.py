@@ -17,11 +17,12 @@ from typing import Any
 from dpwitness.proofs_checks.alignments.expressions import Numbers, value
 from dpwitness.proofs_checks.alignments.product import execute
 from dpwitness.proofs_checks.alignments.program import BREAK, SIZE, Append, Noise, Program
+from dpwitness.proofs_checks.alignments.ranges import MOST
 from dpwitness.proofs_checks.alignments.search import random_parameters
 
 Call = tuple[str, float]  # law and scale of a noise call
 _RUNS = 30
-_TOLERANCE = 1e-6  # relative to the largest number that enters or leaves
+_TOLERANCE = 1e-6  # of outputs, relative to the largest number that enters
 _SCALE_TOLERANCE = 1e-9  # relative
 
 
@@ -72,7 +73,7 @@ def run(
     calls: list[Call] = []
 
     def draw(call: Noise, *_: Any) -> Any:
-        calls.append((call.law, float(call.scale.at(public))))
+        calls.append((call.law, float(min(call.scale.at(public), MOST))))
         drawn = next(noise)
         return terms.constant(abs(drawn) if call.law == "exponential" else drawn, "real")
 
@@ -129,7 +130,7 @@ def _same(found: Any, expected: Any, tolerance: float) -> bool:
         return (
             type(found) in (int, float)
             and math.isfinite(found)
-            and bool(abs(Fraction(found) - expected) <= tolerance * (1 + abs(expected)))
+            and bool(abs(Fraction(found) - expected) <= tolerance + _TOLERANCE * abs(expected))
         )
     return type(found) is type(expected) and bool(found == expected or (found != found and expected != expected))
 

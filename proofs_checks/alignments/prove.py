@@ -33,6 +33,7 @@ from dpwitness.proofs_checks.engine.ledger import need
 ASSUMPTIONS = (
     "noise is drawn from the real Laplace and exponential laws, and arithmetic is that of the real numbers, not of floating point",
     "rng is a numpy.random.Generator, queries are real numbers, and the number of queries is public",
+    "integer parameters and the number of queries are below 2**63",
     "outputs are compared as numbers; running time and memory are not outputs",
     "z3 is right where it answers `unsat`",
 )

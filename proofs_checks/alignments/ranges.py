@@ -12,7 +12,7 @@ from dpwitness.proofs_checks.alignments.program import SIZE, Append, Assign, Bra
 from dpwitness.proofs_checks.alignments.source import shown
 
 MOST = 2**1000  # integers up to this bound become floating-point numbers without an exception
-PUBLIC = 2**63  # bound of integer parameters and of the number of queries
+PUBLIC = 2**63  # bound of parameters and of the number of queries
 _ROUNDING = 1e-9
 
 

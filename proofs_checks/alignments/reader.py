@@ -32,7 +32,7 @@ from dpwitness.proofs_checks.alignments.program import (
     names_in,
     walk,
 )
-from dpwitness.proofs_checks.alignments.ranges import MOST, is_positive, number_problem, scale_of
+from dpwitness.proofs_checks.alignments.ranges import MOST, PUBLIC, is_positive, number_problem, scale_of
 from dpwitness.proofs_checks.alignments.source import BUILTINS, check_names, defaults_of, shown, tree_of, unmodelled
 
 _TYPES = {"float": "real", "int": "int"}
@@ -128,6 +128,8 @@ class _Reader:
             default = values.get(argument.arg)
             if kind is None or argument.arg in _RESERVED or type(default) not in ((int,) if kind == "int" else (int, float)):
                 raise self.fail(argument, f"{argument.arg} must have the form `{argument.arg}: float = 1.0`, or int")
+            if not abs(default) < PUBLIC:
+                raise self.fail(argument, f"the default {default!r:.40} of {argument.arg} must be below 2**63")
             self.types[argument.arg] = kind
             self.defaults[argument.arg] = default
         self.types[SIZE] = "int"
