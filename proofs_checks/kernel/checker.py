@@ -62,7 +62,7 @@ AUDIT = {
     "bound": ({"inf"}, (float, LEAST_DOUBLE, LARGEST)),
     "confidence": INNER,
     "seed": (int, 0, 1 << 128),
-    "event": ANY,
+    "event": {"kind": (str, 0, 100), "rule": {"$type": {"object"}, "class": (str, 1, 400), "fields": {"*": ANY}}},
     "description": TEXT,
     "trials": ROUNDS,
     "counts": COUNTS,
@@ -263,7 +263,8 @@ def frequency(rounds, guesses, error):
     while abs(s - before) > 1e-13 * s and score != score_before and steps < 60:
         before, s = s, min(max(s + (s - before) * (aim - score) / (score - score_before), s / 4), (s + rate) / 2)
         score_before, score, steps = score, log_tail(rounds, guesses, s), steps + 1
-    low, step = int(s * 2**80) << BITS - 80, max(1, int(s * 2**46)) << BITS - 80
+    mantissa, exponent = math.frexp(s)
+    low, step = int(mantissa * 2**34) << BITS + exponent - 34, 1 << BITS + exponent - 34  # coarse, so that all machines compute the same
     while low > 0 and chance(rounds, guesses, low, ONE - low, error) > error:
         low, step = low - step, 2 * step
     return max(low, 0)
