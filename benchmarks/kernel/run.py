@@ -47,8 +47,8 @@ def measure() -> Table:
         Row("slowest published witness", 1, slowest, "s", at_most=True),
         Row("witness of 4e8 rounds", 1, largest, "s", at_most=True),
     )
-    notes = (f"of {len(paths)} published witnesses, {answers['ACCEPTED']} are accepted and {answers['NOT CHECKED']} are not checked",)
-    return Table("kernel", rows, notes, tuple(f"undetected: line {m.line}: {m.change} in {m.text}" for m in alive))
+    note = f"of {len(paths)} published witnesses, {answers['ACCEPTED']} are accepted and {answers['NOT CHECKED']} are not checked"
+    return Table("kernel", rows, (note, *(f"undetected: line {m.line}: {m.change} in {m.text}" for m in alive)))
 
 
 def witness_of(text: str, tally: Tally, alpha: float = 0.04) -> Json:

@@ -75,7 +75,7 @@ AUDIT = {
 }
 FAITH = (
     "the rounds are independent runs of the mechanism on the two datasets, and the counts are theirs",
-    "the event, its directions, the number of rounds and the error of the test were fixed before the rounds",
+    "the event, the number of rounds and the error of the test were fixed before the rounds",
 )
 
 
@@ -567,6 +567,23 @@ def check_pair(pair):
     return found[0] + ", up to the rounding of entries (below 1e-6)" * check_distance(found[0], pair["d0"], pair["d1"])
 
 
+def directions(rule):
+    """Return how many of the two guesses a rule can make, 1 or 2; 2 where its fields do not show it."""
+    content = rule.get("fields") if isinstance(rule, dict) else None
+    if not isinstance(content, dict):
+        return 2
+    if fits(content.get("guesses"), ARRAY):
+        guesses = content["guesses"]["value"] + [content.get("missing", 0)]
+        return len({guess > 0 for guess in guesses if guess}) or 1 if fits(guesses, [NUMBER, 0, SIZE]) else 2
+    if "inner" in content and "outer" in content:
+        return (not fits(content["inner"], (float, -LARGEST, 0))) + (not fits(content["outer"], NO_NUMBER)) or 1
+    if "low" in content and "high" in content:
+        return sum(not fits(content[name], NO_NUMBER) for name in ("low", "high")) or 1
+    if "side" in content and content["side"] != 0:
+        return 1
+    return directions(content.get("event"))
+
+
 def decode_cells(event, counts, kind):
     """Return loss, order, direction and bets of a Renyi rule whose cells were counted."""
     content = {"events": ANY, "loss": ARRAY, "order": (float, 1, 10**4), "forward": BOOL, "bets": ARRAY}
@@ -600,6 +617,8 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
     is_possible = all(s["lost"] <= s["wrong"] and s["correct"] + s["wrong"] <= s["rounds"] for s in stages)
     require(is_possible and any(s["correct"] + s["wrong"] for s in stages), "counts: they are impossible, or there is no guess")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
+    least = directions(event["rule"]) if event and claim[0] != "pure" else 1
+    require(all(stage["directions"] >= least for stage in stages), "counts: the event guesses in more directions")
     rule, most = decode_cells(event, counts, claim[0]) if "cells" in counts else None, 1 - Fraction(repr(confidence))
     require("cells_alpha" in counts or not rule, "counts: cells_alpha is missing")
     alpha = Fraction(repr(counts["cells_alpha" if rule else "alpha"])) if rule or "alpha" in counts else most
