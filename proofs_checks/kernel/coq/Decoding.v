@@ -367,6 +367,15 @@ Proof.
   destruct k; simpl in Hlength; destruct rounded as [|r1 [|r2 [|r3 rounded]]]; try easy; simpl in *; repeat split; trivial.
 Qed.
 
+Lemma pure_has_no_delta : forall t claim_numbers c, decode_claim t claim_numbers = Some c -> kind_of c = Pure -> delta c = 0.
+Proof.
+  intros t claim_numbers c. unfold decode_claim. destruct (read_claim _) as [[k numerals]|] eqn:Hread; [|easy].
+  destruct (all_some _) as [rounded|] eqn:Hround; [|easy]. destruct (_ && _); [|easy]. intros [= <-] Hk. simpl in Hk. subst k.
+  apply read_claim_spec in Hread as [Hclaim _]. apply andb_true_iff in Hclaim as [_ Hl]. apply Nat.eqb_eq in Hl.
+  apply all_some_spec, (f_equal (@List.length _)) in Hround. rewrite !map_length in Hround. simpl in *.
+  now destruct rounded as [|r [|r' rounded]]; simpl in *; try lia.
+Qed.
+
 (** A claim whose numbers are those of another claim is refused, for example pure:5 with the numbers of pure:1. *)
 Theorem other_numbers_are_refused : forall k first others d q claim_numbers t,
   letters t = write_claim k (first :: others) -> is_claim k (first :: others) = true -> round (meaning first) = Some d ->

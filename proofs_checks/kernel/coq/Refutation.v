@@ -101,25 +101,24 @@ Proof.
     apply Rmult_le_reg_r with (1 := unit_positive). lra.
 Qed.
 
-(** A claim with larger parameters, and the mirrored line of the rounded claim. *)
+(** The mirrored line of the rounded claim. *)
 Lemma rounded_mirror : forall x delta slope start, approximate_dp x delta m ->
   IZR one * exp x <= IZR slope -> IZR one * delta <= IZR start ->
   satisfies (fun q => IZR one / IZR slope * q + Rmax 0 (1 - (1 - IZR start / IZR one) * (IZR one / IZR slope))) m.
 Proof.
-  intros x delta slope start H Hslope Hstart.
+  intros x delta slope start H Hslope Hstart event.
   assert (HS : 0 < IZR slope) by (pose proof (Rmult_lt_0_compat _ _ unit_positive (exp_pos x)); lra).
-  assert (Hratio : 0 < IZR slope / IZR one) by now apply Rdiv_lt_0_compat.
-  assert (Hrounded : approximate_dp (ln (IZR slope / IZR one)) (IZR start / IZR one) m).
-  { intros event. rewrite exp_ln by trivial. destruct (H event) as [H1 H0].
-    pose proof (chance_bounds _ _ event (proj1 laws)) as B1. pose proof (chance_bounds _ _ event (proj2 laws)) as B0.
-    assert (He : exp x <= IZR slope / IZR one).
-    { apply Rmult_le_reg_r with (1 := unit_positive). unfold Rdiv. rewrite Rmult_assoc, Rinv_l by lra. lra. }
-    assert (Hd : delta <= IZR start / IZR one).
-    { apply Rmult_le_reg_r with (1 := unit_positive). unfold Rdiv. rewrite Rmult_assoc, Rinv_l by lra. lra. }
-    pose proof (Rmult_le_compat_r _ _ _ (proj1 B1) He). pose proof (Rmult_le_compat_r _ _ _ (proj1 B0) He). lra. }
-  pose proof (mirrored_line _ m _ _ laws Hrounded) as Hm. rewrite exp_Ropp, exp_ln in Hm by trivial.
-  replace (/ (IZR slope / IZR one)) with (IZR one / IZR slope) in Hm by (field; lra).
-  intros event. destruct (Hm event) as [H1 H0]. pose proof (Rmax_r 0 (1 - (1 - IZR start / IZR one) * (IZR one / IZR slope))). lra.
+  assert (Hinverse : 0 < IZR one / IZR slope) by now apply Rdiv_lt_0_compat.
+  set (least := 1 - (1 - IZR start / IZR one) * (IZR one / IZR slope)). pose proof (Rmax_r 0 least) as Hmaximum.
+  assert (Hside : forall p q, q <= 1 -> 1 - p <= exp x * (1 - q) + delta -> q <= IZR one / IZR slope * p + least).
+  { intros p q Hq Hp. apply Rmult_le_reg_r with (1 := HS). unfold least.
+    replace ((IZR one / IZR slope * p + (1 - (1 - IZR start / IZR one) * (IZR one / IZR slope))) * IZR slope)
+      with (IZR slope - IZR one * (1 - p) + IZR start) by (field; lra).
+    pose proof (Rmult_le_compat_l _ _ _ (Rlt_le _ _ unit_positive) Hp) as Hscaled.
+    pose proof (Rmult_le_compat_r (1 - q) _ _ ltac:(lra) Hslope). lra. }
+  destruct (H (fun y => negb (event y))) as [H1 H0]. rewrite !chance_complement in H1, H0 by apply laws.
+  pose proof (chance_bounds _ _ event (proj1 laws)). pose proof (chance_bounds _ _ event (proj2 laws)).
+  apply Hside in H1; [|lra]. apply Hside in H0; [|lra]. lra.
 Qed.
 
 (** If the counts refute x although the claim is true at x, then the counts are rare ones: those of [conditional_test]. *)
