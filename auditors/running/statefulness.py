@@ -7,14 +7,15 @@ verdict ERROR.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from dpwitness.auditors.events.outputs import Outputs, row_keys
+from dpwitness.auditors.statistics.dependence import total_evidence
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 
@@ -92,17 +93,15 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
         raise Unfit(f"mechanism keeps state between rounds: neighboring runs on {name} are correlated")
 
 
-def check_drift(tables: NDArray[np.float64]) -> None:
-    """Raise Unfit if a cell's share varies between chunks beyond binomial noise; `tables` (chunks, 2, cells) counts each cell by side."""
-    if len(tables) < 4:
-        return
-    for side, name in enumerate(("D1", "D0")):
-        sizes = tables[:, side].sum(axis=1)
-        for cell in tables[:, side].T:
-            share = cell.sum() / max(sizes.sum(), 1)
-            enough = sizes * share * (1 - share) >= 5
-            if np.count_nonzero(enough) < 4:
-                continue
-            statistic = np.sum((cell[enough] - sizes[enough] * share) ** 2 / (sizes[enough] * share * (1 - share)))
-            if chdtrc(float(np.count_nonzero(enough) - 1), statistic) < _ALARM_PROBABILITY:
-                raise Unfit(f"mechanism keeps state between rounds: its outputs on {name} drift from call to call")
+def check_calls(logs: Sequence[float]) -> float:
+    """Raise Unfit if counts vary between calls or processes beyond chance; otherwise return the evidence that they do.
+
+    `logs` holds the log-evidence of each stage (`statistics/dependence`), in the order of the stages.
+    """
+    evidence = total_evidence(logs)
+    if evidence >= -math.log(_ALARM_PROBABILITY):
+        raise Unfit(
+            "rounds are not independent: counts vary between calls, or between processes, more than independent runs allow. The runs of a "
+            "call share noise, or the mechanism keeps state or noise between rounds; draw fresh noise for each run"
+        )
+    return evidence
