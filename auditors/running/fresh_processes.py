@@ -17,17 +17,20 @@ import subprocess
 import sys
 import time
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from typing import Any, TypeVar
 
 from dpwitness.auditors.events.outputs import Outputs, WrongShape, concatenate
 from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.memos import memos_of
 from dpwitness.auditors.running.stage import Sides, Stage
 from dpwitness.mechanisms.foreign.target import Target
+
+T = TypeVar("T")
 
 STATES = 8  # fresh states: noise of two values that is kept passes unnoticed in all of them with probability 2^-8 at most
 PIECE = 4  # runs between two looks at the clock
@@ -47,7 +50,7 @@ def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
     if isinstance(target, Target):
         found = _in_new_workers(stage, target, seconds)
     else:
-        found = _in_new_processes(stage, seconds)
+        found = in_new_processes(partial(_state_without_memos, stage, seconds / stage.chunks), stage.chunks, seconds)
         if not found:
             found = _in_this_process(stage, seconds)
     return [sides for sides in found if not all(_always_raises(side) for side in sides)]
@@ -77,6 +80,12 @@ def _pieces(stage: Stage, first: int, count: int, seconds: float) -> Sides:
     return one, zero
 
 
+def _state_without_memos(stage: Stage, seconds: float, index: int) -> Sides:
+    """Return the outputs of one chunk, after the memos of an object that was pickled with its content are emptied."""
+    with memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds).emptied():
+        return _state(stage, index, seconds)
+
+
 def _in_new_workers(stage: Stage, target: Target, seconds: float) -> list[Sides]:
     """Run each state in a new worker process of the library or program."""
     found, until = list[Sides](), time.perf_counter() + seconds
@@ -98,12 +107,16 @@ def _in_this_process(stage: Stage, seconds: float) -> list[Sides]:
     return found
 
 
-def _in_new_processes(stage: Stage, seconds: float) -> list[Sides]:
-    """Run each state in a fork of a new interpreter; return nothing if the mechanism cannot be pickled or imported there."""
+def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> list[T]:
+    """Return ``work(0)``, ..., ``work(count - 1)``, each computed in its own fork of a new interpreter.
+
+    The list is empty if `work` cannot be pickled or imported there, and shorter if it takes longer than several times `seconds`, raises, or
+    processes cannot be forked.
+    """
     if _INSIDE in os.environ:  # a module that audits when it is imported
         return []
     try:
-        content = pickle.dumps(sys.path), pickle.dumps(_main_sources()), pickle.dumps(stage)
+        content = pickle.dumps(sys.path), pickle.dumps(_main_sources()), pickle.dumps((work, count))
     except Exception:  # of any object
         return []
     environment = os.environ | {_INSIDE: "1", "PYTHONWARNINGS": "ignore", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -115,13 +128,13 @@ def _in_new_processes(stage: Stage, seconds: float) -> list[Sides]:
         return []
     timer = Timer(_START_SECONDS + 4 * seconds, worker.kill)
     timer.start()
-    found = list[Sides]()
+    found = list[T]()
     try:
         assert worker.stdin is not None and worker.stdout is not None
-        worker.stdin.write(b"".join([*content, pickle.dumps(seconds)]))
+        worker.stdin.write(b"".join(content))
         worker.stdin.close()
-        while (sides := pickle.load(worker.stdout)) is not None:
-            found.append(sides)
+        while (answer := pickle.load(worker.stdout)) is not None:
+            found.append(answer[0])
     except (OSError, EOFError, pickle.UnpicklingError):  # the process has ended, or was killed because it takes too long
         pass
     finally:
@@ -144,35 +157,31 @@ def _main_sources() -> list[tuple[str, str]]:
 
 
 def serve() -> None:
-    """Serve one request of `_in_new_processes` on the standard input and output of this new interpreter."""
+    """Serve one request of `in_new_processes` on the standard input and output of this new interpreter."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the mechanism prints must not mix with the answers
     vars(sys.modules["__main__"]).clear()  # the names of `_SERVE` are not those of the main script
     vars(sys.modules["__main__"])["__name__"] = "__main__"
     sources = pickle.load(requests)
-    stage = _Unpickler(requests, sources).load()
-    seconds = pickle.load(requests) / stage.chunks
-    for index in range(stage.chunks if hasattr(os, "fork") else 1):
-        answer = _answer_of_fork(stage, index, seconds)
-        if answer:
-            answers.write(answer)
-            answers.flush()
+    work, count = _Unpickler(requests, sources).load()
+    for index in range(count if hasattr(os, "fork") else 1):
+        answers.write(_answer_of_fork(work, index))
+        answers.flush()
     answers.write(pickle.dumps(None))
     answers.flush()
     os._exit(0)
 
 
-def _answer_of_fork(stage: Stage, index: int, seconds: float) -> bytes:
-    """Return the pickled outputs of one state, which runs in a fork of this process; nothing if it fails."""
+def _answer_of_fork(work: Callable[[int], Any], index: int) -> bytes:
+    """Return the pickled answer of ``work(index)`` in a fork of this process; nothing if it raises."""
     if not hasattr(os, "fork"):
-        return pickle.dumps(_state(stage, index, seconds))
+        return pickle.dumps((work(index),))
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reading)
-            with memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds).emptied():
-                content = pickle.dumps(_state(stage, index, seconds))
+            content = pickle.dumps((work(index),))
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(content)
         finally:

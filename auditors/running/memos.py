@@ -122,16 +122,17 @@ def _parts(found: Any) -> list[Any]:
     if isinstance(found, types.MethodType):
         return [found.__self__, found.__func__]
     if isinstance(found, types.FunctionType):
-        names = _names(found.__code__)
+        names = _names(found.__code__) if _is_own(found.__module__) else set()
         used = [found.__globals__[name] for name in names if name in found.__globals__]
-        used += [vars(each)[name] for each in used if isinstance(each, types.ModuleType) and _is_own(each) for name in names & vars(each).keys()]
+        modules = [each for each in used if isinstance(each, types.ModuleType) and _is_own(each.__name__)]
+        used += [vars(each)[name] for each in modules for name in names & vars(each).keys()]
         cells = [cell.cell_contents for cell in found.__closure__ or () if cell != types.CellType()]
         own = [*cells, *(found.__defaults__ or ()), *(found.__kwdefaults__ or {}).values(), vars(found)]
         return [*own, *(each for each in used if not isinstance(each, types.ModuleType))]
     if isinstance(found, type):
-        return [each for each in vars(found).values() if _holds(each)] if _is_own(sys.modules.get(found.__module__)) else []
+        return [each for each in vars(found).values() if _holds(each)] if _is_own(found.__module__) else []
     inside = [getattr(found, "__wrapped__", None)]
-    if _is_own(sys.modules.get(type(found).__module__)):
+    if _is_own(type(found).__module__):
         slots = [getattr(found, name, None) for each in type(found).__mro__ for name in getattr(each, "__slots__", ())]
         inside += [type(found), vars(found) if hasattr(found, "__dict__") else None, *slots]
     if isinstance(found, property | staticmethod | classmethod | functools.cached_property):
@@ -145,13 +146,13 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _is_own(module: types.ModuleType | None) -> bool:
-    """Return whether a module is the user's: neither of the standard library nor of an installed package."""
-    file = getattr(module, "__file__", None)
-    name = getattr(module, "__name__", "")
-    if name == "__main__":
+def _is_own(name: str | None) -> bool:
+    """Return whether the module of this name is the user's: neither of the standard library nor of an installed package."""
+    if name is None or name == "__main__":
         return True
-    return file is not None and not name.startswith("dpwitness.") and not str(file).startswith(_LIBRARIES)
+    if name.partition(".")[0] in {"dpwitness", *sys.stdlib_module_names}:
+        return False
+    return not str(getattr(sys.modules.get(name), "__file__", None) or "").startswith(_LIBRARIES)
 
 
 def _holds(value: Any) -> bool:

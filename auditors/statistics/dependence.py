@@ -9,7 +9,8 @@ q(x_1) ... q(x_m | x_1, ..., x_(m-1)) to the largest binomial likelihood max_p P
 *Proof.* The ratio is at most that to P_p at the true p, a nonnegative martingale that starts at 1. Ville's inequality bounds its maximum. []
 
 An average of ratios, and a product of ratios of independent counts, has the same property. So no count is too small for the test. The
-predictions are beta-binomial: their mean is the share of the groups before, their spread exceeds the binomial by factors that are averaged.
+predictions are beta-binomial. Their mean is that of the shares of the groups before, weighted by precision; their spread exceeds the
+binomial by factors that are averaged.
 
 Reference: Wasserman, Ramdas and Balakrishnan (2020) for the maximum in the denominator.
 """
@@ -26,6 +27,7 @@ from scipy.special import betaln, logsumexp, xlogy
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _EXCESS = 4.0 ** np.arange(-1, 10)  # variance of a count beyond the binomial, in units of the binomial variance at the mean size
+_MOST_SPREAD = 10.0
 
 
 def log_dependence(*sides: ArrayLike) -> float:
@@ -65,13 +67,17 @@ def _log_ratios(counts: FloatArray, sizes: FloatArray) -> FloatArray:
     """Return the log-ratio of the predictions to the largest binomial likelihood, for each spread."""
     total, ones = sizes.sum(), counts.sum()
     null = float(xlogy(ones, ones / total) + xlogy(total - ones, 1 - ones / total))
-    known = np.concatenate([[0.0], np.cumsum(sizes)[:-1]])
-    mean = (np.concatenate([[0.0], np.cumsum(counts)[:-1]]) + 0.5) / (known + 1)
-    squares = np.concatenate([[0.0], np.cumsum(sizes**2)[:-1]]) / np.maximum(known, 1.0) ** 2
-    within = np.minimum(_EXCESS[:, None] / max(float(sizes.mean()) - 1.0, 1.0), 100.0)  # 1 / concentration of the shares of groups
-    spread = np.where(known > 0, within * (1 + squares) + 1 / np.maximum(known, 1.0), 1.0)
+    within = np.minimum(_EXCESS[:, None] / max(float(sizes.mean()) - 1.0, 1.0), _MOST_SPREAD)  # 1 / concentration of the shares of groups
+    weights = 1 / (within + 1 / sizes)
+    known = 1 + _before(weights)
+    mean, spread = (0.5 + _before(weights * counts / sizes)) / known, within + 1 / known
     a, b = mean / spread, (1 - mean) / spread
     return np.asarray((betaln(counts + a, sizes - counts + b) - betaln(a, b)).sum(axis=1) - null)
+
+
+def _before(values: FloatArray) -> FloatArray:
+    """Return the sum of the values before each, along the last axis."""
+    return np.asarray(np.cumsum(values, axis=-1) - values)
 
 
 def mean_evidence(logs: Sequence[float]) -> float:
