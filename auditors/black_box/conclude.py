@@ -116,9 +116,9 @@ class Findings:
 
 def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
     """Run the stages of an audit and return its result; if they are interrupted or fail, return what was found."""
-    doubt = ""
+    findings, interrupted, failure, doubt = Findings(options), False, "", ""
     try:
-        findings, interrupted, failure = _last(stages, Findings(options))
+        findings, interrupted, failure = _last(stages, findings)
         if (interrupted or failure) and findings.causes is not None:  # the test had ended
             runner.note(f"the causes of the violation were not separated: {failure or 'interrupted'}")
             interrupted, failure = False, ""

@@ -92,10 +92,15 @@ def require_independent(runner: RoundRunner, counted: Sequence[Counted]) -> str:
     )
 
 
+def _seconds_of(runner: RoundRunner, rounds: int) -> float:
+    """Return the expected duration of some rounds, in seconds of the audit's clock."""
+    spent = runner.spent / max(runner.done, 1) * rounds if runner.clock == "cpu" else 0.0
+    return max(runner.pace.expected(rounds), spent)
+
+
 def _between_calls(runner: RoundRunner, counted: Sequence[Counted], seconds: float) -> float:
     """Return the log-evidence that the runs of a call depend on each other, from as many calls as the time allows."""
-    each_seconds = runner.pace.expected(_CALL_ROUNDS)
-    calls = _CALLS if each_seconds <= 0 else min(_CALLS, int(seconds / each_seconds))
+    calls = min(_CALLS, int(seconds / max(_seconds_of(runner, _CALL_ROUNDS), 1e-9)))
     if calls < 2 or max(map(len, runner.calls.values()), default=0) >= _CALLS:
         return 0.0
     stage = runner.stage(counted[0].pair, Phase.MORE_CALLS, counted[0].index, calls * _CALL_ROUNDS, _CALL_ROUNDS)
@@ -105,7 +110,7 @@ def _between_calls(runner: RoundRunner, counted: Sequence[Counted], seconds: flo
 
 def _against_fresh_states(runner: RoundRunner, counted: Sequence[Counted], seconds: float) -> float:
     """Return the log-evidence that fresh states have other frequencies of guesses than the test, or than each other."""
-    expected = seconds / max(runner.pace.expected(STATES), 1e-9)
+    expected = seconds / max(_seconds_of(runner, STATES), 1e-9)
     runs = PIECE * int(min(max(expected // PIECE, 1), _MOST_FRESH // PIECE))
     stage = replace(runner.stage(counted[0].pair, Phase.FRESH, counted[0].index, STATES * runs, runs), chunk=runs)
     found = runner.call(fresh_outputs, stage, seconds, limit=4 * runner.time_limit + 10 * seconds)

@@ -100,7 +100,9 @@ def _in_new_workers(stage: Stage, target: Target, seconds: float) -> list[Sides]
 @task_lock()
 def _in_this_process(stage: Stage, seconds: float) -> list[Sides]:
     """Run each state in this process, after all memos of the mechanism are emptied; they are restored at the end."""
-    found, memos = [], memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds)
+    with stage.globally_seeded(0):
+        memos = memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds)
+    found = []
     for index in range(stage.chunks):
         with memos.emptied():
             found.append(_state(stage, index, seconds / STATES))
@@ -233,17 +235,17 @@ def _is_future(statement: ast.stmt) -> bool:
 
 
 def _bound_names(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement of a module binds; none for the part of a script that runs only if the script is started."""
+    """Return the names that a statement of a module binds; none for statements that do more than bind, such as loops."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
-    if isinstance(statement, ast.If) and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)):
-        return set()
-    names = set[str]()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    return names
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    if isinstance(statement, ast.If | ast.Try):
+        parts = [*statement.body, *statement.orelse, *(each for handler in getattr(statement, "handlers", ()) for each in handler.body)]
+        names = [_bound_names(each) for each in parts if not isinstance(each, ast.Pass)]
+        tested = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)} if isinstance(statement, ast.If) else set()
+        if all(names) and "__name__" not in tested:
+            return set[str]().union(*names)
+    return set()

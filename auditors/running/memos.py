@@ -122,17 +122,20 @@ def _parts(found: Any) -> list[Any]:
     if isinstance(found, types.MethodType):
         return [found.__self__, found.__func__]
     if isinstance(found, types.FunctionType):
-        names = _names(found.__code__) if _is_own(found.__module__) else set()
-        used = [found.__globals__[name] for name in names if name in found.__globals__]
-        modules = [each for each in used if isinstance(each, types.ModuleType) and _is_own(each.__name__)]
-        used += [vars(each)[name] for each in modules for name in names & vars(each).keys()]
-        cells = [cell.cell_contents for cell in found.__closure__ or () if cell != types.CellType()]
-        own = [*cells, *(found.__defaults__ or ()), *(found.__kwdefaults__ or {}).values(), vars(found)]
-        return [*own, *(each for each in used if not isinstance(each, types.ModuleType))]
+        names = _names(found.__code__)
+        used = [found.__globals__[name] for name in names if name in found.__globals__] if _is_own(found.__module__) else []
+        for cell in found.__closure__ or ():
+            with suppress(ValueError):  # an empty cell
+                used.append(cell.cell_contents)
+        modules = [each for each in used if isinstance(each, types.ModuleType)]
+        used = [each for each in used if not isinstance(each, types.ModuleType)]
+        used += [vars(each)[name] for each in modules if _is_own(each.__name__) for name in names & vars(each).keys()]
+        return [*used, *(found.__defaults__ or ()), *(found.__kwdefaults__ or {}).values(), vars(found)]
     if isinstance(found, type):
         return [each for each in vars(found).values() if _holds(each)] if _is_own(found.__module__) else []
     inside = [getattr(found, "__wrapped__", None)]
-    if _is_own(type(found).__module__):
+    module = type(found).__module__
+    if _is_own(module) or module.startswith("dpwitness."):  # such as a wrapper
         slots = [getattr(found, name, None) for each in type(found).__mro__ for name in getattr(each, "__slots__", ())]
         inside += [type(found), vars(found) if hasattr(found, "__dict__") else None, *slots]
     if isinstance(found, property | staticmethod | classmethod | functools.cached_property):
