@@ -223,6 +223,7 @@ def _count(
         lost += found.lost
         runner.record(stage, found)
     runner.planned = planned
+    runner.check_calls(stage)
     counted = iter(tables)
     return tuple(
         _counted(cause, next(counted), None if part.region is None else region, lost).judged(options.claim) if cause.event else cause

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, wait
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dpwitness.auditors.black_box.budget import EARLY_ALPHA
+from dpwitness.auditors.black_box.independence import Counted, require_independent
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.test import EventTest
@@ -113,18 +116,15 @@ class Findings:
 
 def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
     """Run the stages of an audit and return its result; if they are interrupted or fail, return what was found."""
-    findings, interrupted, failure = Findings(options), False, ""
+    findings, interrupted, failure, doubt = Findings(options), False, "", ""
     try:
-        for findings in stages:  # noqa: B007
-            pass
-    except KeyboardInterrupt:
-        interrupted = True
-    except MechanismFailed as error:
-        failure = str(error)
-        if isinstance(error, Unfit):
-            findings = replace(findings, test=None, bit_level=None, causes=None)
-    except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
-        failure = explained(error) or str(error)
+        findings, interrupted, failure = _last(stages, findings)
+        if (interrupted or failure) and findings.causes is not None:  # the test had ended
+            runner.note(f"the causes of the violation were not separated: {failure or 'interrupted'}")
+            interrupted, failure = False, ""
+        if not failure and (not interrupted or (findings.test is not None and findings.test.sequential)):
+            doubt, failure = _compare(runner, findings)
+            findings = _withdrawn(findings) if doubt or failure else findings
     finally:
         runner.close()
         if (interrupted or failure) and isinstance(options.mechanism, Target):
@@ -133,12 +133,55 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
             options.mechanism.close()  # stop workers that a running task has started since
         if runner.ledger is not None:
             runner.ledger.flush()
-    if (interrupted or failure) and findings.causes is not None:  # the test had ended
-        runner.note(f"the causes of the violation were not separated: {failure or 'interrupted'}")
-        interrupted, failure = False, ""
-    result = checked_by_kernel(build_result(runner, findings, interrupted, failure))
+    result = checked_by_kernel(build_result(runner, findings, interrupted, failure, doubt))
     result = replace(result, seconds=runner.elapsed, cpu_seconds=runner.elapsed_cpu)
     return result if runner.ledger is None else _store_result(runner, runner.ledger, findings.extensions, result)
+
+
+def _last(stages: Iterator[Findings], findings: Findings) -> tuple[Findings, bool, str]:
+    """Return the last findings of the stages, whether the user interrupted them, and why they failed; an empty text if they did not."""
+    try:
+        for findings in stages:  # noqa: B007
+            pass
+    except KeyboardInterrupt:
+        return findings, True, ""
+    except MechanismFailed as error:
+        return _withdrawn(findings) if isinstance(error, Unfit) else findings, False, str(error)
+    except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
+        return findings, False, explained(error) or str(error)
+    return findings, False, ""
+
+
+def _withdrawn(findings: Findings) -> Findings:
+    """Return the findings without counts, which certify nothing if runs are not independent."""
+    return replace(findings, test=None, bit_level=None, causes=None)
+
+
+def _compare(runner: RoundRunner, findings: Findings) -> tuple[str, str]:
+    """Compare the runs of a violation with fresh ones; return why the violation is in doubt, and why the runs certify nothing."""
+    try:
+        return require_independent(runner, counted_violations(findings)), ""
+    except KeyboardInterrupt:
+        return "interrupted before the violation was compared with fresh runs", ""
+    except Unfit as error:
+        return "", str(error)
+    except (MechanismFailed, BrokenExecutor) as error:
+        runner.note(f"the violation was not compared with fresh runs: {explained(error) or error}")
+        return "", ""
+
+
+def counted_violations(findings: Findings) -> list[Counted]:
+    """Return the events whose counts violate the claim."""
+    found, test, level = list[Counted](), findings.test, findings.bit_level
+    if test is not None and findings.refuted:
+        lost = test.parts[-1].lost if test.parts else 0
+        cells = np.array(test.basis.cells) if test.basis is not None and test.basis.cells else None
+        found.append(Counted(test.pair, test.index, test.event, test.tally, lost, cells))
+        causes = [each for each in findings.causes or () if each.verdict is Verdict.VIOLATED]
+        found += [Counted(test.pair, test.index, each.event, each.tally, each.lost) for each in causes if each.event and each.tally]
+    if level is not None and level.verdict is Verdict.VIOLATED and level.pair and level.event and level.tally:
+        found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
+    return found
 
 
 def _store_result(runner: RoundRunner, ledger: AuditLedger, extensions: int, result: AuditResult) -> AuditResult:
@@ -158,8 +201,10 @@ def _store_result(runner: RoundRunner, ledger: AuditLedger, extensions: int, res
     return result
 
 
-def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = False, failure: str = "") -> AuditResult:
-    """Return the result of the findings."""
+def build_result(
+    runner: RoundRunner, findings: Findings, interrupted: bool = False, failure: str = "", doubt: str = ""
+) -> AuditResult:
+    """Return the result of the findings; `doubt` is why a violation is not believed."""
     if runner.clock == "wall":  # durations of segments are wall time: on a busy machine they grow while the CPU time does not
         runner.note(*filter(None, [runner.costs.growth()]))
     options, test = findings.options, findings.test
@@ -182,7 +227,7 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
         guessed=guess,
     )
     if test is None:
-        note = failure or "interrupted before the test began: no event has been tried yet"
+        note = failure or doubt or "interrupted before the test began: no event has been tried yet"
         return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
     if test.sequential and (test.basis is None or test.basis.parts != test.parts):  # interrupted within an epoch
         test = test.look(options.claim, options.alpha, options.alpha, runner.done)

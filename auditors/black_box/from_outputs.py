@@ -18,7 +18,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.environment_errors import environment_failure, is_environment_fault
 from dpwitness.auditors.running.pair_exercise import OutputComparison, exercised
-from dpwitness.auditors.running.statefulness import check_training
+from dpwitness.auditors.running.statefulness import check_rows, check_training
 from dpwitness.auditors.statistics.certificate import Part, Tally, certified, p_value, split_batches
 from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, require_integer, require_probability, require_type
 from dpwitness.mechanisms.privacy import Claim, promised, resolved
@@ -51,7 +51,7 @@ def audit_outputs(
     -------
     AuditResult
         Without a pair and without a witness, because there is nothing to run again. ERROR if
-        adjacent rows are correlated.
+        nearby rows are correlated, or outputs are repeated. Other dependence does not show in outputs, so independence is an assumption.
 
     Raises
     ------
@@ -81,6 +81,10 @@ def audit_outputs(
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
     training, learned, tally = _learn_and_count(batches, claim, alpha, stream(seed, audit_key(name)))
+    try:
+        check_rows((batches[1], batches[0]), learned.event)
+    except MechanismFailed as error:
+        return replace(result, notes=(str(error),))
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
     unaudited = [*opaque_type_notes(*batches), *unrepeated_text_notes(*training)]
@@ -105,7 +109,8 @@ def audit_outputs(
             *([idle] if idle else []),
             *unaudited,
             *more,
-            "outputs were given and no mechanism was run: neighboring datasets, independent outputs and correct counts are assumed",
+            "outputs were given and no mechanism was run: neighboring datasets and independent outputs are assumed; only dependence of nearby "
+            "rows and repeated outputs would show",
         ),
         seconds=time.perf_counter() - started,
     )

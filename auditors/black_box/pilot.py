@@ -80,6 +80,7 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
         tally += found.tally(event.directions)
         lost += found.lost
         runner.record(stage, found)
+    runner.check_calls(stage)
     counts = (tally.correct, tally.wrong, tally.rounds, options.alpha, tally.directions, lost)
     promise = options.claim.on(pair)
     refuted = float(certified(promise, *counts)) > promise.parameter

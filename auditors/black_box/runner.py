@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.timing import (
     FEWEST,
@@ -25,10 +27,12 @@ from dpwitness.auditors.black_box.timing import (
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.running import clocks, engine
+from dpwitness.auditors.running.chunks import Tables
 from dpwitness.auditors.running.engine import Inline, Pace, Phase, Segment, Stage, audit_key, collect, is_remote
 from dpwitness.auditors.running.pair_exercise import OutputComparison
 from dpwitness.auditors.running.repeated_outputs import RepeatDetector
-from dpwitness.auditors.running.statefulness import Unfit, digest
+from dpwitness.auditors.running.statefulness import Unfit, check_calls, digest
+from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
 from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
@@ -59,6 +63,8 @@ class RoundRunner:
         self.shared = False  # whether the mechanism has drawn from a global generator
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
         self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
+        self.calls: dict[tuple[int, int, int], list[Tables]] = {}  # counts of each event in each segment, by key of the stage
+        self.dependence: list[float] = []  # log-evidence that the runs of each stage depend on each other (`statistics/dependence`)
         self.seen = OutputComparison()
         self.seconds = self.cpu_seconds = 0.0  # durations of earlier sessions up to the restored records
         self.cost: RunCost | None = None  # of the runs that a time budget plans
@@ -120,7 +126,16 @@ class RoundRunner:
         if self.repeats.add(found.marks):
             raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk occur again in another chunk")
         self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
+        if found.tables:
+            self.calls.setdefault(stage.key, []).append(found.tables)
         self.advance(found.rounds)
+
+    def check_calls(self, stage: Stage) -> None:
+        """Raise Unfit if the counts of a stage, together with those of earlier stages, vary between calls beyond chance."""
+        tables = self.calls.get(stage.key, [])
+        if len(tables) > 1:
+            self.dependence.append(mean_evidence([log_dependence(*np.array(each).transpose(1, 0, 2)) for each in zip(*tables, strict=True)]))
+            check_calls(self.dependence)
 
     def advance(self, rounds: int) -> None:
         """Add completed rounds, and report the progress."""

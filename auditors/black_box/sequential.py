@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.black_box.budget import TRAIN_ROUNDS, TRAIN_VALUES, chunk_size
 from dpwitness.auditors.black_box.options import AuditOptions
@@ -24,7 +23,7 @@ from dpwitness.auditors.events.histogram import picture
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.running.engine import Phase
-from dpwitness.auditors.running.statefulness import check_drift
+from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.auditors.statistics.anytime import epoch_weight, equivalent_level, is_refuted, shown_at_most
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
@@ -106,16 +105,16 @@ class SequentialTest:
         stage = runner.stage(test.pair, Phase.EXTENSION + number, test.index, rounds, chunk)
         learning = self.rows + rounds <= self.most_trained
         runner.planned = min(options.trials, runner.done + rounds)
-        tables: list[NDArray[np.int64]] = []
+        kept: list[BothSides] = []
         pictured: list[BothSides] = []
         looked = 0
         for found in runner.counts(stage, [test.event], rounds if learning else PICTURE_ROUNDS):
-            tables.append(found.tables[0])
             part = test.parts[-1].plus(found.tally(test.event.directions), found.lost)
             test = replace(test, parts=(*test.parts[:-1], part), planned=test.planned + found.rounds)
             runner.record(stage, found)
             sides = complete_sides(found)
             self.training_sides += sides if learning else []
+            kept += sides if learning else []
             pictured += sides if len(pictured) * chunk < PICTURE_ROUNDS else []
             done = part.tally.rounds
             used_up = self._used_up(chunk)
@@ -126,7 +125,9 @@ class SequentialTest:
             if test.stopped:
                 runner.pace.stopped = True
                 break
-        check_drift(np.array(tables, dtype=float))
+        runner.check_calls(stage)
+        if learning and kept:
+            check_training(kept)
         if pictured:
             test = replace(test, picture=picture(test.event, both_sides(pictured)))
         test = test.look(options.claim, options.alpha, options.alpha, runner.done)

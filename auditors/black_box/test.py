@@ -24,7 +24,6 @@ from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.rule_reader import columns_of, read_event
 from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.running.engine import Phase, Stage
-from dpwitness.auditors.running.statefulness import check_drift
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import extension_share, reweight_for_extension
 from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
@@ -177,7 +176,6 @@ def _count(
     parts = (*test.parts, Part(Tally(0, 0, 0, event.directions), weight))
     test = replace(test, event=event, method=learned.method, law=learned.law, parts=parts)
     yield test
-    tables: list[NDArray[np.int64]] = []
     kept: list[BothSides] = []
     cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
     share = test.alpha * (0.5 if binned else 1.0)
@@ -185,7 +183,6 @@ def _count(
     pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
     segments = runner.counts(stage, [event, binned] if binned else [event], pictured)
     for number, found in enumerate(segments, start=1):
-        tables.append(found.tables[0])
         part = test.parts[-1].plus(found.tally(event.directions), found.lost)
         test = replace(test, parts=(*test.parts[:-1], part))
         yield test
@@ -207,7 +204,7 @@ def _count(
         runner.note(
             f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly"
         )
-    check_drift(np.array(tables, dtype=float))
+    runner.check_calls(stage)
     if kept:
         test = replace(test, picture=picture(test.event, both_sides(kept[: max(1, PICTURE_ROUNDS // stage.chunk)])))
     yield test

@@ -18,7 +18,9 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Inline, Stage, collect, run_side, stream
+from dpwitness.auditors.running.statefulness import check_calls
 from dpwitness.auditors.statistics.certificate import certified
+from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
@@ -29,6 +31,7 @@ from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
 CONFIDENCE = 1 - 1e-9  # of every statistical check
 LEAST = 1000  # smallest number of runs of an audit
+_CALLS = 16  # calls of each dataset among the rounds of `require_indistinguishable`
 FEW = 0.002  # default share of all runs, for checks that need a few runs only
 
 Labels = NDArray[np.int64]
@@ -219,7 +222,7 @@ def require_indistinguishable(subject: Subject, label: Callable[[Any], Labels], 
             if spent + 2 * rounds > subject.runs:  # includes a second run of the training third, if a batch raises
                 break
             spent += 3 * rounds // 2
-            chunk = min(rounds // 2, batch or rounds)
+            chunk = min(rounds // _CALLS, batch or rounds)  # enough calls to show noise that the runs of a call share
             stage = Stage(run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0)
             train = max(1, stage.chunks // 3)
             sides = _all_labels(executor, stage, label, range(train))
@@ -235,6 +238,7 @@ def require_indistinguishable(subject: Subject, label: Callable[[Any], Labels], 
                 np.array([guess.get(int(value), 0) * sign for part in sides for value in (() if part[side] is None else part[side])])
                 for side, sign in ((0, 1), (1, -1))
             ]
+            check_calls([log_dependence(*(_guesses_by_call(sides, guess, side) for side in (0, 1)))])
             right = sum(int((guesses > 0).sum()) for guesses in signed_guesses)
             # rounds of batches that raised for the first time in the test count as wrong guesses
             lost = tested - sum(map(len, signed_guesses))
@@ -258,6 +262,12 @@ def _all_labels(executor: Executor, stage: Stage, label: Callable[[Any], Labels]
 def _labels_of_chunk(stage: Stage, index: int, label: Callable[[Any], Labels]) -> list[Labels | None]:
     """Return the labels on D1 and on D0 of one chunk; None for a batch that raised."""
     return [None if side is None else label(side) for side in stage.sample(index)]
+
+
+def _guesses_by_call(sides: list[Any], guess: dict[int, int], side: int) -> NDArray[np.int64]:
+    """Return the numbers of guesses (none, D1, D0) in each call on one dataset; none for a call that raised."""
+    found = [[guess.get(int(value), 0) for value in (() if part[side] is None else part[side])] for part in sides]
+    return np.array([[values.count(which) for which in (0, 1, -1)] for values in found])
 
 
 def _guesses_by_label(first: Labels, second: Labels) -> dict[int, int]:

@@ -14,12 +14,15 @@ from dpwitness.auditors.metamorphic.relations import Cases, Outcome
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.environment_errors import names_environment_fault
+from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import ApproxDP, PureDP
 from dpwitness.mechanisms.protocols.mechanism import FloatArray, TookTooLong
 
 _NOTHING = 1e-9  # epsilon of a law that does not change
 _RAISING = 4  # runs that confirm an exception
+_CALLS = 32  # calls at each epsilon, of which half fix the distance
+_MOST_DEPENDENCE = math.log(1000)  # log-evidence from which the runs of a call are not taken as independent
 _MOST_RUNS = 10_000  # largest number of runs that confirm that a dataset raises no exception
 
 
@@ -80,7 +83,7 @@ def more_epsilon_spreads_no_more(
 
     The relation is that of additive noise. Mechanisms with thresholds may break it: with more epsilon they release more.
 
-    Half of the runs fixes a distance t at which the two spreads differ most. The other half counts how often two outputs are further apart
+    A case counts as failed if the runs of a call depend on each other. Half of the runs fixes a distance t at which the two spreads differ most. The other half counts how often two outputs are further apart
     than t; the distance of vectors is their largest coordinate, and that of outputs that are not numbers is 0 or 1.
     The relation is broken if the lower limit of this probability at twice the epsilon exceeds the upper limit at
     epsilon (Clopper and Pearson 1934).
@@ -112,10 +115,14 @@ def more_epsilon_spreads_no_more(
             continue
         tried += 1
         once, twice = samples[0], samples[1]
-        half = len(once) // 2
-        grid = np.quantile(np.concatenate([once[:half], twice[:half]]), np.arange(40) / 40)
-        distance = float(max(grid, key=lambda t: float(np.mean(twice[:half] > t) - np.mean(once[:half] > t))))
-        counts = [int(np.sum(x[half:] > distance)) for x in (once, twice)]
+        train = _CALLS // 2
+        grid = np.quantile(np.concatenate([once[:train], twice[:train]]), np.arange(40) / 40)
+        distance = float(max(grid, key=lambda t: float(np.mean(twice[:train] > t) - np.mean(once[:train] > t))))
+        beyond = [np.sum(x[train:] > distance, axis=1) for x in (once, twice)]
+        counts, half = [int(each.sum()) for each in beyond], once[train:].size
+        if log_dependence(*(np.column_stack([each, once.shape[1] - each]) for each in beyond)) > _MOST_DEPENDENCE:
+            tried, failed = tried - 1, failed + 1
+            continue
         alpha = (1 - confidence) / len(cases) / 2
         upper, lower = _limit(counts[0], half, alpha, True), _limit(counts[1], half, alpha, False)
         if lower > upper:
@@ -128,20 +135,26 @@ def more_epsilon_spreads_no_more(
 
 
 def _distances(at_epsilon: Callable[[float], Any], epsilon: float, dataset: Any, runs: int, seed: int) -> FloatArray | None:
-    """Return the distance of the outputs of each pair of runs; None if a run fails or gives a number that is not finite."""
+    """Return the distance of the outputs of each pair of runs, (calls, pairs); None if a run fails or gives a number that is not finite."""
+    size = max(2, runs // _CALLS // 2 * 2)
+    rng = np.random.default_rng([seed, 0xE5])
 
     def run() -> FloatArray:
         mechanism = at_epsilon(epsilon)
         sampler = getattr(mechanism, "sample", mechanism)
-        outputs = sampler(dataset, runs, np.random.default_rng([seed, 0xE5]))
-        try:
-            found = np.asarray(outputs, dtype=float).reshape(runs, -1)
-        except (TypeError, ValueError):
-            return np.array([float(repr(one) != repr(other)) for one, other in zip(outputs[0::2], outputs[1::2], strict=True)])
-        return np.asarray(np.max(np.abs(found[0::2] - found[1::2]), axis=1))
+        return np.array([_pair_distances(sampler(dataset, size, rng), size) for _ in range(_CALLS)])
 
     found = outcome(run)
     return None if isinstance(found, Raised) or not np.all(np.isfinite(found)) else found
+
+
+def _pair_distances(outputs: Any, size: int) -> FloatArray:
+    """Return the distance of each two consecutive outputs of a call."""
+    try:
+        found = np.asarray(outputs, dtype=float).reshape(size, -1)
+    except (TypeError, ValueError):
+        return np.array([float(repr(one) != repr(other)) for one, other in zip(outputs[0::2], outputs[1::2], strict=True)])
+    return np.asarray(np.max(np.abs(found[0::2] - found[1::2]), axis=1))
 
 
 def _limit(count: int, total: int, alpha: float, upper: bool) -> float:

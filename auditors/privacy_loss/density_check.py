@@ -21,6 +21,7 @@ import numpy as np
 
 from dpwitness.auditors.privacy_loss.density_bets import Side, fitted_normal, log_capital_won
 from dpwitness.auditors.privacy_loss.singular_laws import column_spread, fills_space, moved
+from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.protocols.capabilities import log_density_at
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 FALSE_ALARM = 1e-6  # probability of a false alarm of all tests of one oracle together
 _MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrated
+_CALLS, _LEAST_ROWS = 32, 512  # calls among which rows are divided, if there are at least so many rows
+_DEPENDENCE_ALARM = 1e-10  # probability of a false alarm of one test of independence
 _PARTS = 8  # parts of the output space, by the log-ratio
 # error of `density_bets`, `scale_bets`, other tests
 _BET_ALARM, SCALE_ALARM, _OTHER_ALARM = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM
@@ -49,7 +52,22 @@ class Underflow(ValueError):
 
 
 def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
-    """Return the outputs of `size` runs as rows of numbers."""
+    """Return the outputs of `size` runs as rows of numbers, from several calls; raise BadOracle if the runs of a call depend on each other."""
+    if type(mechanism).__module__.startswith("dpwitness.") or size < _LEAST_ROWS:
+        return _rows_of_call(mechanism, dataset, size, rng)
+    calls = [_rows_of_call(mechanism, dataset, len(part), rng) for part in np.array_split(np.arange(size), _CALLS)]
+    first = [rows[:, 0] for rows in calls]
+    values, counts = np.unique(np.concatenate(first), return_counts=True)
+    common, middle = values[np.argmax(counts)], float(np.median(np.concatenate(first)))
+    tables = [[[np.sum(x == common), np.sum(x != common)] for x in first], [[np.sum(x > middle), np.sum(x <= middle)] for x in first]]
+    evidence = max(log_dependence(table) for table in tables) - math.log(size + 1)  # the cells are chosen from the same rows
+    if evidence > -math.log(_DEPENDENCE_ALARM):
+        raise BadOracle("sample must draw fresh noise for each run: the runs of a call are more alike than those of different calls")
+    return np.concatenate(calls)
+
+
+def _rows_of_call(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
+    """Return the outputs of one call as rows of numbers."""
     try:
         rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)
     except Exception as error:

@@ -36,6 +36,7 @@ class Phase:
     """Phase numbers in the keys of the random streams; extensions of a test use numbers after the last."""
 
     PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES, SECOND_BIT_TRAIN, FIRST_TEST, EXTENSION = range(12)
+    MORE_CALLS, FRESH = 251, 252  # no store holds them
     THIRD_BIT_TRAIN, THIRD_PILOT, CAUSES = 253, 254, 255  # the largest numbers that a store holds
 
 

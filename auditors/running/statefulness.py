@@ -7,14 +7,17 @@ verdict ERROR.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc
+from scipy.special import bdtrc
 
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs, row_keys
+from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence, total_evidence
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 
@@ -24,6 +27,8 @@ class Unfit(MechanismFailed):
 
 _ALARM_PROBABILITY = 1e-10
 _MAX_CORRELATION_RUNS = 2**17  # number of runs tested for correlation
+_MAX_BLOCK_ROWS = 2**14  # rows that are compared in blocks
+_MOST_COPIES = 0.33  # maximum of P(N = c) / P(N > 0) over c > 1 and the means of a Poisson number N
 _MIN_DIFFERENT = 8  # rows that differ from the most frequent row, from which a batch counts as random
 
 
@@ -78,6 +83,7 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
     if len(flat) < 200:
         return
     values, counts = np.unique(flat, return_counts=True)
+    _check_copies(counts, name)
     if len(values) < len(flat) / 4:
         signal = (flat == values[np.argmax(counts)]).astype(float)
     else:
@@ -92,17 +98,45 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
         raise Unfit(f"mechanism keeps state between rounds: neighboring runs on {name} are correlated")
 
 
-def check_drift(tables: NDArray[np.float64]) -> None:
-    """Raise Unfit if a cell's share varies between chunks beyond binomial noise; `tables` (chunks, 2, cells) counts each cell by side."""
-    if len(tables) < 4:
-        return
-    for side, name in enumerate(("D1", "D0")):
-        sizes = tables[:, side].sum(axis=1)
-        for cell in tables[:, side].T:
-            share = cell.sum() / max(sizes.sum(), 1)
-            enough = sizes * share * (1 - share) >= 5
-            if np.count_nonzero(enough) < 4:
-                continue
-            statistic = np.sum((cell[enough] - sizes[enough] * share) ** 2 / (sizes[enough] * share * (1 - share)))
-            if chdtrc(float(np.count_nonzero(enough) - 1), statistic) < _ALARM_PROBABILITY:
-                raise Unfit(f"mechanism keeps state between rounds: its outputs on {name} drift from call to call")
+def _check_copies(counts: NDArray[np.int64], name: str) -> None:
+    """Raise Unfit if too many different outputs occur equally often, but not once; `counts` holds how often each occurs.
+
+    If outputs are independent and their number is Poisson, an output that occurs has a given number of occurrences above 1 with
+    probability below `_MOST_COPIES`, whatever its probability. A fixed number of outputs multiplies probabilities by sqrt(2 pi n) at most.
+    """
+    times, outputs = np.unique(counts, return_counts=True)
+    most = int(outputs[times > 1].max(initial=0))
+    if most and bdtrc(most - 1, len(counts), _MOST_COPIES) * np.sqrt(2 * np.pi * counts.sum()) * len(times) < _ALARM_PROBABILITY:
+        often = int(times[times > 1][np.argmax(outputs[times > 1])])
+        raise Unfit(f"rounds are not independent: on {name} {most} of {len(counts)} different outputs occur {often} times each")
+
+
+def check_rows(sides: Sequence[Outputs], event: Event) -> None:
+    """Raise Unfit if the guesses of an event on (D1, D0) vary between blocks of consecutive rows beyond chance.
+
+    The event may be learned from a random half of the rows, because their order is then still exchangeable. That costs a factor of n + 1
+    for each dataset, the inverse of the least probability of the most probable number of guesses.
+    """
+    guesses = [event.guess(side.take(np.arange(min(len(side), _MAX_BLOCK_ROWS)))) for side in sides]
+    cells = [np.column_stack([guess == value for value in np.unique(np.concatenate(guesses))]).astype(float) for guess in guesses]
+    logs, size, fewest = [], 2, min(map(len, cells))
+    while size <= fewest // 4:
+        blocks = [each[: len(each) // size * size].reshape(-1, size, each.shape[1]).sum(axis=1) for each in cells]
+        logs.append(log_dependence(*blocks))
+        size *= 2
+    if logs and mean_evidence(logs) - sum(math.log(len(each) + 1) for each in cells) >= -math.log(_ALARM_PROBABILITY):
+        raise Unfit("rows are not independent: outputs of nearby rows are more alike than those of others")
+
+
+def check_calls(logs: Sequence[float]) -> float:
+    """Raise Unfit if counts vary between calls or processes beyond chance; otherwise return the evidence that they do.
+
+    `logs` holds the log-evidence of each stage (`statistics/dependence`), in the order of the stages.
+    """
+    evidence = total_evidence(logs)
+    if evidence >= -math.log(_ALARM_PROBABILITY):
+        raise Unfit(
+            "rounds are not independent: counts vary between calls, or between processes, more than independent runs allow. The runs of a "
+            "call share noise, or the mechanism keeps state or noise between rounds; draw fresh noise for each run"
+        )
+    return evidence

@@ -18,9 +18,10 @@ from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.inputs.neighbors import Group
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
+from dpwitness.auditors.stability.kept_noise import is_kept
 from dpwitness.auditors.stability.metrics import Metric, as_bound, metric_named, output_key
 from dpwitness.auditors.stability.outcomes import ABORTS, Comparison, Failure, applier
-from dpwitness.auditors.stability.randomized import find_law
+from dpwitness.auditors.stability.randomized import STATE, find_law
 from dpwitness.auditors.stability.result import StabilityResult, format_number
 from dpwitness.auditors.stability.search import Found, Search, run_search, sweep, walks
 from dpwitness.auditors.stability.shrink import distance_within, shrunk
@@ -154,6 +155,8 @@ def audit_stability(
         left = max(begin + seconds - time.monotonic(), seconds / 3)
         groups = _groups(space, input_metric, search, given, used_seed)
         found, law, problem = find_law(search, groups, left, np.random.default_rng(used_seed))
+    elif found is not None and is_kept(found, search.apply, search.comparison):
+        problem = STATE
     fields |= {"randomized": randomized, "law": law}
     return concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable, rounds
@@ -57,19 +58,20 @@ def applier(transformation: Any) -> Callable[[Sequence[Any]], list[Any]]:
     apply_all = getattr(transformation, "apply_all", None)
     if callable(apply_all):
         return lambda datasets: [outcome_of(value) for value in apply_all(list(datasets))]
+    return partial(_apply, transformation)
 
-    def apply(datasets: Sequence[Any]) -> list[Any]:
-        found: list[Any] = []
-        for dataset in datasets:
-            try:
-                found.append(transformation(copied(dataset)))
-            except (KeyboardInterrupt, MemoryError):
-                raise
-            except BaseException as error:
-                found.append(outcome_of(error))
-        return found
 
-    return apply
+def _apply(transformation: Any, datasets: Sequence[Any]) -> list[Any]:
+    """Return the outcomes of a transformation on datasets."""
+    found: list[Any] = []
+    for dataset in datasets:
+        try:
+            found.append(transformation(copied(dataset)))
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except BaseException as error:
+            found.append(outcome_of(error))
+    return found
 
 
 def copied(dataset: Any) -> Any:

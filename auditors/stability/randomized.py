@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.stability.exact_numbers import Incomparable, plain
 from dpwitness.auditors.stability.inputs.neighbors import Group
+from dpwitness.auditors.stability.kept_noise import depends, fresh_outcomes
 from dpwitness.auditors.stability.metrics import LONGEST, ByColumn, InsertDelete, Metric, PerGroup, output_key
 from dpwitness.auditors.stability.outcomes import EXCEEDS, LAW, Failure
 from dpwitness.auditors.stability.search import Found, Search
@@ -185,11 +186,16 @@ def _tested(search: Search, candidate: _Candidate, rng: Generator) -> tuple[LawT
         return None, False
     try:
         far, near = (_nearest(_distances(metric, side, candidate.references)) for side in outcomes)
-        drifts = _drifts(metric, candidate.usual, outcomes[0]), _drifts(metric, candidate.references, outcomes[1])
+        drifts = [_drifts(metric, candidate.usual, outcomes[0]), _drifts(metric, candidate.references, outcomes[1])]
+        beyond = [_beyond(far, bound + candidate.slack, 1), _beyond(near, candidate.slack, -1)]
+        fresh = [each for each in fresh_outcomes(search.apply, [candidate.first, candidate.second]) if not _failed(each)]
+        for side, limit, sign in ((0, bound + candidate.slack, 1), (1, candidate.slack, -1)):
+            news = _nearest(_distances(metric, [each[side] for each in fresh], candidate.references)) if fresh else np.empty(0)
+            drifts.append(depends(beyond[side], _beyond(news, limit, sign)))
     except (Incomparable, TypeError) as error:
         search.comparison.incomparable = search.comparison.incomparable or str(error)
         return None, False
-    counts = int(np.sum(_beyond(far, bound + candidate.slack, 1))), int(np.sum(_beyond(near, candidate.slack, -1)))
+    counts = int(np.sum(beyond[0])), int(np.sum(beyond[1]))
     return LawTest(_TEST_RUNS, *counts, candidate.slack, CONFIDENCE, _TESTED), any(drifts)
 
 

@@ -16,9 +16,10 @@ from dpwitness.auditors.stability.conclude import concluded
 from dpwitness.auditors.stability.declared_targets import DeclaredTransformation, declared_transformation
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable
 from dpwitness.auditors.stability.inputs.spaces import space_of
+from dpwitness.auditors.stability.kept_noise import is_kept
 from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.auditors.stability.outcomes import LAW, Comparison, applier
-from dpwitness.auditors.stability.randomized import try_pairs
+from dpwitness.auditors.stability.randomized import STATE, try_pairs
 from dpwitness.auditors.stability.result import StabilityResult, format_number, read_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.targets.trust import Trust
@@ -47,6 +48,8 @@ def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stability
         search.pairs = 1
     else:
         seen, problem = _run_twice(search, first, second, d_in)
+        if seen is not None and is_kept(seen, search.apply, search.comparison):
+            seen, problem = None, STATE
     fields: dict[str, Any] = {
         "name": mechanism.name if isinstance(mechanism, Target) else name,
         "skipped": skipped,

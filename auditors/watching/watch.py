@@ -27,6 +27,7 @@ from typing import Any
 from dpwitness.auditors.black_box.audit import MOST_TRIALS
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.conclude import Findings, build_result
+from dpwitness.auditors.black_box.independence import Counted, require_independent
 from dpwitness.auditors.black_box.options import validated_options
 from dpwitness.auditors.black_box.pilot import select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, run_probes
@@ -37,9 +38,11 @@ from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.pairs.catalogue import audited_pairs
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.streams import fresh_seed
-from dpwitness.auditors.statistics.anytime import anytime_bound, e_discoveries, log_e_value
+from dpwitness.auditors.statistics.anytime import anytime_bound, e_discoveries, is_refuted, log_e_value
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY
+from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.auditors.storing.audit_identity import Identity, identity_of
 from dpwitness.auditors.storing.store import Entry, Store
 from dpwitness.auditors.watching.slices import FOUND, Release, Slice, epoch_id, read_release, write_begun, write_slice
@@ -154,7 +157,7 @@ def watch(
     report, alpha, count = announce or (lambda line: None), 1 - confidence, len(targets)
     calls = []
     for each in targets:
-        calls.append(_run_slice(each, store, seconds / count, trials, alpha / count, executor, time_limit, report, clock))
+        calls.append(_run_slice(each, store, seconds / count, trials, alpha / count, executor, time_limit, report, clock, count))
     gamma = alpha * SHARE_FOR_FREQUENCY / count
     discovered = e_discoveries([call.evidence(gamma) for call in calls], alpha * (1 - SHARE_FOR_FREQUENCY))
     for call, found in zip(calls, discovered, strict=True):
@@ -177,6 +180,7 @@ def _run_slice(
     time_limit: float,
     report: Callable[[str], None],
     clock: Callable[[], float],
+    targets: int,
 ) -> _Call:
     """Run one slice of a target. A slice of a mechanism that fails is not stored."""
     mechanism, claim = watched.mechanism, promised(watched.mechanism, watched.claim, "watch")
@@ -194,7 +198,7 @@ def _run_slice(
         call.release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         call.entry = _entry(store, identity, f"{watched.name} {call.release}", watched.name, report)
         call.known = read_release(store, call.entry)
-        _run_known(call, replace(options, seed=fresh_seed()), probed, store, report, clock())
+        _run_known(call, replace(options, seed=fresh_seed()), probed, store, report, clock(), targets)
     except MechanismFailed as error:
         call.failure = str(error)
         call.findings = replace(call.findings, test=None)
@@ -222,7 +226,9 @@ def _entry(store: Store, identity: Identity, name: str, target: str, report: Cal
     return store.begin(identity, name, 0)
 
 
-def _run_known(call: _Call, options: Any, probed: Sequence[ProbedPair], store: Store, report: Callable[[str], None], now: float) -> None:
+def _run_known(
+    call: _Call, options: Any, probed: Sequence[ProbedPair], store: Store, report: Callable[[str], None], now: float, targets: int
+) -> None:
     """Continue the sequential test of a release by one slice, and store the slice."""
     runner, known, entry = call.runner, call.known, call.entry
     assert entry is not None
@@ -261,12 +267,26 @@ def _run_known(call: _Call, options: Any, probed: Sequence[ProbedPair], store: S
     parts_now = now_test.parts if now_test is not None else ()
     names = [*known.parts, *(epoch_id(name, place, plan) for place, plan in enumerate(plans))]
     counts = _added(known, dict(zip(names, parts_now, strict=True)))
-    bound = anytime_bound(call.findings.options.claim, parts_now, options.alpha) if parts_now else 0.0
+    claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5)  # the largest error of a discovery
+    bound = anytime_bound(claim, parts_now, options.alpha) if parts_now else 0.0
+    if now_test is not None and is_refuted(claim, parts_now, claim.parameter, discovery):
+        runner.dependence += _between_slices(known, counts)
+        lost = now_test.parts[-1].lost
+        if doubt := require_independent(runner, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]):
+            raise Unfit(doubt)
     new = Slice(number, name, now, runner.done, tuple(counts), min(bound, 1e300))
     write_slice(store, entry, new, dict(zip(names[len(known.parts) :], plans, strict=True)))
     call.known = read_release(store, entry)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _between_slices(known: Release, new: Sequence[tuple[str, int, int, int, int]]) -> list[float]:
+    """Return the log-evidence that the slices of an epoch, each of a process of its own, have other frequencies of guesses, per epoch."""
+    slices: dict[str, list[list[int]]] = {}
+    for name, correct, wrong, rounds, lost in [*(row for each in known.slices for row in each.counts), *new]:
+        slices.setdefault(name, []).append([rounds - correct - wrong, correct, wrong - lost])
+    return [log_dependence(counts) for counts in slices.values() if len(counts) > 1]
 
 
 def _added(known: Release, parts: dict[str, Any]) -> list[tuple[str, int, int, int, int]]:
