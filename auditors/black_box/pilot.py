@@ -45,7 +45,7 @@ def select_pair(
     def score_pair(sides: BothSides, probed: ProbedPair) -> tuple[float, BothSides]:
         """Return the expected certificate on a pair, relative to the claim there, and the pair's outputs."""
         claim = options.claim.on(probed.pair)
-        expected = expected_certificate(*sides, claim, alpha=options.alpha, rounds=goal)
+        expected = expected_certificate(*sides, claim, alpha=options.alpha, rounds=goal, suspect=probed.index in head)
         # relative to the claim's parameter on this pair, which may differ between pairs
         return expected * (options.claim.parameter / claim.parameter), sides
 

@@ -158,18 +158,21 @@ def _training_set(outputs1: Outputs, outputs0: Outputs, rounds: int) -> tuple[Tr
     return Training.build(both, len(outputs1), rng), rng
 
 
-def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> float:
+def expected_certificate(
+    outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, suspect: bool = False
+) -> float:
     """Estimate the parameter that an event learned from these outputs would certify.
 
     The estimate is accurate enough to rank pairs, at a small part of the cost of `learn`. Half of
     the outputs order the other half, in three ways: by the one column that varies, by a model whose
     priors are not tuned, and by the counts of repeated outputs. From few outputs, the estimate is
-    for about as many runs, and the intervals of each column are compared too. The arguments are
-    those of `learn`.
+    for about as many runs, unless the pair is `suspect` for another reason than its outputs, so that
+    an event that is rare in them may be real. The intervals of each column are compared too. The
+    other arguments are those of `learn`.
     """
     data, rng = _training_set(outputs1, outputs0, rounds)
     size = len(data.label)
-    few = size <= _FEW_ROWS
+    few = size <= _FEW_ROWS and not suspect
     goal = CertificateGoal(claim, min(alpha, _FEW_ALPHA) if few else alpha, min(rounds, size) if few else rounds, rough=True)
     place = np.arange(size)
     few_atoms = data.same is not None and data.same.max() < MAX_PLAIN_ATOMS  # all outputs are counted at once

@@ -222,13 +222,15 @@ def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fie
         notes.append(f"the audit ended in {result.headline()}")
     if pair.unchecked:
         notes.append(pair.unchecked)
+    unconfirmed = Verdict.INCONCLUSIVE if findings or evidence.doubt else Verdict.NOT_REFUTED
     return TraceResult(
-        verdict=result.verdict if result is not None and confirmed else Verdict.INCONCLUSIVE if findings else Verdict.NOT_REFUTED,
+        verdict=result.verdict if result is not None and confirmed else unconfirmed,
         pair=pair,
         findings=tuple(findings),
         calls=evidence.calls.summary(),
         loss=evidence.loss,
         charged=evidence.charged,
+        doubt=evidence.doubt,
         audit=result,
         notes=tuple(notes),
         **fields,

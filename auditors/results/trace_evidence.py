@@ -117,6 +117,8 @@ class TraceEvidence:
     calls : tuple of TracedCall
     runs : int
         Number of traced runs. They are never counted by a test.
+    doubt : str
+        Why the calls do not account for the outputs, so that the trace supports nothing; empty if they do.
     """
 
     pair: str
@@ -126,13 +128,18 @@ class TraceEvidence:
     findings: tuple[Finding, ...]
     calls: tuple[TracedCall, ...]
     runs: int
+    doubt: str = ""
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict on this pair if the recorded primitives draw from the laws that they declare. A trace alone certifies nothing."""
+        """Verdict on this pair if the recorded primitives draw from the laws that they declare. A trace alone certifies nothing.
+
+        Calls that do not account for the outputs, or no calls at all, support nothing.
+        """
         if self.exceeds:
             return Verdict.VIOLATED
-        return Verdict.SUPPORTED if self.loss <= self.claimed * (1 + 1e-3) and not self.findings else Verdict.INCONCLUSIVE
+        explained = bool(self.calls) and not self.findings and not self.doubt
+        return Verdict.SUPPORTED if explained and self.loss <= self.claimed * (1 + 1e-3) else Verdict.INCONCLUSIVE
 
     @property
     def contradicts(self) -> bool:
@@ -151,7 +158,12 @@ class TraceEvidence:
         moved.sort(key=lambda call: -math.inf if math.isnan(call.epsilon) else call.epsilon, reverse=True)
         lines = [call.describe() + (f" (at {call.where})" if call.where else "") for call in moved]
         if self.verdict is Verdict.SUPPORTED:
-            lines.append(f"the calls compose to {self.loss:.4g}, claimed {self.claimed:.4g}: SUPPORTED on this pair, if {_ASSUMPTION}")
+            lines.append(
+                f"the calls compose to {self.loss:.4g}, claimed {self.claimed:.4g}, and account for the outputs of {self.runs} runs: "
+                f"SUPPORTED on this pair, if {_ASSUMPTION} and no run differs from these"
+            )
+        elif self.doubt:
+            lines.append(f"INCONCLUSIVE: {self.doubt}")
         return (*lines, *(str(finding) for finding in self.findings))
 
     def headline(self, claim: Claim) -> str:
@@ -179,6 +191,7 @@ class TraceEvidence:
             "findings": [finding.to_json() for finding in self.findings],
             "calls": [call.to_json() for call in self.calls],
             "runs": self.runs,
+            "doubt": self.doubt,
         }
 
     @classmethod
@@ -187,4 +200,4 @@ class TraceEvidence:
         findings = tuple(Finding(each["kind"], each["told"], each["where"]) for each in data["findings"])
         calls = tuple(map(TracedCall.from_json, data["calls"]))
         numbers = {key: float(data[key]) for key in ("claimed", "loss")}
-        return cls(data["pair"], exceeds=data["exceeds"], findings=findings, calls=calls, runs=data["runs"], **numbers)
+        return cls(data["pair"], exceeds=data["exceeds"], findings=findings, calls=calls, runs=data["runs"], doubt=data["doubt"], **numbers)

@@ -25,8 +25,8 @@ class TraceResult(Result):
     ----------
     verdict : Verdict
         VIOLATED only where an audit on the pair has certified the violation. INCONCLUSIVE where
-        findings were not confirmed, NOT_REFUTED where there are no findings, ERROR where the
-        mechanism could not be traced.
+        findings were not confirmed, or the recorded calls do not account for the outputs (`doubt`);
+        NOT_REFUTED where there are no findings, ERROR where the mechanism could not be traced.
     findings : tuple of Finding
         The findings.
     calls : tuple of TracedCall
@@ -38,6 +38,9 @@ class TraceResult(Result):
     charged : float
         Loss that the library's own accountant recorded in this run; NaN if it has no known
         accountant.
+    doubt : str
+        Why the calls do not account for the outputs: none was recorded, or no draw reaches the
+        output. Empty if they do.
     audit : AuditResult or None
         The audit that tried to confirm the findings.
     runs : int
@@ -64,6 +67,7 @@ class TraceResult(Result):
     seed: int
     confidence: float
     primitives: Json = field(default_factory=dict)
+    doubt: str = ""
     audit: AuditResult | None = None
     notes: tuple[str, ...] = ()
     target: Json | None = None
@@ -106,6 +110,8 @@ class TraceResult(Result):
         """Return the recommended next step in one line."""
         if self.verdict is Verdict.INCONCLUSIVE and self.audit is not None:
             return "look at the lines that the findings name; more --trials may confirm them"
+        if self.verdict is Verdict.INCONCLUSIVE and not self.findings:
+            return "dpwitness audit tests the outputs; primitives name functions that draw noise, another pair may show more"
         if self.verdict is Verdict.INCONCLUSIVE:
             return "look at the lines that the findings name"
         return "no change is needed on this evidence; dpwitness audit tests the outputs, --pairs looks at more pairs"
@@ -121,6 +127,8 @@ class TraceResult(Result):
         if kinds:
             audit_text = " and was not confirmed by an audit" if self.audit is not None else ", which was not tried by an audit"
             return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
+        if self.doubt:
+            return f"INCONCLUSIVE: {self.doubt} ({self._pair_name()}; {self.runs} runs)"
         loss = self.describe_loss()
         return f"NOT REFUTED: the trace shows no violation on {self._pair_name()} ({loss}; {self.runs} runs; no proof over other pairs)"
 
@@ -143,6 +151,7 @@ class TraceResult(Result):
             "calls": [call.to_json() for call in self.calls],
             "loss": strict(self.loss),
             "charged": strict(self.charged),
+            "doubt": self.doubt,
             "runs": self.runs,
             "primitives": self.primitives,
             "epsilon_lower": strict(self.epsilon_lower),

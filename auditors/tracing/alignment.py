@@ -81,7 +81,7 @@ class _FreeNoise:
         self.drawn: FloatArray = np.concatenate([calls.output(i) for i in free])
         self._whole = np.isin(self.laws, WHOLE)
         self.steps = np.where(self._whole, 1.0, self.scales)
-        self.output_size = float(np.max(np.abs(y1)) + np.max(np.abs(y1 - y0)))
+        self.output_size = largest(y1) + largest(y1 - y0)
 
     def _by_call(self, shift: FloatArray) -> list[tuple[int, FloatArray]]:
         """Return the parts of a shift that are not zero, with the index of their call."""
@@ -99,7 +99,7 @@ class _FreeNoise:
             return None
         shift = np.where(self._whole, np.round(shift), shift)
         found = self.run(shift)
-        if found is None or np.max(np.abs(found - self._y1)) > _RELATIVE_TOLERANCE * self.output_size:
+        if found is None or largest(found - self._y1) > _RELATIVE_TOLERANCE * self.output_size:
             return None
         shift = np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0)
         gaussian = [self._calls.law(i) in ("gaussian", "discrete_gaussian") for i in self._free]
@@ -112,15 +112,20 @@ def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -
     if not noisy.any():
         return ""
     explained, *_ = np.linalg.lstsq(jacobian[noisy], goal[noisy], rcond=1e-10)
-    if np.max(np.abs(jacobian[noisy] @ explained - goal[noisy])) <= 1e3 * _RELATIVE_TOLERANCE * size:
+    if largest(jacobian[noisy] @ explained - goal[noisy]) <= 1e3 * _RELATIVE_TOLERANCE * size:
         return ""
     rank = np.linalg.matrix_rank(jacobian[noisy])
     return f"{int(noisy.sum())} noisy numbers of the output share {rank} noise terms: no shift of the noise explains their difference"
 
 
+def largest(values: Any) -> float:
+    """Return the largest magnitude in an array; 0 for an empty one, as of an output without numbers."""
+    return float(np.max(np.abs(values), initial=0.0))
+
+
 def follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool:
     """Return whether an output equals the expected output, up to rounding to 32 bits."""
-    return found is not None and bool(np.max(np.abs(found - expected)) <= 10 * _RELATIVE_TOLERANCE * (size + np.max(np.abs(expected))))
+    return found is not None and largest(found - expected) <= 10 * _RELATIVE_TOLERANCE * (size + largest(expected))
 
 
 def cheapest_shift(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, laws: Sequence[str], drawn: FloatArray) -> FloatArray | None:
@@ -160,7 +165,7 @@ def _least_squares(jacobian: FloatArray, goal: FloatArray, scales: FloatArray) -
 
 def _least_loss(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, lowest: FloatArray) -> FloatArray | None:
     """Return the shift with the smallest sum of |shift| / scale within the support of the noise, or None."""
-    size = max(float(np.abs(goal).max()), 1e-300)
+    size = max(largest(goal), 1e-300)
     down = [(0.0, None if low == -np.inf else max(-low, 0.0) / size) for low in lowest]
     bounds = [(0.0, None)] * len(scales) + down
     found = linprog(np.tile(1 / scales, 2), A_eq=np.hstack([jacobian, -jacobian]), b_eq=goal / size, bounds=bounds, method="highs")

@@ -27,6 +27,7 @@ class Evidence:
     charged: float = math.nan
     notes: tuple[str, ...] = ()
     laws: str = ""  # noise laws on both sides: same, different, mixed or unknown; empty before the comparison
+    doubt: str = ""  # why the recorded calls do not account for the outputs; empty if they do
 
     def plain(self) -> bool:
         """Return whether all randomness comes from the draws of generators.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -22,8 +22,9 @@ from dpwitness.auditors.running.rounds import is_builtin_mechanism
 from dpwitness.auditors.tracing.alignment import scale_of
 from dpwitness.auditors.tracing.calls import Calls
 from dpwitness.auditors.tracing.evidence import CHARGED, Evidence
-from dpwitness.auditors.tracing.pair_analysis import examine, glance
+from dpwitness.auditors.tracing.pair_analysis import REPEATS, UNFAITHFUL, examine, glance, outcome
 from dpwitness.auditors.tracing.sessions import PairSession, Recorder, opened
+from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.privacy import Claim
@@ -88,20 +89,21 @@ def _recorder(mechanism: Any, seed: int, limits: Limits, time_limit: float) -> I
 def worst_pairs(
     mechanism: Any, pairs: Sequence[Pair], claim: Claim, seed: int, limits: Limits, time_limit: float
 ) -> tuple[list[int], bool]:
-    """Return the numbers of pairs on which one traced run and its replay exceed the claim, and whether the time was not enough.
+    """Return the numbers of pairs on which one traced run and its replay exceed the claim or diverge, and whether the time was not enough.
 
-    The worst pair comes first; there are at most `_MAX_HEAD`.
+    The worst pair comes first; there are at most `_MAX_HEAD`. A pair whose runs cannot be traced has no score, and the others keep theirs.
     """
-    scores: list[float] = []
+    scores: dict[int, float] = {}
     late = False
     limits = Limits(int(_PAIRS_SHARE * limits.runs), _PAIRS_SHARE * limits.seconds)
-    try:
-        with _recorder(mechanism, seed, limits, time_limit) as recorder:
-            for pair in pairs[:_MAX_TRACED]:
-                scores.append(glance(recorder, pair, claim))
-    except (Stopped, Exception) as error:  # an optional look must not end the audit, whose own runs report faults of the mechanism
-        late = isinstance(error, TooLate)
-    order = sorted(range(len(scores)), key=lambda k: -scores[k])
+    # an optional look must not end the audit, whose own runs report faults of the mechanism
+    with suppress(Exception), _recorder(mechanism, seed, limits, time_limit) as recorder:
+        for k, pair in enumerate(pairs[:_MAX_TRACED]):
+            try:
+                scores[k] = glance(recorder, pair, claim)
+            except (Stopped, Exception) as error:
+                late |= isinstance(error, TooLate)
+    order = sorted(scores, key=lambda k: -scores[k])
     return [k for k in order if scores[k] > 1 + 1e-3][:_MAX_HEAD], late
 
 
@@ -154,15 +156,64 @@ def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -
     exceeds = "LOSS" not in expected and any(f.kind == "LOSS" for f in evidence.findings) and _noise_reaches_output(runs, evidence)
     by_loss = [f for f in evidence.findings if f.kind == "LOSS" or f.message.startswith(CHARGED)]  # the output may hide a part of the loss
     findings = tuple(f for f in evidence.findings if f.kind not in expected and (exceeds or f not in by_loss))
+    loss = evidence.loss if evidence.priced or exceeds else math.nan
+    doubt = evidence.doubt
+    if not doubt and not findings and loss <= runs.claim.parameter * (1 + 1e-3):
+        doubt = _partial_doubt(runs, evidence)
     return TraceEvidence(
         pair=pair.why,
         claimed=runs.claim.parameter,
-        loss=evidence.loss if evidence.priced or exceeds else math.nan,
+        loss=loss,
         exceeds=exceeds,
         findings=findings,
         calls=evidence.calls.summary(),
         runs=recorder.runs - before,
+        doubt=doubt,
     )
+
+
+def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
+    """Return why a part of the output, or a part of the noise, is not accounted for; empty if all parts are.
+
+    A part of the output that never changes may have noise that is not recorded. Noise that is drawn without the data, and changes nothing
+    in these runs, may decide about a rare output. Draws without a law of noise, such as a seed for a generator that is not recorded, are not
+    priced.
+    """
+    if evidence.suspicions:
+        return f"the runs on both datasets differ, which may be chance: {evidence.suspicions[0].message}"
+    recorded = runs.record()
+    constant = _parts(recorded)
+    for _ in range(REPEATS):
+        if not constant:
+            break
+        other = runs.record()
+        changed = (recorded, other) if constant - _parts(other) else ()
+        if any(outcome(runs.recorder.replay(run, runs.first, brief=True)) != outcome(run) for run in changed):
+            return UNFAITHFUL
+        constant &= _parts(other)
+    if constant:
+        kind, place, value = min(constant)
+        return f"{kind} {place} of the output is {value} in {REPEATS} runs, so that no recorded noise accounts for it"
+    calls = Calls(runs.recorder.replay(recorded, runs.first)["table"])
+    unpriced = [calls.name(i) for i in calls.kinds() if calls.law(i) in ("uniform", "noise") or (calls.law(i) == "choice" and calls.source(i))]
+    if unpriced:
+        return f"the output may depend on the draws of {unpriced[0]}, whose privacy loss is not computed"
+    drawn = {i: calls.output(i) for i in range(len(calls)) if calls.free(i)}
+    places = [(i, j) for i, values in drawn.items() if values is not None for j in range(len(values))]
+    for k in np.unique(np.linspace(0, len(places) - 1, _MAX_COORDINATES).astype(int)) if places else ():
+        i, j = places[k]
+        shift = np.zeros(int(calls.table["size"][i]))
+        shift[j] = np.max(scale_of(calls, i), initial=1.0)
+        moved = runs.recorder.replay(recorded, runs.first, [(*calls.place(i), shift)], brief=True)
+        if outcome(moved) == outcome(recorded):
+            return f"a draw of {calls.name(i)} at {calls.where(i)} does not change the output, but may decide about one that is rare"
+    return ""
+
+
+def _parts(run: Json) -> set[tuple[str, int, str]]:
+    """Return the numbers and the texts of an output, each with its kind and place."""
+    numbers = {("number", k, f"{value:.17g}") for k, value in enumerate(np.asarray(run["numbers"], dtype=float).tolist())}
+    return numbers | {("text", k, repr(value)) for k, value in enumerate(run["texts"])}
 
 
 def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:

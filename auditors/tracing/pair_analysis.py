@@ -28,6 +28,10 @@ _LONG_RUN = 20_000  # runs with more calls are recorded once only
 _LEVEL = 1e-4  # probability under the claim below which an observation is not chance
 _MAX_RECORDINGS = 21  # largest number of recordings per side to rule out chance
 _DIVERGENCE_SCORE = 1.5  # score of a pair on which the runs diverge, in units of the claim
+_FREE_DIVERGENCE_SCORE = 1.01  # the same where the data alone do not cause it: one dataset may have an output that the other cannot have
+NOT_RECORDED = "no call of a noise primitive was recorded"
+UNFAITHFUL = "two runs on one dataset with the same draws differ: a part of the noise is not recorded"
+REPEATS = 12  # further recordings in which a constant output may change
 _SYSTEM = ("os.urandom", "secrets.randbits", "random.SystemRandom.random", "random.SystemRandom.getrandbits")
 
 
@@ -49,7 +53,7 @@ def glance(recorder: Recorder, pair: Pair, promise: Claim) -> float:
     elif (replayed["output"] or replayed["differences"]) and not evidence.calls.moved:
         # only the distance of the outputs is left as a score
         a, b = (np.asarray(side["numbers"], dtype=float) for side in (recorded, replayed))
-        worst = max(worst, 0.9 * bool(replayed["differences"]))
+        worst = max(worst, _FREE_DIVERGENCE_SCORE * bool(replayed["differences"]))
         worst += float(np.tanh(np.nan_to_num(np.abs(a - b)).max(initial=0.0))) * 1e-3 if a.shape == b.shape else 1e-3
     return worst + 0.1 * found
 
@@ -60,33 +64,67 @@ def examine(recorder: Recorder, pair: Pair, promise: Claim, asked: tuple[str, ..
     `asked` are names of the primitives that the user gave; `seeded` states whether the seed should decide all randomness.
     """
     runs = PairSession.of(recorder, pair, promise)
-    recorded, again = _recorded_twice(runs)
-    unseen = describe_replay_difference(again) or not recorded["calls"]  # two runs of whole numbers may be equal by chance
-    if unseen and recorder.session.uncompile():
-        recorded, again = _recorded_twice(runs)
-    recordings = [recorded, *(runs.record() for _ in range(0 if recorded["calls"] > _LONG_RUN else _RECORDINGS - 1))]
-    pairs = [(each, runs.replay(each)) for each in recordings]
+    again, pairs, unfaithful = _recordings(runs)
+    if (unfaithful or not pairs[0][0]["calls"]) and recorder.session.uncompile():
+        again, pairs, unfaithful = _recordings(runs)
+    recordings = [recorded for recorded, _ in pairs]
     scales = inner_scales([replayed["table"] for _, replayed in pairs])
     evidence = Evidence(Calls(pairs[0][1]["table"], drawn_scale=scales))
-    evidence = _with_unseen_draws(runs, evidence, pairs, describe_replay_difference(again), asked)
+    evidence = _with_unseen_draws(runs, evidence, pairs, unfaithful, asked)
     if seeded:
         evidence = _with_unseeded_draws(runs, evidence, recordings)
     raised = {run["raised"] for run_pair in pairs for run in run_pair}
     if "" not in raised:
         evidence = evidence.with_note(f"every run raises: {next(iter(raised))}")
-    if describe_replay_difference(again):
+    if unfaithful:
         return evidence
     evidence = _with_loose_findings(runs, evidence, pairs) if evidence.calls.loose() else _with_strict_findings(evidence, pairs)
     evidence = _with_worst_loss(runs, evidence, pairs, scales)
     for finding in evidence.calls.findings():
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where)
-    return _with_coupled_confirmed(runs, evidence.with_loss_findings(runs.claim), recordings)
+    evidence = _with_coupled_confirmed(runs, evidence.with_loss_findings(runs.claim), recordings)
+    return evidence if evidence.findings else replace(evidence, doubt=_doubt(runs, Calls(again["table"]), pairs))
 
 
-def _recorded_twice(runs: PairSession) -> Run:
-    """Return a recording, and its replay on the same dataset."""
+def _doubt(runs: PairSession, calls: Calls, pairs: list[Run]) -> str:
+    """Return why the recorded calls do not account for the outputs: none was recorded, or no draw reaches the output. Empty otherwise."""
+    first, outputs = outcome(pairs[0][0]), [outcome(run) for run_pair in pairs for run in run_pair]
+    if all(calls.law(i) == "spend" for i in calls.kinds()):
+        if any(output != first for output in outputs):
+            return f"{NOT_RECORDED}: the outputs on both datasets have no noise, or their noise is drawn where nothing is recorded"
+        return f"{NOT_RECORDED}, and all outputs on both datasets are equal: on this pair, the output does not show what the mechanism does"
+    if any(outcome(recorded) != first for recorded, _ in pairs):
+        return ""
+    for _ in range(REPEATS):
+        recorded = runs.record()
+        if outcome(recorded) != first:
+            return "" if outcome(runs.recorder.replay(recorded, runs.first, brief=True)) == outcome(recorded) else UNFAITHFUL
+    return f"the recorded noise does not reach the output, which is the same in {len(pairs) + REPEATS} runs"
+
+
+def outcome(run: Json) -> tuple[str, bytes, tuple[str, ...]]:
+    """Return the output of a run, or its exception, as a value that can be compared."""
+    return run["raised"], np.asarray(run["numbers"], dtype=float).tobytes(), tuple(run["texts"])
+
+
+def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
+    """Return a replay of the first recording on its dataset, recordings with their replays on the other dataset, and a difference.
+
+    The difference is one between two runs on one dataset with the same draws, which only randomness that is not recorded causes; empty if
+    there is none. Each recording is replayed on its dataset, since few outputs may be equal by chance, and one of them twice on the other.
+    """
     recorded = runs.record()
-    return recorded, runs.recorder.replay(recorded, runs.first)
+    again = runs.recorder.replay(recorded, runs.first)
+    pairs = [(recorded, runs.replay(recorded))]
+    difference = describe_replay_difference(again)
+    for _ in range(0 if recorded["calls"] > _LONG_RUN else _RECORDINGS - 1):
+        recorded = runs.record()
+        pairs.append((recorded, runs.replay(recorded)))
+        difference = difference or describe_replay_difference(runs.recorder.replay(recorded, runs.first))
+    recorded, replayed = pairs[0]
+    if not difference and not replayed["differences"] and outcome(runs.replay(recorded, brief=True)) != outcome(replayed):
+        difference = "the outputs of two replays on the other dataset"
+    return again, pairs, difference
 
 
 def _with_worst_loss(runs: PairSession, evidence: Evidence, pairs: list[Run], scales: dict[tuple[str, str], float]) -> Evidence:
