@@ -324,7 +324,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     if isinstance(result, FunctionResult) and result.verdict is not Verdict.VIOLATED:
         return result.advice
     if getattr(result, "exercised", None) is False:
-        return "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
+        return "see the first line; audit a pair whose values change the result: --d0 and --d1, --domain, or --search"
     if result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed":
         step = f"look at the line of code that the trace names; {_larger_budget(args, result)}, or another pair (--search),"
         return step + " may certify a violation"
