@@ -15,7 +15,7 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.colors import COLOR_CHOICES
 from dpwitness.console import announce, describe
 from dpwitness.executors.specs import FORMS, parse
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, show, try_to_write
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import integer, real
@@ -269,7 +269,7 @@ def report_results(
 
         report, write_failed = try_to_write("report", lambda: write_report(data, args.report, title=title, command=command_line()))
     write_failed |= append_step_summary(args, data, title)
-    write_failed |= any(getattr(result, "unstored", "") for result in results)  # a note of the result reports the failure
+    write_failed |= announce_unstored(results)
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.colors import mark_verdict
 from dpwitness.commands.common import SEED, Command, append_step_summary, clock, command_line, detail, interpreter, print_json, reporting
 from dpwitness.console import announce
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import real
@@ -133,6 +133,7 @@ def _conclude(args: argparse.Namespace, scan: Scan, outcomes: Sequence[Audited],
     title = f"Scan of {scan.title}" + (" (interrupted)" if interrupted else "")
     page, failed = try_to_write("report", lambda: write_report(results, report, title=title, command=command_line()))
     failed |= append_step_summary(args, results, title)
+    failed |= announce_unstored(result for outcome in outcomes for result in outcome.results)
     rows = table(scan, outcomes)
     if args.json:
         print_json({"title": scan.title, "targets": str(scan.file), "remarks": list(scan.remarks), "names": rows})
