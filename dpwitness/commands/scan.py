@@ -18,7 +18,7 @@ from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, co
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import real
-from dpwitness.reports.phrasing.wording import plain
+from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.scanning.audits import Audited
@@ -159,7 +159,7 @@ def _print_table(args: argparse.Namespace, scan: Scan, rows: Sequence[Json]) -> 
         print(plain(f"note: {remark}"))
     if len(scan.remarks) > _MOST_REMARKS and not args.verbose:
         print(f"note: {len(scan.remarks) - _MOST_REMARKS} more notes with --verbose")
-    width = max((len(row["name"]) for row in shown), default=0)
+    width = name_width(row["name"] for row in shown)
     for row in [] if args.quiet else shown:
         verdict = str(row["verdict"]).replace("_", " ") or ("-" if row["read as"] == "other" else "not audited")
         how = (
@@ -168,7 +168,7 @@ def _print_table(args: argparse.Namespace, scan: Scan, rows: Sequence[Json]) -> 
             else row["audited"]
         )
         why = row["why"] if len(row["why"]) <= _MOST_REASON else row["why"][: _MOST_REASON - 3] + "..."
-        text = plain(f"{row['name']:<{width}}  {verdict:<12}  {'; '.join(filter(None, [how, why]))}".rstrip())
+        text = plain(f"{name_cell(row['name'], width)}  {verdict:<12}  {'; '.join(filter(None, [how, why]))}".rstrip())
         show(mark_verdict(text, at=width + 2))
     print(_summary(rows))
 
