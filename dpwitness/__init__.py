@@ -4,6 +4,12 @@ import importlib as _importlib
 import os as _os
 import warnings as _warnings
 
+from dpwitness.early_interrupt import end_at_interrupt as _end_at_interrupt
+from dpwitness.early_interrupt import is_command as _is_command
+
+if _is_command():
+    _end_at_interrupt()
+
 import lazy_loader as _lazy
 
 _root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 30
 _MAX_CALLS = 12  # maximum number of lines with calls of a trace
 _TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
-_COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH = "  ", 12, 4
+_COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH, _MAX_WIDTH = "  ", 12, 4, 100
 _TEXT_START = 13  # number of characters before the text of a line
 _MAX_LINES = 6  # maximum number of lines of a result without --verbose
 # Notes on how the mechanism is called, which the user knows before the run.
@@ -279,7 +279,7 @@ def summary(entries: Sequence[Entry]) -> str:
 
 def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     """Return column widths that fit: the widest are wrapped between words first, then within words; the first column never."""
-    widths = [max(map(len, column)) for column in columns]
+    widths = [min(max(map(len, column)), _MAX_WIDTH) for column in columns]
     room -= len(_COLUMN_GAP) * (len(columns) - 1)
     for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
         if sum(widths) > room:

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -139,24 +139,24 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             out.flush()
             if out.error is None or isinstance(out.error, BrokenPipeError):
                 return code
-            _print_error(name, f"standard output could not be written: {out.error.strerror}")
+            print_error(name, f"standard output could not be written: {out.error.strerror}")
             return code_after_write(code)
         except InvalidArgument as error:
             _print_traceback(error)
-            _print_error(name, str(error).removeprefix(f"{name}: "))
+            print_error(name, str(error).removeprefix(f"{name}: "))
             return USAGE
         except KeyboardInterrupt as error:
-            _print_error(
+            print_error(
                 name, f"interrupted{_signal_name(error)} before there was a result: existing reports are unchanged; run the command again"
             )
             return NO_VERDICT
         except OSError as error:
             _print_traceback(error)
-            _print_error(name, error_text(error))
+            print_error(name, error_text(error))
             return USAGE
         except BaseException as error:
             _print_traceback(error)
-            _print_error(name, f"stopped by an unexpected error: {error_text(error)} (set {TRACEBACK}=1 for the traceback)")
+            print_error(name, f"stopped by an unexpected error: {error_text(error)} (set {TRACEBACK}=1 for the traceback)")
             return NO_VERDICT
 
 
@@ -174,16 +174,30 @@ def try_to_write(what: str, write: Callable[[], Path]) -> tuple[Path | None, boo
     try:
         return write(), False
     except KeyboardInterrupt as error:
-        _print_error("", f"{what} was not written: interrupted{_signal_name(error)}")
+        print_error("", f"{what} was not written: interrupted{_signal_name(error)}")
     except Exception as error:
         from dpwitness.reports.audit.report import IncompleteReport
 
         _print_traceback(error)
         if isinstance(error, IncompleteReport):
-            _print_error("", str(error))
+            print_error("", str(error))
             return error.path, False
-        _print_error("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else error_text(error)}")
+        print_error("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else error_text(error)}")
     return None, True
+
+
+def announce_unstored(results: Iterable[Any]) -> bool:
+    """Print, on standard error, why results are not completely in their store, and return whether there are any."""
+    unstored = {
+        f"{result.name}: the store could not be written to the end: {result.unstored}" for result in results if _is_unstored(result)
+    }
+    for reason in sorted(unstored):
+        print_error("", reason)
+    return bool(unstored)
+
+
+def _is_unstored(result: Any) -> bool:
+    return bool(getattr(result, "unstored", ""))
 
 
 def code_after_write(code: int, failed: bool = True) -> int:
@@ -191,7 +205,8 @@ def code_after_write(code: int, failed: bool = True) -> int:
     return USAGE if failed and code != VIOLATED else code
 
 
-def _print_error(name: str, text: str) -> None:
+def print_error(name: str, text: str) -> None:
+    """Print an error on standard error, in one line."""
     print(f"dpwitness{' ' + name if name else ''}: {' '.join(text.split())}", file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ import inspect
 import json
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PENDING_AUDITS = pytest.StashKey[list[Json]]()  # results of a test item that are not yet attached to a test report
 _MERGED_REPORT = pytest.StashKey["_MergedReport"]()
+_AUDITED = pytest.StashKey[bool]()  # whether what a marked item returned or yielded was audited
 
 _MARKER = (
     "dp_audit(claim=None, pair=None, domain=None, trials=..., confidence=1-1e-9, seed=0, white_box=False, ...): the test returns, or "
@@ -93,10 +94,29 @@ def _witness_folder(config: pytest.Config) -> Path | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:
     """Collect a marked generator function as a test; pytest itself rejects generator tests."""
-    marks = getattr(obj, "pytestmark", [])
-    if inspect.isgeneratorfunction(obj) and any(mark.name == "dp_audit" for mark in marks) and collector.istestfunction(obj, name):
-        return list(collector._genfunctions(name, obj))
-    return None
+    if not inspect.isgeneratorfunction(obj) or not collector.istestfunction(obj, name):
+        return None
+    marked = any(mark.name == "dp_audit" for mark in getattr(obj, "pytestmark", [])) or collector.get_closest_marker("dp_audit")
+    return list(collector._genfunctions(name, obj)) if marked else None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail an item of any kind that carries the marker and would pass without an audit."""
+    __tracebackhide__ = True
+    item.stash[_AUDITED] = False
+    result = yield
+    if item.get_closest_marker("dp_audit") is not None and not item.stash[_AUDITED]:
+        _fail_unaudited("a test that another plugin runs" if type(item) is pytest.Function else f"an item of type {type(item).__name__}")
+    return result
+
+
+def _fail_unaudited(kind: str) -> NoReturn:
+    pytest.fail(
+        f"dp_audit: the marked test was not audited: the marker audits what a plain function or method returns or yields, not {kind}: "
+        "remove the marker and call the fixture dp_audit",
+        pytrace=False,
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -105,9 +125,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     marker = pyfuncitem.get_closest_marker("dp_audit")
     if marker is None:
         return None
+    marked_nodes = [node for node, _ in pyfuncitem.iter_markers_with_node("dp_audit")]
+    if marked_nodes.count(marked_nodes[0]) > 1:
+        pytest.fail("dp_audit: the test carries the marker twice: write a test for each claim", pytrace=False)
     _check_marked_claim(marker.kwargs.get("claim"))
     if marker.args:
         pytest.fail(f"dp_audit: the marker takes keywords only, got {marker.args!r}", pytrace=False)
+    function = inspect.unwrap(pyfuncitem.obj)  # a plugin may have wrapped a coroutine function in a plain function
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        _fail_unaudited("an async function")
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     returned = pyfuncitem.obj(**arguments)
     if returned is None:
@@ -124,6 +150,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             refuted.append(str(error))
     if count == 0:
         pytest.fail("dp_audit: the marked test must return or yield a mechanism, got none", pytrace=False)
+    pyfuncitem.stash[_AUDITED] = True
     if refuted:
         pytest.fail("\n\n".join(refuted), pytrace=False)
     return True

@@ -37,6 +37,7 @@ from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.privacy import resolved
 
+_FORKS = "the mechanism forks"  # first words of a note that explains why no output changes
 _ENDING = 5.0  # seconds to wait for running tasks after their target is closed
 
 
@@ -304,7 +305,9 @@ def _verdict(
         moved = True
     if moved is False:
         verdict = Verdict.INCONCLUSIVE
-        notes.insert(0, reason)
+        notes = [*(note for note in notes if note.startswith(_FORKS)), reason, *(note for note in notes if not note.startswith(_FORKS))]
+    elif moved is None and reason:
+        notes.append(reason)
     if not refuted and not failure and findings.trace is not None and findings.trace.contradicts:
         verdict = Verdict.INCONCLUSIVE
         notes.insert(0, findings.trace.headline(claim))

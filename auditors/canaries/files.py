@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem
+from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, number_from_text
 
 _SIDES = ("scores_in", "scores_out")
 _OPTIONAL = ("ids_in", "ids_out", "groups")
@@ -86,7 +86,7 @@ def _read_parquet(path: Path) -> dict[str, Any]:
 def _split_by_side(columns: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the columns of a table as arguments for `audit_canaries`, split by side and by run."""
     try:
-        scores = np.asarray([float(value) for value in columns["score"]])
+        scores = np.asarray([number_from_text(value.strip()) if isinstance(value, str) else float(value) for value in columns["score"]])
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"canaries: score in {name} must be numbers: {error}") from None
     texts = [str(value).strip().lower() for value in columns["included"]]

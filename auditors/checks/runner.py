@@ -19,6 +19,7 @@ from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
+    error_text,
     require_callable,
     require_integer,
     require_run_options,
@@ -248,6 +249,8 @@ def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str,
         if name in expected:
             return CheckFinding(name, "expected failure", expected[name], result)
         return CheckFinding(name, "failed", str(error), result, violation)
+    except Exception as error:  # the other checks go on
+        return CheckFinding(name, "failed", f"ERROR: the check stopped with {error_text(error)}")
     if name in expected:
         return CheckFinding(name, "failed", f"the check passes, but a failure was expected: {expected[name]}")
     return CheckFinding(name, "passed")

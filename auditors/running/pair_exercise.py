@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bdtr, bdtrc, kolmogorov, ndtri
 
-from dpwitness.auditors.events.outputs import Outputs, concatenate
+from dpwitness.auditors.events.outputs import Outputs, concatenate, row_keys
+from dpwitness.auditors.events.rules import name_of_atom
 from dpwitness.auditors.privacy_loss.reference_laws import law_with_parameter
 from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.combination import combined_p_value
@@ -42,11 +43,12 @@ ADVICE = "try a pair whose values change the result, the pairs of a domain (--do
 
 @dataclass(slots=True)
 class OutputComparison:
-    """Comparison of pilot and training outputs: number of batches, smallest p-value, and rounds of the smallest batch."""
+    """Comparison of pilot and training outputs: number of batches, smallest p-value, rounds of the smallest batch, and the only output."""
 
     batches: int = 0
     p_value: float = 1.0
     fewest: int = 0
+    only: str | None = ""  # text of the output, if all outputs so far are equal; None if they are not
 
     def add(self, one: Outputs, zero: Outputs) -> None:
         """Compare a batch of outputs on D1 with a batch on D0."""
@@ -54,6 +56,22 @@ class OutputComparison:
         if self.p_value > _CERTAIN:
             self.p_value = min(self.p_value, difference(one, zero))
         self.fewest = min(self.fewest or 2**62, len(one) + len(zero))
+        if self.only is not None:
+            texts = {_only_output(side) for side in (one, zero) if len(side)} | ({self.only} if self.only else set())
+            self.only = texts.pop() if len(texts) == 1 else None
+
+
+def _only_output(side: Outputs) -> str | None:
+    """Return the text of the output that all rows are equal to, or None if they differ."""
+    matrix = side.matrix()
+    if len(np.unique(row_keys(matrix))) > 1:
+        return None
+    name, numbers = name_of_atom(matrix[0], side.names), side.values[0]
+    if not len(numbers) or name[-1:] in ("'", '"'):  # a text is printed without numbers
+        return name
+    if np.isnan(numbers).all():
+        return f"NaN ({name})"
+    return f"{name}({numbers[0]:g})" if len(numbers) == 1 else f"the same {name}"
 
 
 def difference(one: Outputs, zero: Outputs) -> float:
@@ -83,16 +101,20 @@ def difference(one: Outputs, zero: Outputs) -> float:
 
 
 def exercised(claim: Claim, parts: Sequence[Part], seen: OutputComparison, pairs: int) -> tuple[bool | None, str]:
-    """Return whether outputs on D0 and D1 differ, and a note if they do not; None instead if the audit lacks the power to decide."""
+    """Return whether outputs on D0 and D1 differ, or None if the audit lacks the power to decide; and a note if they do not differ."""
     rounds = sum(part.tally.rounds for part in parts)
     if not rounds or not seen.batches or claim.parameter <= 0:
         return None, ""
     if combined_p_value(_ZERO_EPSILON, parts) < LEVEL / 2 or seen.p_value * seen.batches < LEVEL / 2:
         return True, ""
     deviations = float(ndtri(POWER)) + LEARNING
-    if _total_variation(claim, CLAIM_FRACTION) < (deviations - float(ndtri(LEVEL / 2))) / math.sqrt(rounds):
-        return None, ""
-    if pairs > 1 and _total_variation(claim, 1.0) < (deviations + float(-ndtri(0.5 / pairs))) / math.sqrt(seen.fewest):
+    powerful = _total_variation(claim, CLAIM_FRACTION) >= (deviations - float(ndtri(LEVEL / 2))) / math.sqrt(rounds)
+    if pairs > 1:
+        powerful &= _total_variation(claim, 1.0) >= (deviations + float(-ndtri(0.5 / pairs))) / math.sqrt(seen.fewest)
+    moved = False if powerful else None
+    if seen.only:
+        return moved, f"every output on D0 and D1 is {seen.only}: check that the mechanism computes its result; if it does, {ADVICE}"
+    if not powerful:
         return None, ""
     which = "this pair" if pairs == 1 else f"these {pairs} pairs"
     would = f"a mechanism with {claim.symbol} = {claim.parameter * CLAIM_FRACTION:.3g}, a tenth of the claim, would have shown a difference"

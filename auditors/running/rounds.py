@@ -33,6 +33,7 @@ alpha at most.  []
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,7 +64,7 @@ def batch(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs | None:
     if size == 0:
         return Outputs(np.empty((0, 1)), np.empty(0))
     try:
-        raw = run(dataset, size, rng)
+        raw = _call(run, dataset, size, rng)
     except Exception as error:
         _raise_unless_output(error)
         return encode([error], 1) if size == 1 else None
@@ -83,7 +84,7 @@ def singles(run: Run, datasets: Sequence[Any], sides: NDArray[np.int64], rngs: S
     buffers = [_SingleRuns() for _ in datasets]
     for side in sides.tolist():
         try:
-            raw = run(datasets[side], 1, rngs[side])
+            raw = _call(run, datasets[side], 1, rngs[side])
         except Exception as error:
             _raise_unless_output(error)
             raw = [error.with_traceback(None)]
@@ -98,6 +99,16 @@ def run_side(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs:
     """
     encoded = batch(run, dataset, size, rng)
     return singles(run, [dataset], np.zeros(size, dtype=np.int64), [rng])[0] if encoded is None else encoded
+
+
+def _call(run: Run, dataset: Any, size: int, rng: Generator) -> Any:
+    """Return the outputs of a call, in this process only: a forked child that returns from the call as well must not continue the audit."""
+    process = os.getpid()
+    try:
+        return run(dataset, size, rng)
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
 
 
 def _raise_unless_output(error: Exception) -> None:

@@ -37,10 +37,7 @@ class AuditLedger:
     def __init__(self, store: Store, identity: Identity, name: str, planned: int) -> None:
         found = store.find(identity, name)
         self.store, self.resumed = store, found is not None
-        try:
-            self.entry: Entry = found or store.begin(identity, name, planned)
-        except sqlite3.Error as error:
-            raise InvalidArgument(f"store must be a file that can be written, got {store.path}: {error}") from None
+        self.entry: Entry = found or store.begin(identity, name, planned)
         self.trouble = ""
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._due = 0.0
@@ -161,7 +158,7 @@ class AuditLedger:
                 self.store.reseal(self.entry.id)
             self._pending, self.trouble, wait = [], "", _WAIT
         except (sqlite3.Error, InvalidArgument) as error:
-            self.trouble, wait = str(error), _RETRY
+            self.trouble, wait = str(error.__cause__ or error), _RETRY
         self._due = time.monotonic() + wait
 
     def _put(self, statement: str, values: tuple[Any, ...]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, Self
 from dpwitness.auditors.results.recompute import recompute_bounds
 from dpwitness.auditors.storing.audit_identity import Identity, differences, identity_hash
 from dpwitness.auditors.storing.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insert_statement, upgrade
+from dpwitness.mechanisms.core.json_reader import file_kind
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
@@ -85,14 +87,19 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Run the statements of a `with` block as one transaction: all of them take effect, or none."""
-        self.connection.execute("BEGIN IMMEDIATE")
         try:
+            self.connection.execute("BEGIN IMMEDIATE")
             yield self.connection
             self.connection.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
                 self.connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise self._write_error(error) from error
             raise
+
+    def _write_error(self, error: sqlite3.Error) -> InvalidArgument:
+        return InvalidArgument(f"store is damaged or cannot be written, got {self.path}: {error}")
 
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a query. Raise InvalidArgument if the file is damaged."""
@@ -115,8 +122,11 @@ class Store:
         return [(row[:-1], row[-1] == checksum(row[:-1])) for row in self.query(query, *values)]
 
     def write(self, table: str, *values: Any) -> None:
-        """Insert a row, or replace the row with the same key, at once."""
-        self.connection.execute(*insert_statement(table, *values))
+        """Insert a row, or replace the row with the same key, at once. Raise InvalidArgument if the file cannot be written."""
+        try:
+            self.connection.execute(*insert_statement(table, *values))
+        except sqlite3.Error as error:
+            raise self._write_error(error) from error
 
     def reseal(self, audit: int) -> None:
         """Compute the checksum of an audit's row again after an update."""
@@ -239,10 +249,12 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     """
     path = Path(path)
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666)
     except OSError as error:
         raise InvalidArgument(f"store must be a file that can be written, got {path}: {(error.strerror or str(error)).lower()}") from None
     try:
+        if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
+            raise InvalidArgument(f"store must be a regular file, got {path}: is a {file_kind(mode)}")
         _acquire_lock(lock, path)
         store = Store(path, _connect(path, "rw"), lock)
     except BaseException:

@@ -141,7 +141,8 @@ def _output_shift(recorder: Recorder, pair: Pair, claim: Claim) -> FloatArray | 
         numbers = [np.asarray(side["numbers"], dtype=float) for side in sides]
         if any(side["raised"] or side["texts"] for side in sides) or numbers[0].shape != numbers[1].shape:
             return None
-        found.append(numbers[0] - numbers[1])
+        with np.errstate(invalid="ignore"):  # infinite outputs have no difference
+            found.append(numbers[0] - numbers[1])
     if found[0].shape != found[-1].shape:
         return None
     shift = np.mean(found, axis=0) * (1.0 if runs.first is pair.d1 else -1.0)

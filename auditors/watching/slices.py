@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,11 +23,16 @@ from dpwitness.auditors.results.recompute import read_part
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.storing.rows import insert_statement
 from dpwitness.auditors.storing.store import Entry, Store
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.json_reader import Json, anything, integer, listing, number, parse, record, short_json, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
 SLICE, EPOCH, BEGUN, FOUND = "slice ", "epoch ", "begun ", "found"  # keys of facts, or their prefixes
-_READ_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+
+_COUNTS = listing(integer(), 4, 4)
+_SLICE = record(time=number(), runs=integer(0, 10**18), counts=listing(anything), bound=number(lambda x: x >= 0, "a number, at least 0"))
+_PLAN = record(
+    event=anything, method=text(), directions=integer(1, 2), prior=listing(number(), 3, 3), pair=integer(0, 10**6), trained=integer()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,16 @@ class Slice:
     @classmethod
     def from_json(cls, key: str, data: Json) -> Slice:
         """Return the slice that `to_json` wrote under a key."""
-        number, _, name = key.removeprefix(SLICE).partition(" ")
-        counts = tuple((str(row[0]), *(int(count) for count in row[1:])) for row in data["counts"])
-        return cls(int(number), name, float(data["time"]), int(data["runs"]), counts, float(data["bound"]))  # type: ignore[arg-type]
+        found = re.fullmatch(f"{SLICE}([0-9]{{1,18}}) ([0-9a-f]+)", key)
+        if found is None:
+            raise InvalidArgument(f"key must be {SLICE!r}, a number and an id, got {short_json(key)}")
+        slice_data = _SLICE(data, "")
+        counts = [
+            (text()(row[0], "epoch"), *_COUNTS(row[1:], "counts")) for row in listing(listing(anything, 5, 5))(data["counts"], "counts")
+        ]
+        if sum(rounds for _, _, _, rounds, _ in counts) > slice_data["runs"]:
+            raise InvalidArgument(f"runs must be at least the number of counted rounds, got {slice_data['runs']}")
+        return cls(int(found[1]), found[2], slice_data["time"], slice_data["runs"], tuple(counts), slice_data["bound"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +99,16 @@ def epoch_id(slice_id: str, number: int, plan: Json) -> str:
 
 def read_release(store: Store, entry: Entry) -> Release:
     """Return the sum of the slices in a store. Raise InvalidArgument if they cannot be read."""
-    facts = {key: json.loads(value) for _, key, value in store.rows("facts", "audit = ?", entry.id)}
+    rows = store.rows("facts", "audit = ?", entry.id)
     try:
+        facts = {key: parse(value) for _, key, value in rows}
         slices = [Slice.from_json(key, value) for key, value in facts.items() if key.startswith(SLICE)]
         slices.sort(key=lambda each: (each.number, each.id))
-        epochs = {key.removeprefix(EPOCH): value for key, value in facts.items() if key.startswith(EPOCH)}
+        epochs = {key.removeprefix(EPOCH): _PLAN(value, "") for key, value in facts.items() if key.startswith(EPOCH)}
         done = {f"{each.number} {each.id}" for each in slices}
         unfinished = sum(key.removeprefix(BEGUN) not in done for key in facts if key.startswith(BEGUN))
         return Release(tuple(slices), epochs, _sum(slices, epochs), unfinished, FOUND in facts)
-    except _READ_ERRORS as error:
+    except InvalidArgument as error:
         raise InvalidArgument(f"store is damaged or edited at {entry.name}: a slice cannot be read ({error})") from None
 
 
@@ -103,7 +117,9 @@ def _sum(slices: Sequence[Slice], epochs: dict[str, Json]) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     for each in slices:
         for name, correct, wrong, rounds, lost in each.counts:
-            plan = epochs[name]
+            plan = epochs.get(name)
+            if plan is None:
+                raise InvalidArgument(f"epoch {short_json(name)} is missing")
             start = Part(Tally(0, 0, 0, plan["directions"]), 0.0, 0, Prior(*plan["prior"]))
             parts[name] = parts.get(name, start).plus(Tally(correct, wrong, rounds, plan["directions"]), lost)
     return {name: read_part(part.to_json()) for name, part in parts.items()}  # checks the numbers

@@ -47,6 +47,7 @@ from dpwitness.auditors.storing.audit_identity import Identity, identity_of
 from dpwitness.auditors.storing.store import Entry, Store
 from dpwitness.auditors.watching.slices import FOUND, Release, Slice, epoch_id, read_release, write_begun, write_slice
 from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.privacy import Claim, promised
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
@@ -237,7 +238,7 @@ def _run_known(
     if known.slices and now < known.slices[-1].time:
         late = f"the clock went back, the last call was {known.slices[-1].time - now:.0f} s later"
         report(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
-    start = _restored(known, options.alpha, probed)
+    start = _restored(known, options.alpha, probed, options.name)
     call.findings = replace(call.findings, options=options, test=start)
     if start is not None:
         call.findings = call.findings.on(start.pair, runner)
@@ -302,11 +303,13 @@ def _added(known: Release, parts: dict[str, Any]) -> list[tuple[str, int, int, i
     return added
 
 
-def _restored(known: Release, alpha: float, probed: Sequence[ProbedPair]) -> EventTest | None:
+def _restored(known: Release, alpha: float, probed: Sequence[ProbedPair], name: str) -> EventTest | None:
     """Return the test of the slices so far; None if there is no epoch yet."""
     if not known.parts:
         return None
     plan = known.epochs[next(reversed(known.parts))]
+    if plan["pair"] >= len(probed):
+        raise InvalidArgument(f"store is damaged or edited at {name}: an epoch has pair number {plan['pair']} of {len(probed)} pairs")
     pair = probed[plan["pair"]]
     planned = sum(part.tally.rounds for part in known.parts.values())
     return EventTest(pair.pair, pair.index, alpha, planned, read_event(plan["event"]), plan["method"], tuple(known.parts.values()))

@@ -24,7 +24,6 @@ SEARCH_SECONDS = 30.0
 
 def arguments(command: common.Command) -> None:
     """Add ``audit`` and ``certify`` (``audit --white-box`` as a command) to the parser."""
-    _add_certify(command)
     audit = command("audit", "search for a violation of a privacy claim by running the mechanism")
     common.subject(audit, optional=True)
     common.program(audit)
@@ -72,9 +71,11 @@ def arguments(command: common.Command) -> None:
     audit.add_argument("--extend", type=common.TRIALS, metavar="N", help=help_text)
     common.running(audit, "the audit")
     common.detail(audit)
+    _add_certify(command, vars(audit.parse_args([])))
 
 
-def _add_certify(command: common.Command) -> None:
+def _add_certify(command: common.Command, defaults: dict[str, Any]) -> None:
+    """Add ``certify``, which is run as ``audit`` is: options of ``audit`` that it does not have get their `defaults`."""
     certify = command("certify", "enclose the exact privacy loss of a pair, from the output density (same as audit --white-box)")
     common.subject(certify)
     common.confidence(certify, "sampled quantities")
@@ -83,9 +84,7 @@ def _add_certify(command: common.Command) -> None:
     common.accepting(certify)
     common.running(certify)
     common.detail(certify)
-    idle = ("program", "cwd", "text_runs", "dsn", "query", "table", "setup", "domain", "search_seconds", "store", "extend", "seconds")
-    off = dict.fromkeys(("in_process", "search", "bits", "text", "visible_errors", "sequential", "no_trace", "no_causes"), False)
-    certify.set_defaults(white_box=True, stop=None, find=None, scores=[], **dict.fromkeys(idle), **off)
+    certify.set_defaults(**defaults | {"white_box": True})
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from dpwitness.colors import marked
 from dpwitness.commands.common import Command, append_step_summary, command_line, interpreter, print_json, program, running, time_limit
 from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, code_after_write, show, try_to_write
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
 
@@ -59,6 +59,11 @@ def run(args: argparse.Namespace) -> int:
                 raise
             print(plain(f"{target.__name__}: {error}\n"), file=out)
             code = USAGE
+        except Exception as error:  # the other targets go on
+            if not all_of_file:
+                raise
+            print(plain(f"{target.__name__}: {error_text(error)}\n"), file=out)
+            code = code or NO_VERDICT
         except KeyboardInterrupt:
             print(f"{target.__name__}: interrupted", file=out)
             code = code or NO_VERDICT

@@ -16,7 +16,7 @@ from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, red
 from dpwitness.mechanisms.core import json_reader
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument, number_from_text
 from dpwitness.option_values.numbers import integer
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def _parse_settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:
     for text in pairs:
         name, equals, value = text.partition("=")
         try:
-            numbers = [float(part) for part in value.split(":")]
+            numbers = [number_from_text(part) for part in value.split(":")]
         except ValueError:
             numbers = []
         if not equals or len(numbers) not in (1, 2):

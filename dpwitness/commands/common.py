@@ -15,7 +15,7 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.colors import COLOR_CHOICES
 from dpwitness.console import announce, describe
 from dpwitness.executors.specs import FORMS, parse
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, show, try_to_write
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import integer, real
@@ -269,7 +269,7 @@ def report_results(
 
         report, write_failed = try_to_write("report", lambda: write_report(data, args.report, title=title, command=command_line()))
     write_failed |= append_step_summary(args, data, title)
-    write_failed |= any(getattr(result, "unstored", "") for result in results)  # a note of the result reports the failure
+    write_failed |= announce_unstored(results)
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:
@@ -324,7 +324,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     if isinstance(result, FunctionResult) and result.verdict is not Verdict.VIOLATED:
         return result.advice
     if getattr(result, "exercised", None) is False:
-        return "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
+        return "see the first line; audit a pair whose values change the result: --d0 and --d1, --domain, or --search"
     if result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed":
         step = f"look at the line of code that the trace names; {_larger_budget(args, result)}, or another pair (--search),"
         return step + " may certify a violation"
@@ -333,8 +333,10 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         return step + ("; with --store FILE, it could resume" if getattr(args, "store", "") is None else "")
     if result.verdict is Verdict.VIOLATED and code == OK:
         return "the violation is accepted until its entry expires: repair the mechanism before then"
-    if code == VIOLATED or leaky:
+    if result.verdict is Verdict.VIOLATED or (code == VIOLATED and not leaky):
         return _replay_advice(result, witness)
+    if leaky and result.verdict is not Verdict.ERROR:
+        return f"round outputs to a grid, because their low bits leak; {_replay_advice(result, witness, 'leak')}"
     return _next_without_violation(args, result, kind, code)
 
 
@@ -349,27 +351,27 @@ def _next_after_replay(args: argparse.Namespace, result: Result, kind: str, code
     if kind == "CanaryResult":
         return "the counts do not refute this claim"
     if kind == "StabilityResult" and getattr(result, "finding", None):
-        return f"the witness is confirmed: {_advice(result)}"
+        return f"the witness is confirmed: {getattr(result, 'advice', '')}"
     if getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
         return "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
     return "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
 
 
-def _replay_advice(result: Result, witness: Path | None) -> str:
-    """Return the advice to replay a violation's witness, with the permissions that the replay needs."""
+def _replay_advice(result: Result, witness: Path | None, found: str = "violation") -> str:
+    """Return the advice to replay a witness of what was found, with the permissions that the replay needs."""
     from dpwitness.auditors.targets.trust import permissions_for
 
     if witness is None:
         return "to save the witness, run again with --report DIR"
     recorded = [score.to_json() for score in getattr(result, "scores", ())]
     words = [part for word in permissions_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
-    return f"confirm the violation with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
+    return f"confirm the {found} with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
 
 
 def _next_without_violation(args: argparse.Namespace, result: Result, kind: str, code: int) -> str:
     """Return the advice after a run that found no violation."""
     if kind == "TraceResult" and result.verdict is not Verdict.ERROR:
-        return _advice(result)
+        return str(getattr(result, "advice", ""))
     if kind == "CanaryResult":
         return "no change is needed on this evidence; more canaries or runs find smaller violations: dpwitness plan --canaries M --runs R"
     if result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
@@ -388,11 +390,6 @@ def _larger_budget(args: argparse.Namespace, result: Result) -> str:
     if getattr(args, "seconds", None):
         return f"--seconds {10 * args.seconds:g}" + (" --clock cpu" if getattr(args, "clock", "wall") == "cpu" else "")
     return f"--trials {10 * getattr(result, 'requested', 0) or 10**6:.3g}".replace("e+0", "e")
-
-
-def _advice(result: Result) -> str:
-    """Return the result's own advice on the next step."""
-    return str(getattr(result, "advice", ""))
 
 
 def print_json(value: Any) -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.colors import mark_verdict
 from dpwitness.commands.common import SEED, Command, append_step_summary, clock, command_line, detail, interpreter, print_json, reporting
 from dpwitness.console import announce
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import real
-from dpwitness.reports.phrasing.wording import plain
+from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.scanning.audits import Audited
@@ -133,6 +133,7 @@ def _conclude(args: argparse.Namespace, scan: Scan, outcomes: Sequence[Audited],
     title = f"Scan of {scan.title}" + (" (interrupted)" if interrupted else "")
     page, failed = try_to_write("report", lambda: write_report(results, report, title=title, command=command_line()))
     failed |= append_step_summary(args, results, title)
+    failed |= announce_unstored(result for outcome in outcomes for result in outcome.results)
     rows = table(scan, outcomes)
     if args.json:
         print_json({"title": scan.title, "targets": str(scan.file), "remarks": list(scan.remarks), "names": rows})
@@ -158,7 +159,7 @@ def _print_table(args: argparse.Namespace, scan: Scan, rows: Sequence[Json]) -> 
         print(plain(f"note: {remark}"))
     if len(scan.remarks) > _MOST_REMARKS and not args.verbose:
         print(f"note: {len(scan.remarks) - _MOST_REMARKS} more notes with --verbose")
-    width = max((len(row["name"]) for row in shown), default=0)
+    width = name_width(row["name"] for row in shown)
     for row in [] if args.quiet else shown:
         verdict = str(row["verdict"]).replace("_", " ") or ("-" if row["read as"] == "other" else "not audited")
         how = (
@@ -167,7 +168,7 @@ def _print_table(args: argparse.Namespace, scan: Scan, rows: Sequence[Json]) -> 
             else row["audited"]
         )
         why = row["why"] if len(row["why"]) <= _MOST_REASON else row["why"][: _MOST_REASON - 3] + "..."
-        text = plain(f"{row['name']:<{width}}  {verdict:<12}  {'; '.join(filter(None, [how, why]))}".rstrip())
+        text = plain(f"{name_cell(row['name'], width)}  {verdict:<12}  {'; '.join(filter(None, [how, why]))}".rstrip())
         show(mark_verdict(text, at=width + 2))
     print(_summary(rows))
 

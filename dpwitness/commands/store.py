@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.commands.common import Command, command_line, print_json
 from dpwitness.exit_codes import OK
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.reports.phrasing.wording import name_cell, name_width
 
 if TYPE_CHECKING:
     from dpwitness.auditors.storing.store import Entry, Store
@@ -61,9 +62,9 @@ def list_audits(files: Sequence[str], as_json: bool) -> int:
             entries = store.entries()
             rows += [_audit_json(entry) for entry in entries]
             if not as_json:
-                width = max([len(entry.name) for entry in entries], default=0)
+                width = name_width(entry.name for entry in entries)
                 for entry in entries:
-                    print(f"{entry.name:<{width}}  {_format_state(entry)}")
+                    print(f"{name_cell(entry.name, width)}  {_format_state(entry)}")
                 where = f"{file}: " if len(files) > 1 else ""
                 print(f"{where}{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB")
             elif number == len(files):

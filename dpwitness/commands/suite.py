@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
 from dpwitness.console import bar
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import format_times, plain
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     report, write_failed = None, False
     if args.report is not None:
         report, write_failed = try_to_write("report", lambda: _write_pages(found, outcomes, missing, args.report))
-    write_failed |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # a note of the result reports the failure
+    write_failed |= announce_unstored(outcome.result for outcome in outcomes)
     write_failed |= common.append_step_summary(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_format_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:

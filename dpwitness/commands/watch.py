@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
 from dpwitness.console import announce
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
-from dpwitness.reports.phrasing.wording import plain
+from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.watching.watch import Watched
@@ -77,9 +78,9 @@ def _report(args: argparse.Namespace, watched: Sequence[Watched], known: Sequenc
     if args.json:
         common.print_json(acceptance.results)
     else:
-        width = max(len(each.name) for each in watched)
+        width = name_width(each.name for each in watched)
         for each in watched:
-            show(mark_verdict(plain(each.line(width)), at=width + 2))
+            show(mark_verdict(plain(replace(each, name=name_cell(each.name, width)).line(width)), at=width + 2))
     codes = {
         common.code_after_acceptance(common.exit_code(each.result), data) for each, data in zip(watched, acceptance.results, strict=True)
     }

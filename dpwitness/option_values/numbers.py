@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
+from dpwitness.mechanisms.core.validation import number_from_text
+
 
 def integer(name: str, least: int, most: int | None = None) -> Callable[[str], int]:
     """Return a parser of integers in [least, most] that also accepts scientific notation such as 1e6.
@@ -18,7 +20,8 @@ def integer(name: str, least: int, most: int | None = None) -> Callable[[str], i
 
     def parse(text: str) -> int:
         try:
-            value = Decimal(text.replace("_", ""))
+            number_from_text(text)
+            value = Decimal(text)
             fits = value.is_finite() and value.adjusted() <= 18 and value == value.to_integral_value()
         except (InvalidOperation, ValueError):
             fits = False
@@ -44,7 +47,7 @@ def real(name: str, low: float, high: float, *, ends: str = "(]") -> Callable[[s
 
     def parse(text: str) -> float:
         try:
-            value = float(text)
+            value = number_from_text(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{name} must be a number, got {text!r}") from None
         above = value >= low if ends[0] == "[" else value > low

@@ -99,7 +99,12 @@ def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> ND
         _require_all(entries, lambda v: isinstance(v, str) and len(v) <= most, f"texts of at most {most} characters", path)
     elif kind == "f" or (kind == "c" and dtype.itemsize > 16):
         parts = 1 if kind == "f" else 2
-        _require_all(entries, lambda v: isinstance(v, str) and len(v) <= 200 and len(v.split(" ")) == parts, "digits of long doubles", path)
+        _require_all(
+            entries,
+            lambda v: isinstance(v, str) and len(v) <= 200 and v.isascii() and "_" not in v and len(v.split(" ")) == parts,
+            "digits of long doubles",
+            path,
+        )
         numbers = np.array([np.longdouble(part) for v in entries for part in v.split(" ")], dtype=np.longdouble)
         return numbers.astype(dtype) if kind == "f" else numbers.view(np.clongdouble).astype(dtype)
     else:

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import json
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -255,12 +256,24 @@ def _column(value: Any, path: str) -> Any:
     return text()(name, path), array
 
 
+def _spelled(pattern: str, longest: int) -> Rule:
+    """Return a rule for texts that match a pattern of ASCII characters, because `int` and `Decimal` also read digits of other scripts."""
+
+    def rule(value: Any, path: str) -> Any:
+        if re.fullmatch(pattern, text(longest)(value, path)) is None:
+            refuse(path, "be a number in ASCII digits", value)
+        return value
+
+    return rule
+
+
 def _by_type(one: Rule, other: Rule) -> Rule:
     """Return a rule that applies `one` to texts and `other` to all other values."""
     return lambda value, path: one(value, path) if isinstance(value, str) else other(value, path)
 
 
 _hex = text(2**25)
+_hexadecimal, _decimal = _spelled(r"-?(0x)?[0-9a-f]+", 60_000), _spelled(r"[-+.0-9A-Za-z]+", 1000)
 _shape = listing(integer(most=2**31), most=32)
 _bool = one_of(True, False)
 _name = nullable(_by_type(text(1000), integer(None)))
@@ -287,7 +300,7 @@ _TAGS: dict[str, Json] = {
     "time": {"value": text(40)},
     "datetime": {"value": text(40)},
     "timedelta": {"value": listing(integer(None), 3, 3)},
-    "decimal": {"value": text(1000)},
+    "decimal": {"value": _decimal},
     "frame": {"library": one_of(*(n for n, extra in EXTRAS.items() if extra == "frames")), "rows": integer(most=10**8)}
     | {"columns": listing(anything, most=10_000), "index": nullable(anything)},
     "graph": {
@@ -297,7 +310,7 @@ _TAGS: dict[str, Json] = {
         "edges": listing(listing(anything, 3, 4)),
     },
     "float": {"value": one_of("inf", "-inf", "nan")},
-    "int": {"hex": text(60_000)},
+    "int": {"hex": _hexadecimal},
     "complex": {"value": listing(anything, 2, 2)},
     "bytes": {"hex": _hex},
     "bytearray": {"hex": _hex},

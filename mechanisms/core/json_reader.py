@@ -49,7 +49,7 @@ def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
     try:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
-            raise InvalidArgument(f"must be a regular file, it is a {_file_kind(mode)}")
+            raise InvalidArgument(f"must be a regular file, it is a {file_kind(mode)}")
         parts, left = [], most + 1
         while left > 0 and (part := os.read(handle, min(left, 2**20))):
             parts.append(part)
@@ -63,7 +63,7 @@ def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
     return b"".join(parts)
 
 
-def _file_kind(mode: int) -> str:
+def file_kind(mode: int) -> str:
     """Return the type of a file that is not regular: folder, pipe, socket or device."""
     for test, word in ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket")):
         if test(mode):

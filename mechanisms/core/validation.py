@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
@@ -43,6 +44,28 @@ def import_problem(name: str, error: ImportError, remedy: str) -> str:
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name.partition(".")[0]:
         return f"{name} is not installed: {remedy}"
     return f"{name} is installed but cannot be imported: {error_text(error)}"
+
+
+_NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|-?inf")
+
+
+def number_from_text(text: str) -> float:
+    """Return the number that a text spells in ASCII digits, as 0.5, -2 or 1e-5, or the words nan, inf and -inf.
+
+    Raise ValueError for other spellings that `float` reads: digits of other scripts, underscores, spaces, and a leading plus sign.
+
+    Examples
+    --------
+    >>> number_from_text("1e-5")
+    1e-05
+    >>> number_from_text("1_000")
+    Traceback (most recent call last):
+        ...
+    ValueError: could not convert to a number: '1_000'
+    """
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"could not convert to a number: {text!r}")
+    return float(text)
 
 
 def short_repr(value: object) -> str:

@@ -60,7 +60,7 @@ class _MatrixColumns(Mapping[str, Any]):
         self._matrix = matrix
 
     def __getitem__(self, name: str) -> Any:
-        if not name.isdecimal() or str(int(name)) != name or int(name) >= len(self):
+        if not (name.isascii() and name.isdecimal()) or str(int(name)) != name or int(name) >= len(self):
             raise KeyError(name)
         return self._matrix[:, int(name)]
 

@@ -97,7 +97,7 @@ def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
             raise InvalidArgument(f"{owner}: relation {name} {rule}, got {short_repr(part)}")
         found[key] = value
     k = found.get("k", "1")
-    if not k.isdecimal() or not 1 <= int(k[:10]) <= 10**6:
+    if not (k.isascii() and k.isdecimal()) or not 1 <= int(k[:10]) <= 10**6:
         raise InvalidArgument(f"{owner}: k of relation {name} must be a whole number, at least 1, got {short_repr(k)}")
     columns = tuple(found["columns"].split("+")) if "columns" in found else ()
     if name == "attribute" and not columns:

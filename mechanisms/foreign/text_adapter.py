@@ -74,6 +74,8 @@ def _parse_line(line: str) -> Any:
     """Return the output of a line, which depends on this line only, so that equal lines are equal outputs."""
     parts = [part for part in re.split(r"[\s,]+", line.strip()) if part]
     try:
+        if not line.isascii():  # digits of other scripts are text
+            return line
         numbers = [int(part) if re.fullmatch(r"[+-]?\d+", part) else float(part.replace("_", "no number")) for part in parts]
     except ValueError:
         return line

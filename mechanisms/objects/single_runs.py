@@ -12,6 +12,7 @@ import asyncio
 import functools
 import inspect
 import itertools
+import os
 import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
@@ -74,9 +75,12 @@ class PerRun:
 
     def __call__(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         found: List[Any] = []
+        process = os.getpid()
         with _EventLoop(self._name, self._limit) as loop:
             for _ in range(size):
                 value = self._once(dataset, rng)
+                if os.getpid() != process:
+                    raise SystemExit("a forked child of the function returned: it must not make the other runs")
                 if type(value) in _FINISHED:
                     found.append(value)
                     continue

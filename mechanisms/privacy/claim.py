@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer
+from dpwitness.mechanisms.core.validation import InvalidArgument, number_from_text, require_integer
 
 FloatArray = NDArray[np.float64]
 Lines = tuple[FloatArray, FloatArray]  # epsilons in decreasing order, and deltas
@@ -236,7 +236,7 @@ class Claim(ABC):
 
 def parse_numbers(text: str, *counts: int) -> list[float]:
     """Return the numbers of a comma-separated text. Raise ValueError unless their count is one of `counts`."""
-    found = [float(part) for part in text.split(",")]
+    found = [number_from_text(part) for part in text.split(",")]
     if counts and len(found) not in counts:
         raise ValueError
     return found
@@ -244,6 +244,6 @@ def parse_numbers(text: str, *counts: int) -> list[float]:
 
 def parse_points(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the two columns of a text of points ``a=b,a=b,...``."""
-    pairs = [tuple(map(float, part.split("="))) for part in text.split(",")]
+    pairs = [tuple(map(number_from_text, part.split("="))) for part in text.split(",")]
     first, second = zip(*pairs, strict=True)
     return first, second

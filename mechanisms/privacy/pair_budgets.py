@@ -14,7 +14,15 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_type, short_repr
+from dpwitness.mechanisms.core.validation import (
+    InvalidArgument,
+    number_from_text,
+    require,
+    require_integer,
+    require_positive,
+    require_type,
+    short_repr,
+)
 from dpwitness.mechanisms.data.distances import differing_entries, distance_of
 from dpwitness.mechanisms.data.relations import NORMS
 from dpwitness.mechanisms.privacy.basic_notions import PureDP
@@ -112,10 +120,10 @@ class MetricDP(PairClaim):
     def parse(cls, text: str) -> MetricDP:
         epsilon, _, distance = text.partition(",")
         try:
-            number: float | str | None = float(distance) if distance else None
+            number: float | str | None = number_from_text(distance) if distance else None
         except ValueError:
             number = distance
-        return MetricDP(float(epsilon), number)
+        return MetricDP(number_from_text(epsilon), number)
 
     @property
     def nominal(self) -> PureDP:
@@ -254,7 +262,7 @@ class GroupDP(PairClaim):
     @classmethod
     def parse(cls, text: str) -> GroupDP:
         size, _, rest = text.partition(",")
-        return GroupDP(require_integer("size", float(size), "GroupDP", most=10**6), parse_claim(rest))
+        return GroupDP(require_integer("size", number_from_text(size), "GroupDP", most=10**6), parse_claim(rest))
 
     @classmethod
     def recall(cls, text: str, numbers: Sequence[float]) -> GroupDP:

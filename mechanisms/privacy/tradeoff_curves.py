@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.core.json_reader import parse, read_bytes
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, require_type, short_repr
+from dpwitness.mechanisms.core.validation import InvalidArgument, number_from_text, require_positive, require_type, short_repr
 from dpwitness.mechanisms.privacy.claim import Claim, FloatArray, Lines, parse_points
 
 _MAX_POINTS = 1000  # most points of a curve
@@ -350,7 +350,7 @@ def _points_of_csv(content: bytes) -> tuple[list[float], list[float]]:
 def _two_columns(rows: Any) -> tuple[list[float], list[float]]:
     """Return the two columns of rows of two numbers."""
     try:
-        pairs = [(float(a), float(b)) for a, b in rows]
+        pairs = [tuple(number_from_text(x.strip()) if isinstance(x, str) else float(x) for x in (a, b)) for a, b in rows]
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgument("must hold pairs of numbers, alpha and beta, between commas; a header, if any, alpha,beta") from None
     if not pairs:

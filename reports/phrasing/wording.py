@@ -14,6 +14,7 @@ from dpwitness.mechanisms.core.json_reader import Json
 _SHOWN_ENTRIES = 8  # entries shown of a long dataset
 _LONGEST_PROSE = 600
 _LONGEST_SLUG = 60
+_MAX_NAME = 60  # widest column of names on a terminal
 
 
 def number(value: Any) -> float | None:
@@ -72,6 +73,25 @@ def plain(text: str) -> str:
 
 # CI services run commands in the output of a job: "::" at the start of a line, "##[" anywhere.
 _JOB_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#\[)", re.MULTILINE)
+
+
+def name_width(names: Iterable[str]) -> int:
+    """Return the width of a column of names on a terminal: that of the longest name, but at most 60 characters."""
+    return min(max(map(len, names), default=0), _MAX_NAME)
+
+
+def name_cell(name: str, width: int) -> str:
+    """Return a name as text of this width: padded, or cut in its middle.
+
+    Examples
+    --------
+    >>> name_cell("noisy_sum", 12), name_cell("a" * 3000 + "b", 12)
+    ('noisy_sum   ', 'aaaaa...aaab')
+    """
+    if len(name) <= width:
+        return name.ljust(width)
+    end = (width - 3) // 2
+    return f"{name[: width - 3 - end]}...{name[len(name) - end :]}"
 
 
 def line(text: Any, most: int = 1000) -> str:

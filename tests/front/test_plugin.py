@@ -164,3 +164,180 @@ def test_results_of_every_kind_are_asserted_and_reported(shell):
     for command in commands:
         again = shell.dpwitness(*command.split())
         assert again.returncode == 1 and "the violation is confirmed" in again.stdout, again.stderr
+
+
+UNAUDITED = """
+import asyncio
+import functools
+import unittest
+
+import pytest
+from dpwitness import mechanisms as m
+
+marked = pytest.mark.dp_audit(claim="pure:1", trials=20_000)
+
+
+def broken():
+    return m.Laplace(1.0, noise_multiplier=0.3)
+
+
+@pytest.fixture
+def skipping():
+    pytest.skip("not today")
+
+
+class TestUnit(unittest.TestCase):
+    @marked
+    def test_returned(self):
+        return broken()
+
+    @marked
+    def test_yielded(self):
+        yield broken()
+
+    @marked
+    def test_own_failure(self):
+        raise ValueError("of the body")
+
+    @marked
+    def test_skipped(self):
+        self.skipTest("not today")
+
+
+@marked
+class TestAsync(unittest.IsolatedAsyncioTestCase):
+    async def test_async_method(self):
+        return broken()
+
+
+@marked
+class TestClass:
+    def test_violated(self):
+        yield broken()
+
+    def test_audited(self):
+        yield m.RandomizedResponse(1.0)
+
+
+@marked
+async def test_async():
+    return broken()
+
+
+@marked
+async def test_async_generator():
+    yield broken()
+
+
+def run_by_wrapper(function):
+    @functools.wraps(function)
+    def run():
+        asyncio.run(function())
+
+    return run
+
+
+@marked
+@run_by_wrapper
+async def test_wrapped():
+    return broken()
+
+
+@marked
+@pytest.mark.dp_audit(claim="pure:2", trials=20_000)
+def test_two_markers():
+    return m.RandomizedResponse(1.0)
+
+
+@marked
+def test_empty():
+    return []
+
+
+@marked
+def test_skipped_by_fixture(skipping):
+    return broken()
+
+
+@pytest.mark.xfail
+@marked
+def test_expected():
+    return broken()
+
+
+@marked
+def test_of_another_plugin():
+    return broken()
+"""
+
+OTHER_ITEMS = '''
+import pytest
+
+
+class Entry(pytest.Item):
+    def runtest(self):
+        assert self.name != "wrong", "of the entry"
+
+
+class Entries(pytest.File):
+    def collect(self):
+        for name in ("right", "wrong"):
+            entry = Entry.from_parent(self, name=name)
+            entry.add_marker(pytest.mark.dp_audit)
+            yield entry
+
+
+def pytest_collect_file(file_path, parent):
+    return Entries.from_parent(parent, path=file_path) if file_path.suffix == ".yaml" else None
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if type(item).__name__ == "DoctestItem":
+            item.add_marker(pytest.mark.dp_audit)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    return True if pyfuncitem.name == "test_of_another_plugin" else None
+
+
+def documented():
+    """
+    >>> 1 + 1
+    2
+    """
+'''
+
+
+@pytest.mark.parametrize("extra", [("-p", "no:xdist"), ("-n", "2")])
+def test_a_marked_item_of_any_kind_is_audited_or_fails(shell, monkeypatch, extra):
+    monkeypatch.setenv("COLUMNS", "400")
+    (shell.folder / "test_unaudited.py").write_text(UNAUDITED)
+    (shell.folder / "conftest.py").write_text(OTHER_ITEMS)
+    (shell.folder / "entries.yaml").write_text("")
+    ran = shell.pytest("--doctest-modules", "-rA", *extra)
+    outcomes = {name.partition(" ")[0]: (word, text) for word, name, text in re.findall(r"^([A-Z]+) \S*::(\S+)(.*)$", ran.stdout, re.M)}
+    unaudited = {name for name, (word, text) in outcomes.items() if word == "FAILED" and "the marked test was not audited" in text}
+    assert unaudited == {
+        *("test_returned", "test_yielded", "test_async_method", "test_async", "test_async_generator", "test_wrapped"),
+        *("test_of_another_plugin", "right", "conftest.documented"),
+    }, ran.stdout
+    other = {name: (word, text) for name, (word, text) in outcomes.items() if name not in unaudited}
+    told = {
+        "test_own_failure": "of the body",
+        "test_violated": "VIOLATED",
+        "test_two_markers": "carries the marker twice",
+        "test_empty": "got none",
+        "wrong": "of the entry",
+    }
+    assert {name for name, (word, _) in other.items() if word == "FAILED"} == set(told)
+    assert all(text in other[name][1] for name, text in told.items())
+    assert {name: word for name, (word, _) in other.items() if word != "FAILED"} == {"test_audited": "PASSED", "test_expected": "XFAIL"}
+    assert "14 failed, 1 passed, 2 skipped, 1 xfailed" in ran.stdout
+
+
+def test_marked_items_can_be_collected_without_an_audit(shell):
+    (shell.folder / "test_unaudited.py").write_text(UNAUDITED)
+    ran = shell.pytest("--collect-only", "-q")
+    assert ran.returncode == 0 and "tests collected" in ran.stdout and "not audited" not in ran.stdout

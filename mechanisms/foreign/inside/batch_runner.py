@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,7 +64,10 @@ def one_by_one(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwarg
     """Return the results of `size` single runs, and the number of random words that each run has drawn."""
     done: list[Any] = []
     draws: list[int] = []
+    process = os.getpid()
     for _ in range(size):
+        if os.getpid() != process:
+            raise SystemExit("a forked child of the mechanism returned: it must not make the other runs")
         at = random_words_drawn(rng)
         try:
             done.append(_copied(run(dataset, 1, rng, **kwargs)))

@@ -85,6 +85,21 @@ class Worker(plain_calls.PlainCalls):
         self.rng: Any = None
         self.datasets = dataset_cache.DatasetCache()
         self.session: Any = None
+        self.returned: tuple[int, int] | None = None  # a pipe, in which a forked child reports that it has returned
+
+    def end_forked_child(self, own_pid: int) -> None:
+        """End this process if it is a forked child of the mechanism: only the parent may answer."""
+        if os.getpid() != own_pid:
+            if self.returned is not None:
+                os.write(self.returned[1], b"!")
+            os._exit(0)
+
+    def has_child_returned(self) -> bool:
+        """Return whether a forked child of the mechanism has returned from a call, as far as is known by now."""
+        try:
+            return self.returned is not None and bool(os.read(self.returned[0], 4096))
+        except BlockingIOError:
+            return False
 
     def answer(self, header: codec.Message, blobs: codec.Blobs) -> tuple[codec.Message, codec.Blobs]:
         out: codec.Blobs = []
@@ -203,6 +218,8 @@ class Worker(plain_calls.PlainCalls):
         left = introspection.running_children()
         if left > _MAX_PROCESSES:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
+        if self.has_child_returned():
+            warned.append("the mechanism forks, and the child returns from the call too: only results of the parent process are audited")
         if before is not None and dataset_cache.dataset_state(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; the dataset must stay unchanged"}
         if self._is_output_reused(value):
@@ -382,14 +399,16 @@ def main() -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     worker = Worker()
+    if hasattr(os, "fork"):
+        worker.returned = os.pipe()
+        os.set_blocking(worker.returned[0], False)
     while True:
         header, blobs = inbox.get()
         if os.fstat(2).st_size > _MAX_LOG:
             os.ftruncate(2, 0)
         own_pid = os.getpid()
         reply, out = worker.answer(header, blobs)
-        if os.getpid() != own_pid:  # a forked child of the mechanism: only the parent may answer
-            os._exit(0)
+        worker.end_forked_child(own_pid)
         for part in codec.message(reply, out):
             sink.write(part)
         sink.flush()
