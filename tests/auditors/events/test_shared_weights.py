@@ -5,7 +5,7 @@ import pytest
 
 from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.events.outputs import Training, encode
 from dpwitness.auditors.events.posterior import CertificateGoal
 from dpwitness.auditors.events.scorers import fit_model
 from dpwitness.auditors.statistics.regression import fit_grouped
