@@ -14,6 +14,7 @@ from dpwitness.auditors.black_box.budget import (
     LOOK_ALPHA_SHARE,
     MAX_STAGED_BUDGET,
     MIN_FIRST_TEST_ROUNDS,
+    MIN_RUNS_PER_PAIR,
     PROBE,
     RARE_GUESSES,
     TRAIN_ROUNDS,
@@ -25,8 +26,9 @@ from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.learning import MAX_PLAIN_ATOMS, Learned, learn, learn_simple
+from dpwitness.auditors.events.learning import Learned, learn, learn_simple
 from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_type_notes, row_keys, unrepeated_text_notes
+from dpwitness.auditors.events.scorers import counts_suffice
 from dpwitness.auditors.running.engine import Phase, Segment
 from dpwitness.auditors.running.environment_errors import check_imports
 from dpwitness.auditors.running.statefulness import check_training
@@ -82,6 +84,8 @@ def train(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known:
     if missing > PROBE or not known:
         early = EarlyLook(runner, options) if runner.shows_bounds and not staged else None
         known = [*known, training_outputs(runner, options, probed, Phase.TRAIN, missing, early)]
+    if runner.planned < MIN_RUNS_PER_PAIR:  # an eighth of these runs or more is in the probe
+        known = [probed.probe.sides, *known]
     rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
     sides = both_sides(known)
     runner.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
@@ -102,7 +106,8 @@ def first_weight(expected: float, claim: Claim, share: float) -> float:
 
 def _is_easy(options: AuditOptions, probed: ProbedPair) -> bool:
     """Return whether few outputs teach the order of all: outputs are one number, or the probe has few different outputs."""
-    return options.width == 1 or len(np.unique(row_keys(concatenate(probed.probe.sides).matrix()))) <= MAX_PLAIN_ATOMS
+    outputs = concatenate(probed.probe.sides).matrix()
+    return options.width == 1 or counts_suffice(len(np.unique(row_keys(outputs))), len(outputs))
 
 
 class EarlyLook:

@@ -47,6 +47,7 @@ _MAX_SHARED_CURVES = 24  # maximum number of columns that share a curve
 _MAX_CROSSES = 40  # maximum number of crosses of two columns
 _MAX_PROJECTED = 6  # maximum number of columns of which a linear combination is sought
 _MAX_DETAILED = 40  # number of columns above which only the columns that differ most get their own blocks
+_MIN_NUMERIC_ROWS = 8  # minimum number of outputs from which the parameters of blocks are estimated
 _MAX_LEVELS = 160  # number of levels up to which all columns with few values get their own blocks, however many they are
 
 
@@ -288,7 +289,7 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
     complete = regular.all(axis=1)
     if complete.sum() < 20:  # almost every output misses a number in some column
         numeric, complete = _fill_missing(numeric, regular), np.ones(len(numeric), dtype=np.bool_)
-    if numeric.shape[1] and complete.sum() >= 20:
+    if numeric.shape[1] and complete.sum() >= _MIN_NUMERIC_ROWS:
         yield from _numeric_groups(numeric[complete], label[complete], np.array(continuous + ordered), len(continuous))
 
 

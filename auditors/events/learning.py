@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from dpwitness.auditors.events.detectable_violation import ScoreLaw, score_law
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_renyi_rule
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.features import values_of
-from dpwitness.auditors.events.outputs import Outputs, concatenate, signs_may_differ
+from dpwitness.auditors.events.outputs import Outputs, Training, concatenate, signs_may_differ
 from dpwitness.auditors.events.posterior import (
     CertificateGoal,
     Choice,
@@ -39,10 +39,11 @@ from dpwitness.auditors.events.scorers import (
     ModelScorer,
     NumericScorer,
     Scorer,
-    Training,
+    counts_suffice,
     find_atoms,
     fit_distance,
     fit_line,
+    fit_medians,
     fit_model,
     fit_shift,
     fit_trees,
@@ -53,11 +54,12 @@ from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
-MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
 _FEW_ATOMS_DRAWS = 6  # factor on the number of posterior draws if atoms are few: one of them may be rare, and certify in few draws only
 _MIN_MODELED_ATOMS = 6  # minimum number of distinct outputs whose odds have a model as prior
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
-_FEW_ROWS = 2**12  # outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise leads the order
+# outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise leads the order; with more outputs,
+# weights can be fitted to all features
+_FEW_ROWS = 2**12
 _FEW_ALPHA = 1e-5  # error probability of these certificates: so small that the largest of many pairs and events is seldom due to chance
 _SCANNED_CELLS = 40  # maximum number of cells of a column, between whose ends lie the intervals that are compared
 _MAX_SCANNED = 64  # maximum number of columns whose intervals are compared
@@ -175,7 +177,7 @@ def expected_certificate(
     few = size <= _FEW_ROWS and not suspect
     goal = CertificateGoal(claim, min(alpha, _FEW_ALPHA) if few else alpha, min(rounds, size) if few else rounds, rough=True)
     place = np.arange(size)
-    few_atoms = data.same is not None and data.same.max() < MAX_PLAIN_ATOMS  # all outputs are counted at once
+    few_atoms = data.distinct is not None and counts_suffice(len(data.distinct.first), size)  # all outputs are counted at once
     if size > _RANK_ROWS and not few_atoms:
         data, place = data.rows(place < _RANK_ROWS), place[:_RANK_ROWS]
     with _one_thread():
@@ -214,7 +216,7 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
         atom_index = atoms[1]
         ones, total = cell_counts(atom_index[fitted & (atom_index >= 0)], data.label[fitted & (atom_index >= 0)], len(atoms[0]))
         yield np.append(np.log((ones + 0.5) / (total - ones + 0.5)), 0.0)[atom_index[~fitted]]
-        if len(atoms[0]) <= MAX_PLAIN_ATOMS:
+        if counts_suffice(len(atoms[0]), len(data.label)):
             return
     line = fit_line(fitted_part)
     if line is not None:
@@ -245,7 +247,7 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Yield a candidate event for each order of the outputs, from simple to complex."""
     atoms = find_atoms(data)
-    few_atoms = atoms is not None and len(atoms[0]) <= MAX_PLAIN_ATOMS
+    few_atoms = atoms is not None and counts_suffice(len(atoms[0]), len(data.label))
     line = None if few_atoms else fit_line(data)
     if line is not None:
         yield _scored_candidate("line", line, None, data, goal, rng)
@@ -253,11 +255,17 @@ def _candidates(
     if atoms is not None and single_column:
         prior = None
         if few_atoms and len(atoms[0]) >= _MIN_MODELED_ATOMS and (few := fit_model(data, start=start)) is not None:
-            few_scores = held_out_scores(data, few)  # atoms in an order, or with parts in common, borrow strength from each other
+            # atoms in an order, or with parts in common, borrow strength from each other
+            few_scores = held_out_scores(data, partial(fit_model, like=few))
             prior = None if few_scores is None else _scored_candidate("model", few, few_scores, data, goal, rng)
         yield _atom_candidate(data, goal, *atoms, prior, rng)
     for proposed in () if shift is None or single_column else fit_shift(data, shift):
         yield _scored_candidate("trace", proposed, None, data, goal, rng)
+    for clear in (True, False) if len(data.label) <= _FEW_ROWS and not single_column else ():
+        moved = partial(fit_medians, clear=clear)
+        whole, scores = moved(data), held_out_scores(data, moved)
+        if whole is not None and scores is not None:
+            yield _scored_candidate("medians", whole, scores, data, goal, rng)
     line_is_enough = single_column and line is not None and not _subset_needs_model(data, line, goal, rng, start)
     model = None if few_atoms or line_is_enough else fit_model(data, start=start)
     model_candidate = None
@@ -267,7 +275,7 @@ def _candidates(
         patterns = None if exact is None else find_atoms(masked)
         if patterns is not None:
             yield _atom_candidate(masked, goal, *patterns, None, rng, exact)
-        scores = held_out_scores(data, model)
+        scores = held_out_scores(data, partial(fit_model, like=model))
         if scores is not None:
             model_candidate = _scored_candidate("model", model, scores, data, goal, rng)
             yield model_candidate
@@ -289,7 +297,7 @@ def _subset_needs_model(
         return True
     part = data.rows(np.arange(len(data.label)) % (len(data.label) // _SUBSET_ROWS) == 0)
     model = fit_model(part, start=start)
-    scores = None if model is None else held_out_scores(part, model)
+    scores = None if model is None else held_out_scores(part, partial(fit_model, like=model))
     if model is None or scores is None:
         return True
     of_model = _scored_candidate("model", model, scores, part, goal, rng)
@@ -301,11 +309,10 @@ def _scored_candidate(
 ) -> _Candidate:
     """Return the candidate of a scorer.
 
-    The held-out scores, if there are any, determine the thresholds. The event compares the scorer's
-    own score, with thresholds that select as many training outputs.
+    The held-out scores, if there are any, determine the thresholds: they are distributed as the scores
+    of new outputs, while the scorer's own scores of the outputs to which it was fitted are too extreme.
     """
-    score = scorer.score(data.matrix)
-    table = Table.build(score if held_out is None else held_out, data.label)
+    table = Table.build(scorer.score(data.matrix) if held_out is None else held_out, data.label)
     cells = np.arange(len(table.total))
 
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
@@ -313,28 +320,13 @@ def _scored_candidate(
         return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
 
     choice, _ = validated_choice(draw, goal)
-    ranks = np.append(0, np.cumsum(table.total)).astype(np.intp)
-    ordered = np.sort(score)
-    low, high = (_threshold_at_rank(ordered, int(ranks[cell])) for cell in (choice.lower, choice.upper))
-    return _Candidate(method, choice, scorer.event(low, max(low, high)), scorer, table)
+    return _Candidate(method, choice, scorer.event(table.threshold(choice.lower), table.threshold(choice.upper)), scorer, table)
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:
     """Return whether the gain of a more complex order is worth its complexity."""
     least = earlier.choice.expected
     return later.choice.expected > least + _MIN_GAIN * abs(least)
-
-
-def _threshold_at_rank(ordered: FloatArray, rank: int) -> float:
-    """Return a threshold above about `rank` of these numbers that does not split equal numbers; infinite at both ends."""
-    if not 0 < rank < len(ordered):
-        return -np.inf if rank <= 0 else np.inf
-    if ordered[rank - 1] == ordered[rank]:
-        start, end = (int(np.searchsorted(ordered, ordered[rank], side=side)) for side in ("left", "right"))
-        rank = end if start == 0 or (end < len(ordered) and end - rank < rank - start) else start
-    below, above = float(ordered[rank - 1]), float(ordered[min(rank, len(ordered) - 1)])
-    middle = 0.5 * below + 0.5 * above
-    return middle if below <= middle < above else below
 
 
 def _atom_candidate(
@@ -351,7 +343,7 @@ def _atom_candidate(
     With a model, the prior of an output's share of D1 is the model's share for outputs of that
     score. The order of half of the data has only the outputs in that half: an event names no others.
     """
-    cells, repeats = None, _FEW_ATOMS_DRAWS if len(rows) <= MAX_PLAIN_ATOMS else 1
+    cells, few = None, counts_suffice(len(rows), len(data.label))
     if model is not None and model.table is not None:
         assert isinstance(model.scorer, ModelScorer)
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
@@ -365,10 +357,12 @@ def _atom_candidate(
         else:
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
         seen = np.flatnonzero(total)
-        order, draws = draw_atoms(ones[seen], total[seen], np.clip(np.tile(prior[:, seen], (repeats, 1)), 1e-6, 1 - 1e-6), rng)
+        order, draws = draw_atoms(
+            ones[seen], total[seen], np.clip(np.tile(prior[:, seen], (_FEW_ATOMS_DRAWS if few else 1, 1)), 1e-6, 1 - 1e-6), rng
+        )
         return seen[order], draws
 
-    choice, order = direct_choice(draw, goal) if len(rows) <= MAX_PLAIN_ATOMS else validated_choice(draw, goal)
+    choice, order = direct_choice(draw, goal) if few else validated_choice(draw, goal)
     scorer = AtomScorer(rows[order], data.names, exact)
     atom_index = np.argsort(order)[place[place >= 0]]
     ones, total = cell_counts(atom_index, data.label[place >= 0], len(rows))

@@ -29,6 +29,7 @@ _SCALAR_NAMES: dict[type, str] = {
 }
 _SCALAR_NAMES[np.bool_] = "numpy bool"
 _BLOCK_ROWS = 4096  # rows that are hashed at a time: they fit in the processor's cache
+MIN_ROWS_PER_ATOM = 4  # minimum number of rows per distinct row from which rows are described by counts
 _MAX_NAMES = 4096  # maximum number of structures and texts stored for printing
 _MAX_COMPARED = 4096  # maximum number of outputs of a side whose texts are compared
 _MIN_TEXTS = 20  # minimum number of texts in a column for a conclusion
@@ -297,3 +298,50 @@ def row_keys(matrix: FloatArray) -> NDArray[np.uint64]:
             keys *= np.uint64(0xBF58476D1CE4E5B9)
             keys ^= keys >> np.uint64(29)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Distinct rows of a matrix: the index of the first of each, its number of copies, and the index of each row among them."""
+
+    first: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> Distinct:
+        """Find the distinct rows."""
+        _, first, place, counts = np.unique(row_keys(matrix), return_index=True, return_inverse=True, return_counts=True)
+        return cls(first, counts, place)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """Training outputs in random order: a matrix (structure code first), and for each row whether it came from D1.
+
+    If outputs repeat, `same` holds the index of each row's distinct output. `distinct` holds the distinct rows if they are known.
+    """
+
+    matrix: FloatArray
+    label: NDArray[np.bool_]
+    names: dict[float, str]
+    same: NDArray[np.intp] | None = None
+    distinct: Distinct | None = None
+
+    @classmethod
+    def build(cls, outputs: Outputs, ones: int, rng: np.random.Generator) -> Training:
+        """Build the training set from outputs, of which the first `ones` are from D1."""
+        order = rng.permutation(len(outputs))
+        matrix = outputs.matrix()[order]
+        distinct = Distinct.of(matrix)
+        repeats = MIN_ROWS_PER_ATOM * len(distinct.first) <= len(matrix)
+        return cls(matrix, order < ones, outputs.names, distinct.place if repeats else None, distinct)
+
+    def rows(self, which: NDArray[np.bool_]) -> Training:
+        """Return the training set restricted to some rows."""
+        return Training(self.matrix[which], self.label[which], self.names, None if self.same is None else self.same[which])
+
+    @property
+    def varying(self) -> list[int]:
+        """Indices of the columns that are not constant."""
+        return [j for j, x in enumerate(self.matrix.T) if not np.array_equal(x, np.full(len(x), x[0]), equal_nan=True)]

@@ -154,18 +154,22 @@ def cell_counts(cell: NDArray[np.intp], label: NDArray[np.bool_], cells: int) ->
 
 @dataclass(frozen=True)
 class Draws:
-    """Posterior draws of the masses of the cells, in ascending order, under D1 (p) and D0 (q): (draws, cells) each."""
+    """Posterior draws of the masses of the cells, in ascending order, under D1 (p) and D0 (q): (draws, cells) each.
+
+    The masses sum to at most 1: the rest is that of outputs in no cell.
+    """
 
     p: FloatArray
     q: FloatArray
     _grids: dict[tuple[bytes, bytes], tuple[NDArray[Any], ...]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, total: FloatArray, odds_share: FloatArray, rng: Generator) -> Draws:
-        """Draw the masses, given total counts of the cells and draws of D1's share of each cell."""
+    def of(cls, total: FloatArray, odds_share: FloatArray, rng: Generator, other: float = 0.0) -> Draws:
+        """Draw the masses, given total counts of the cells, draws of D1's share of each cell, and the count of outputs in no cell."""
         mass = rng.gamma(np.maximum(total, 1e-3), 1.0, odds_share.shape)
+        rest = 0.5 * rng.gamma(other, 1.0, (len(mass), 1)) if other else 0.0
         p, q = mass * odds_share, mass * (1 - odds_share)
-        return cls(p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300), q / np.maximum(q.sum(axis=1, keepdims=True), 1e-300))
+        return cls(*(side / np.maximum(side.sum(axis=1, keepdims=True) + rest, 1e-300) for side in (p, q)))
 
     @cached_property
     def beyond(self) -> tuple[FloatArray, FloatArray]:
@@ -175,7 +179,7 @@ class Draws:
     @cached_property
     def below(self) -> tuple[FloatArray, FloatArray]:
         """Mass of all cells below each cell, under D1 and D0."""
-        return 1 - self.beyond[0], 1 - self.beyond[1]
+        return tuple(beyond[:, :1] - beyond for beyond in self.beyond)
 
     def on_grid(self, goal: CertificateGoal, upper: NDArray[np.intp], lower: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
         """Return means over the draws for events with these cells: certificate, right, wrong and all guesses, number of directions.
@@ -334,7 +338,8 @@ def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Gene
 
     `prior` holds draws of each atom's share from a model, (draws, atoms). The log-odds relative to the model have a mixture of priors,
     whose weights are fitted to the counts of all atoms. So levels that many atoms share, as for mechanisms on integers, are estimated
-    even if each atom has few outputs.
+    even if each atom has few outputs. The mass of an atom that occurred once is that with which it occurs again: without atoms that
+    occurred twice, nearly all of that mass is in outputs that have not occurred yet.
     """
     middle = _shift_log_odds(prior.mean(axis=0), _PRIOR_OFFSETS[:, None])
     a, b = _PRIOR_STRENGTHS[:, None] * middle, _PRIOR_STRENGTHS[:, None] * (1 - middle)
@@ -352,7 +357,18 @@ def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Gene
     component = np.array([(u > cumulative).sum(axis=0) for u in rng.random((len(prior), len(order)))])
     component = np.minimum(component, len(_PRIOR_OFFSETS) - 1)
     strength, prior = _PRIOR_STRENGTHS[component], _shift_log_odds(prior, _PRIOR_OFFSETS[component])
-    return order, Draws.of(total, rng.beta(ones + strength * prior, total - ones + strength * (1 - prior)), rng)
+    share = rng.beta(ones + strength * prior, total - ones + strength * (1 - prior))
+    once = total == 1
+    return order, Draws.of(np.where(once, expected_again(total), total), share, rng, (1 - expected_again(total)) * np.count_nonzero(once))
+
+
+def expected_again(total: FloatArray) -> float:
+    """Return the expected count, in as many new outputs, of an atom that occurred once: at most 1.
+
+    The Good-Turing estimate is 2 n2 / n1, from the numbers of atoms that occurred once and twice. One pseudo-count is added to both.
+    """
+    once, twice = np.count_nonzero(total == 1), np.count_nonzero(total == 2)
+    return min(1.0, (2 * twice + 1) / (once + 1))
 
 
 def _shift_log_odds(share: FloatArray, by: FloatArray) -> FloatArray:

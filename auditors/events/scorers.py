@@ -8,6 +8,7 @@ improve the score. `atoms` orders repeated outputs by their own counts, with the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, overload
 
@@ -29,11 +30,11 @@ from dpwitness.auditors.events.features import (
     propose_blocks,
     values_of,
 )
-from dpwitness.auditors.events.outputs import Outputs, row_keys
+from dpwitness.auditors.events.outputs import MIN_ROWS_PER_ATOM, Distinct, Training
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
 from dpwitness.auditors.events.trees import boost
-from dpwitness.auditors.statistics.columns import moments, without_overflow
+from dpwitness.auditors.statistics.columns import median_shift, moments, without_overflow
 from dpwitness.auditors.statistics.model_average import Expansion
 from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.auditors.statistics.shared_weights import SHARED_CURVES, share
@@ -45,7 +46,8 @@ _MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a positio
 _FOLDS = 4
 _UNUSED_PRECISION = 1e5  # prior precision of a group that was not selected
 _LEAST_CROSS = 0.1  # least weight of a cross, relative to the largest of all features, in units of their spread
-_MAX_ATOMS, _MIN_ROWS_PER_ATOM = 8192, 4
+_MAX_ATOMS = 8192
+MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
 _MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
 
 
@@ -61,53 +63,6 @@ class NumericScorer(Scorer, Protocol):
 
     def score(self, matrix: FloatArray) -> FloatArray:
         """Return the score of each row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Distinct:
-    """Distinct rows of a matrix: the index of the first of each, its number of copies, and the index of each row among them."""
-
-    first: NDArray[np.intp]
-    counts: NDArray[np.intp]
-    place: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, matrix: FloatArray) -> Distinct:
-        """Find the distinct rows."""
-        _, first, place, counts = np.unique(row_keys(matrix), return_index=True, return_inverse=True, return_counts=True)
-        return cls(first, counts, place)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Training:
-    """Training outputs in random order: a matrix (structure code first), and for each row whether it came from D1.
-
-    If outputs repeat, `same` holds the index of each row's distinct output. `distinct` holds the distinct rows if they are known.
-    """
-
-    matrix: FloatArray
-    label: NDArray[np.bool_]
-    names: dict[float, str]
-    same: NDArray[np.intp] | None = None
-    distinct: Distinct | None = None
-
-    @classmethod
-    def build(cls, outputs: Outputs, ones: int, rng: np.random.Generator) -> Training:
-        """Build the training set from outputs, of which the first `ones` are from D1."""
-        order = rng.permutation(len(outputs))
-        matrix = outputs.matrix()[order]
-        distinct = Distinct.of(matrix)
-        repeats = _MIN_ROWS_PER_ATOM * len(distinct.first) <= len(matrix)
-        return cls(matrix, order < ones, outputs.names, distinct.place if repeats else None, distinct)
-
-    def rows(self, which: NDArray[np.bool_]) -> Training:
-        """Return the training set restricted to some rows."""
-        return Training(self.matrix[which], self.label[which], self.names, None if self.same is None else self.same[which])
-
-    @property
-    def varying(self) -> list[int]:
-        """Indices of the columns that are not constant."""
-        return [j for j, x in enumerate(self.matrix.T) if not np.array_equal(x, np.full(len(x), x[0]), equal_nan=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,8 +191,8 @@ def fit_model(
 def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
     """Return the log-odds of numbers that move by `shift` from D0 to D1 and have independent Laplace or normal noise.
 
-    A trace proposes the shift. Centers and spreads are those of the training outputs, so no weight is fitted. There is no scorer for other
-    numbers of columns, or if a number is missing.
+    Centers and spreads are those of the training outputs, so no weight is fitted. There is no scorer for other numbers of columns, or if a
+    number is missing.
     """
     width = data.matrix.shape[1] - 1
     at = np.flatnonzero(np.isfinite(shift) & (shift != 0)) + 1
@@ -257,6 +212,19 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
     ]
     affine = (Affine(at, center + moves / 2, spread), moves / spread)
     return [ModelScorer(WeightedScore(width, tuple(blocks)), {}, {}) for blocks in (ramps, [affine])]
+
+
+def fit_medians(data: Training, *, clear: bool) -> ModelScorer | None:
+    """Return the log-odds of numbers with Laplace noise that move by the difference of the medians of D1 and D0; None if no number moves.
+
+    The columns count as independent, and no weight is fitted, so that few outputs are enough for many columns. If `clear`, only the columns
+    whose difference is more than chance count (`median_shift`).
+    """
+    shift = np.zeros(data.matrix.shape[1] - 1)
+    at = np.array([j for j in data.varying if j and np.isfinite(data.matrix[:, j]).all()], dtype=np.intp)
+    if len(at) and data.label.any() and not data.label.all():
+        shift[at - 1] = median_shift(data.matrix[:, at], data.label, clear=clear)
+    return next(iter(fit_shift(data, shift)), None)
 
 
 def _is_used(name: str, precision: dict[str, float]) -> bool:
@@ -315,21 +283,14 @@ def _structures(data: Training, blocks: list[tuple[Block, FloatArray]]) -> tuple
     return tuple(found[:16])
 
 
-def held_out_scores(data: Training, whole: ModelScorer) -> FloatArray | None:
-    """Return the score of each output by a model that was not trained on that output, rescaled to the scores of the full model."""
+def held_out_scores(data: Training, fit: Callable[[Training], NumericScorer | None]) -> FloatArray | None:
+    """Return the score of each output by a scorer that was fitted without that output; None if a fit finds none."""
     scores, fold = np.empty(len(data.label)), np.arange(len(data.label)) % _FOLDS
     for k in range(_FOLDS):
-        held_out_rows = fold == k
-        part = fit_model(data.rows(~held_out_rows), whole)
+        part = fit(data.rows(fold != k))
         if part is None:
             return None
-        own_part, full_model_score = part.score(data.matrix[held_out_rows]), whole.score(data.matrix[held_out_rows])
-        spread = float(own_part.std())
-        scores[held_out_rows] = (
-            (own_part - own_part.mean()) / spread * full_model_score.std() + full_model_score.mean()
-            if spread > 0
-            else full_model_score.mean()
-        )
+        scores[fold == k] = part.score(data.matrix[fold == k])
     return scores
 
 
@@ -359,6 +320,11 @@ class AtomScorer:
         return Atoms(rows, guesses[used], tuple(name_of_atom(row, self.names) for row in rows), self.exact)
 
 
+def counts_suffice(distinct: int, outputs: int) -> bool:
+    """Return whether counts of the distinct outputs are all that there is to learn: there are few, and all or most of them repeat."""
+    return distinct <= MAX_PLAIN_ATOMS and MIN_ROWS_PER_ATOM * distinct <= outputs
+
+
 @overload
 def find_atoms(data: Training, *, always: Literal[True]) -> tuple[FloatArray, NDArray[np.intp]]: ...
 @overload
@@ -367,7 +333,7 @@ def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDA
     """Return the distinct outputs and each row's index among them (-1 if not included); None if there are too many distinct outputs."""
     found = Distinct.of(data.matrix) if data.distinct is None else data.distinct
     size = len(found.first)
-    if not always and size > 64 and len(data.label) < _MIN_ROWS_PER_ATOM * size:
+    if not always and size > 64 and len(data.label) < MIN_ROWS_PER_ATOM * size:
         return None
     keep = np.sort(np.argsort(-found.counts, kind="stable")[:_MAX_ATOMS])
     place = np.full(size, -1, dtype=np.intp)

@@ -92,6 +92,21 @@ def rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
     return np.asarray(np.maximum(*result), dtype=np.float64)
 
 
+def median_shift(x: FloatArray, label: NDArray[np.bool_], *, clear: bool = False) -> FloatArray:
+    """Return the difference of the medians of both sides for each column, 0 if it overflows.
+
+    If `clear`, each difference is reduced by the largest that chance is expected to cause in any of the columns.
+    """
+    one, zero = (without_overflow(medians, x[side]) for side in (label, ~label))
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = one - zero
+        if clear:
+            spread = np.abs(x - np.where(label[:, None], one, zero)).mean(axis=0)
+            error = spread * np.sqrt(1 / np.count_nonzero(label) + 1 / np.count_nonzero(~label))
+            difference = np.sign(difference) * np.maximum(np.abs(difference) - np.sqrt(2 * np.log(x.shape[1])) * error, 0.0)
+        return np.where(np.isfinite(difference), difference, 0.0)
+
+
 def whitening_matrix(z: FloatArray) -> FloatArray | None:
     """Return a matrix that makes columns uncorrelated, of variance 1; None if no two are clearly correlated, or some depend on others."""
     covariance = np.cov(np.clip(np.nan_to_num(z), -_MAX_WHITENED, _MAX_WHITENED).T)

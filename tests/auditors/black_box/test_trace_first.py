@@ -8,8 +8,8 @@ import pytest
 
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.black_box import screening
-from dpwitness.auditors.events.outputs import concatenate, encode
-from dpwitness.auditors.events.scorers import Training, fit_shift
+from dpwitness.auditors.events.outputs import Training, concatenate, encode
+from dpwitness.auditors.events.scorers import fit_shift
 from dpwitness.auditors.results.trace_evidence import Finding, TraceEvidence
 from dpwitness.auditors.tracing.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim

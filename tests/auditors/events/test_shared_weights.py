@@ -5,9 +5,9 @@ import pytest
 
 from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.events.outputs import Training, encode
 from dpwitness.auditors.events.posterior import CertificateGoal
-from dpwitness.auditors.events.scorers import Training, fit_model
+from dpwitness.auditors.events.scorers import fit_model
 from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.benchmarks.families.members import FAMILIES, members, sparse_vector, weak_bits
 from dpwitness.mechanisms import PureDP
