@@ -51,7 +51,9 @@ def audit_accountant(
 
     A figure is too low if the exact figure exceeds it by more than 1e-9 of the figure, and by more than the rounding of double precision
     (1e-15 for delta, 1e-12 otherwise). The exact figure is enclosed in ball arithmetic, or bounded from below by exact integer arithmetic
-    for compositions; so rounding in this audit cannot cause a violation. A figure above 1.1 times the exact one is a note.
+    for compositions; so rounding in this audit cannot cause a violation. A figure above 1.1 times the exact one is a note. A negative
+    epsilon is compared with the exact one, which is negative where delta exceeds the total variation distance; other negative figures are
+    too low. Bools, texts and complex numbers are not figures: they count as failed calls.
 
     Parameters
     ----------
@@ -151,6 +153,7 @@ def _require_inside(parameter: Parameter, value: Any) -> None:
     right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= _MAX_LIST
     whole = parameter.kind != "integer" or float(value) == int(value)
     widest = parameter.low / _BEYOND, parameter.high * (100 if parameter.kind == "integer" else _BEYOND)
+    widest = max(widest[0], parameter.least), min(widest[1], parameter.most)
     inside = all(x == parameter.default or widest[0] <= x <= widest[1] for x in values)
     if not (right and whole and inside):
         raise InvalidArgument(f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got {short_repr(value)}")
@@ -226,8 +229,9 @@ def _in_range(parameter: Parameter, limits: Any) -> Parameter:
         low, high = (float(limit) for limit in limits)
     except (TypeError, ValueError):
         low, high = 1.0, 0.0
-    if not 0 < low <= high < math.inf:
-        raise InvalidArgument(f"{_OWNER}: ranges[{parameter.name!r}] must be (low, high) with 0 < low <= high, got {short_repr(limits)}")
+    if not (0 < low <= high < math.inf and parameter.least <= low and high <= parameter.most):
+        rule = f"0 < low <= high, from {parameter.least:.9g} to {parameter.most:g}"
+        raise InvalidArgument(f"{_OWNER}: ranges[{parameter.name!r}] must be (low, high) with {rule}, got {short_repr(limits)}")
     keep = parameter.default if parameter.default is not None and low <= parameter.default <= high else None
     return replace(parameter, low=low, high=high, default=keep)
 
@@ -298,7 +302,14 @@ def _notes(found: Found, returns: str) -> tuple[str, ...]:
     elif found.failed:
         notes.append(f"{found.failed} calls failed and were skipped: {'; '.join(found.failures)}")
     if found.rounding:
-        notes.append(f"{found.rounding} figures are below the exact ones by no more than rounding in double precision")
+        allowed = f"rounding in double precision explains up to {FIGURES[returns].rounding:g}"
+        notes.append(f"figures below the exact ones by rounding: {found.rounding}, by at most {found.deficit:.2g} ({allowed})")
+    if found.negative:
+        why = "delta is at least 1 - e^epsilon there for every mechanism, and the given delta is as large as this one needs"
+        notes.append(f"negative figures that are not too low: {found.negative} ({why})")
+    if found.violation is not None and returns == "epsilon" and found.violation.figure < 0:
+        needed = -math.expm1(found.violation.figure)
+        notes.append(f"a negative epsilon needs a delta of at least 1 - e^epsilon, here {needed:.6g}, and more for this mechanism")
     if found.unavailable and found.compared:
         notes.append(f"{found.unavailable} exact figures could not be computed at extreme parameters and were skipped")
     return (*notes, *loose_note(found.highest, returns))

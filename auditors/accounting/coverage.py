@@ -15,6 +15,7 @@ from typing import Any
 
 from flint import arb, ctx, fmpz
 
+from dpwitness.auditors.accounting.answers import number_of
 from dpwitness.auditors.accounting.mechanisms import Point
 from dpwitness.auditors.accounting.profiles import Gaussian, normal_cdf
 from dpwitness.auditors.accounting.search import Comparison, Found
@@ -53,19 +54,19 @@ def compared_error(found: Found, call: Call, names: Mapping[str, str], at: Point
     counts = range(at["canaries"] + 1)
     pairs = list(itertools.product(counts, counts))
     answers = call([_arguments(names, at, inside, outside) for inside, outside in pairs])
-    failed = [answer for answer in answers if isinstance(answer, BaseException)]
-    bounds = {pair: _number(answer) for pair, answer in zip(pairs, answers, strict=True)}
+    read = [number_of(answer) for answer in answers]
+    failed = [problem for _, problem in read if problem]
+    bounds = {pair: 0.0 if problem else bound for pair, (bound, problem) in zip(pairs, read, strict=True)}  # no bound is never wrong
     error = exact_error(bounds, at)
     new = Comparison(at, at["significance"], error)
     violated = error > at["significance"] * (1 + 1e-9)
     worse = found.lowest is None or new.ratio < found.lowest.ratio
-    texts = {f"{type(each).__name__}: {str(each)[:200]}" for each in failed}
     return Found(
         lowest=new if worse else found.lowest,
         violation=new if violated else found.violation,
         compared=found.compared + 1,
         failed=found.failed + len(failed),
-        failures=tuple(sorted({*found.failures, *texts}))[:3],
+        failures=tuple(sorted({*found.failures, *failed}))[:3],
     )
 
 
@@ -94,15 +95,6 @@ def _arguments(names: Mapping[str, str], at: Point, inside: int, outside: int) -
         "delta": at["delta"],
     }
     return {argument: values[parameter] for argument, parameter in names.items()}
-
-
-def _number(answer: Any) -> float:
-    """Return a bound as a number; an exception or NaN gives no bound, which is never wrong."""
-    try:
-        found = float(answer)
-    except (TypeError, ValueError):
-        return 0.0
-    return 0.0 if math.isnan(found) else found
 
 
 def require_point(at: Mapping[str, Any]) -> Point:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
+from dpwitness.auditors.accounting.answers import number_of
 from dpwitness.auditors.accounting.mechanisms import Point
 from dpwitness.auditors.accounting.profiles import Composition, Unavailable
 from dpwitness.auditors.accounting.search import Comparison, Found
 from dpwitness.mechanisms.balls.ball import PRECISION, Ball, down
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, short_repr
+from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 MECHANISM = "privacy-filter"
 RETURNS = "admitted"
@@ -116,15 +117,12 @@ def _shortened(call: Call, names: Mapping[str, str], violation: Comparison) -> C
 
 def _count(answer: Any, most: int) -> int:
     """Return the number of admitted mechanisms. Raise ValueError for anything else."""
-    if isinstance(answer, BaseException):
-        raise ValueError(error_text(answer))
-    try:
-        found = int(answer)
-    except (TypeError, ValueError):
-        raise ValueError(f"returned {type(answer).__name__}, not a number") from None
-    if found != answer or not 0 <= found <= most:
+    found, problem = number_of(answer)
+    if problem:
+        raise ValueError(problem)
+    if not 0 <= found <= most or found != int(found):
         raise ValueError(f"returned {short_repr(answer)}, not a number of mechanisms from 0 to {most}")
-    return found
+    return int(found)
 
 
 def _arguments(names: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +21,10 @@ Point = Mapping[str, Any]  # a number for each parameter, or a tuple of numbers
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a mechanism or of a figure: its name, range, kind, default if it may be left out, and values that a search tries."""
+    """Parameter of a mechanism or of a figure: its name, range, kind, default if it may be left out, and values that a search tries.
+
+    The figures are defined from `least` to `most`.
+    """
 
     name: str
     low: float
@@ -28,6 +32,12 @@ class Parameter:
     kind: str = "log"  # log, integer, order, or list
     default: float | None = None
     hints: tuple[float, ...] = ()
+    most: float = math.inf
+
+    @property
+    def least(self) -> float:
+        """Smallest value: above 1 for an order, 1 for a whole number."""
+        return {"order": 1 + 1e-9, "integer": 1.0}.get(self.kind, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,7 @@ class Steps:
 
 _SIGMA, _STEPS = Parameter("sigma", 0.05, 1e4), Parameter("steps", 1, 10_000, "integer", 1)
 _SENSITIVITY, _FEW = Parameter("sensitivity", 0.1, 10, "log", 1), Parameter("steps", 1, 1000, "integer", 1)
-_EPSILON0, _DELTA0 = Parameter("epsilon0", 1e-4, 10), Parameter("delta0", 1e-12, 0.1, "log", 0.0)
+_EPSILON0, _DELTA0 = Parameter("epsilon0", 1e-4, 10), Parameter("delta0", 1e-12, 0.1, "log", 0.0, most=1.0)
 
 MECHANISMS: Mapping[str, Reference] = {
     "gaussian": Reference((_SIGMA, _SENSITIVITY, _STEPS), _gaussian, "sigma"),
@@ -117,11 +127,15 @@ MECHANISMS: Mapping[str, Reference] = {
     "discrete-gaussian": Reference((Parameter("sigma", 0.1, 200),), lambda at: DiscreteGaussian(at["sigma"]), "sigma"),
     "composition": Reference((_EPSILON0, _DELTA0, _FEW), _composition),
     "heterogeneous-composition": Reference(
-        (Parameter("epsilons", 1e-3, 3, "list"), Parameter("deltas", 1e-12, 1e-2, "list")), _heterogeneous
+        (Parameter("epsilons", 1e-3, 3, "list"), Parameter("deltas", 1e-12, 1e-2, "list", most=1.0)), _heterogeneous
     ),
-    "subsampled-response": Reference((_EPSILON0, Parameter("q", 1e-6, 1)), lambda at: subsampled_response(at["epsilon0"], at["q"])),
-    "subsampled-gaussian": Reference((Parameter("sigma", 0.3, 1e3), Parameter("q", 1e-6, 1), _STEPS), _subsampled, "sigma"),
-    "without-replacement-gaussian": Reference((Parameter("sigma", 0.3, 1e3), Parameter("q", 1e-6, 1), _STEPS), _subsampled, "sigma"),
+    "subsampled-response": Reference(
+        (_EPSILON0, Parameter("q", 1e-6, 1, most=1.0)), lambda at: subsampled_response(at["epsilon0"], at["q"])
+    ),
+    "subsampled-gaussian": Reference((Parameter("sigma", 0.3, 1e3), Parameter("q", 1e-6, 1, most=1.0), _STEPS), _subsampled, "sigma"),
+    "without-replacement-gaussian": Reference(
+        (Parameter("sigma", 0.3, 1e3), Parameter("q", 1e-6, 1, most=1.0), _STEPS), _subsampled, "sigma"
+    ),
     "with-replacement-gaussian": Reference(
         (Parameter("sigma", 0.3, 1e3), Parameter("draws", 1, 10_000, "integer"), Parameter("records", 10, 1e7, "integer"), _STEPS),
         _with_replacement,

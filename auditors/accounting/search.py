@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.accounting.figures import FIGURES, RELATIVE, exact_figure, is_below
+from dpwitness.auditors.accounting.answers import number_of
+from dpwitness.auditors.accounting.figures import FIGURES, RELATIVE, allowed_error, exact_figure, is_below
 from dpwitness.auditors.accounting.mechanisms import Parameter, Point, Reference
 from dpwitness.auditors.accounting.profiles import Unavailable
 
@@ -33,7 +34,10 @@ _COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound."""
+    """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound.
+
+    The exact epsilon is 0 if it is not positive, except beside a negative figure, which it is compared with.
+    """
 
     at: Point
     figure: float
@@ -41,15 +45,21 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Figure over exact figure; 1 if both are 0 or infinite."""
+        """Figure over exact figure, or e^figure over e^exact for a negative figure; 1 if both are 0 or infinite."""
         if self.figure == self.exact:
             return 1.0
-        return math.inf if self.exact == 0 else max(self.figure, 0.0) / self.exact
+        if self.figure < 0:
+            return math.exp(self.figure - self.exact)
+        return math.inf if self.exact == 0 else self.figure / self.exact
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """State of a search: the lowest and the highest figure, violations, and what was skipped."""
+    """State of a search: the lowest and the highest figure, violations, and what was skipped.
+
+    `rounding` counts figures that are too low by no more than rounding, at most by `deficit`; `negative` counts negative epsilons that
+    are not too low.
+    """
 
     lowest: Comparison | None = None
     highest: Comparison | None = None
@@ -57,6 +67,8 @@ class Found:
     score: float = math.inf  # of the lowest comparison
     compared: int = 0
     rounding: int = 0
+    deficit: float = 0.0
+    negative: int = 0
     failures: tuple[str, ...] = field(default=())
     unavailable: int = 0
     failed: int = 0
@@ -78,12 +90,11 @@ class Question:
 
     def violated(self, figure: float, at: Point) -> bool:
         """Return whether a figure is below the exact one by more than the allowed error."""
-        slack = max(RELATIVE * abs(figure), FIGURES[self.returns].rounding)
-        return figure < math.inf and is_below(self.returns, max(figure, 0.0) + slack, self.reference, self.complete(at))
+        return figure < math.inf and is_below(self.returns, figure + allowed_error(self.returns, figure), self.reference, self.complete(at))
 
     def compare(self, at: Point, figure: float, accuracy: float = 1e-12) -> Comparison:
         """Return the comparison at one point. Raises Unavailable if the exact figure cannot be computed."""
-        return Comparison(at, figure, exact_figure(self.returns, self.reference, self.complete(at), accuracy))
+        return Comparison(at, figure, exact_figure(self.returns, self.reference, self.complete(at), accuracy, signed=figure < 0))
 
 
 def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> Found:
@@ -109,44 +120,45 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
 
 def _is_suspect(answer: Any) -> bool:
     """Return whether a figure is impossible for a mechanism with a privacy loss."""
-    figure, failure = _as_number(answer)
+    figure, failure = number_of(answer)
     return not failure and figure <= 0
 
 
 def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     """Return the state after one answer of the accountant: a number, or an exception."""
-    figure, failure = _as_number(answer)
+    figure, failure = number_of(answer)
     if failure:
         kept = found.failures if failure in found.failures or len(found.failures) >= 3 else (*found.failures, failure)
         return replace(found, failed=found.failed + 1, failures=kept)
     slow = question.returns == "noise" and question.complete(at).get("steps", 1) > 1
     try:
         new = question.compare(at, figure, _COARSE if slow else 1e-12)
-        violated = new.figure < new.exact and question.violated(figure, at)
+        deficit = new.exact - figure if figure < new.exact else 0.0
+        violated = deficit > 0 and question.violated(figure, at)
+        if not violated and deficit > 2 * allowed_error(question.returns, figure):
+            raise Unavailable("the enclosures of the exact figure do not decide")
     except (Unavailable, ValueError, OverflowError):
         return replace(found, unavailable=found.unavailable + 1)
     lowest, highest = found.lowest, found.highest
     rounding_error = FIGURES[question.returns].rounding
-    score = (max(figure, 0.0) + rounding_error) / (new.exact + rounding_error) if math.isfinite(new.exact) else 1.0
+    score = (figure + rounding_error) / (new.exact + rounding_error) if figure >= 0 else new.ratio
+    score = score if math.isfinite(new.exact) else 1.0
     if lowest is None or score < found.score:
         lowest = new
-    if figure - new.exact > _VISIBLE * rounding_error and new.ratio < math.inf and (highest is None or new.ratio > highest.ratio):
+    if (
+        figure - new.exact > _VISIBLE * rounding_error
+        and new.exact > 0
+        and new.ratio < math.inf
+        and (highest is None or new.ratio > highest.ratio)
+    ):
         highest = new
     violation = new if violated and found.violation is None else found.violation
     changed: dict[str, Any] = {"lowest": lowest, "score": min(score, found.score), "highest": highest, "violation": violation}
-    rounding = found.rounding + (new.figure < new.exact * (1 - RELATIVE) and not violated)
-    return replace(found, **changed, compared=found.compared + 1, rounding=rounding)
-
-
-def _as_number(answer: Any) -> tuple[float, str]:
-    """Return an answer as a number, and a description of the problem if the answer is an exception or not a number."""
-    if isinstance(answer, BaseException):
-        return math.nan, f"{type(answer).__name__}: {str(answer)[:200]}"
-    try:
-        number = float(answer)
-    except (TypeError, ValueError):
-        return math.nan, f"returned {type(answer).__name__}, not a number"
-    return number, "returned nan" if math.isnan(number) else ""
+    if deficit > RELATIVE * abs(new.exact) and not violated:
+        changed |= {"rounding": found.rounding + 1, "deficit": max(deficit, found.deficit)}
+    if new.exact < 0 and not violated:
+        changed["negative"] = found.negative + 1
+    return replace(found, **changed, compared=found.compared + 1)
 
 
 def narrowed(question: Question, violation: Comparison) -> Comparison:
@@ -169,7 +181,7 @@ def narrowed(question: Question, violation: Comparison) -> Comparison:
 def _still_violated(question: Question, at: Point, best: Comparison) -> Comparison | None:
     """Return the comparison at a point if it is a violation, nearly as clear as `best`."""
     try:
-        figure, failure = _as_number(question.call([at])[0])
+        figure, failure = number_of(question.call([at])[0])
         if failure or not question.violated(figure, at):
             return None
         found = question.compare(at, figure)

@@ -133,6 +133,10 @@ class CheckFailed(AssertionError):
         self.violation = violation or (result is not None and result.verdict is Verdict.VIOLATED)
 
 
+class SideChannel(CheckFailed):
+    """Difference in what is not an output, such as the number of draws: a failure only for a caller who asks for it, otherwise a note."""
+
+
 class Tag(enum.Enum):
     """Requirement of a check; the value is the reason for a skip."""
 
@@ -204,8 +208,14 @@ def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = 
     return {n: 0 if each not in apply else claim if each.group == CLAIM else int(each.share * rest) for n, each in checks.items()}
 
 
-def require_indistinguishable(subject: Subject, label: Callable[[Any], Labels], what: str, run: Callable[..., Any] | None = None) -> None:
-    """Raise CheckFailed if labels of the outputs refute the claim on some pair, with a false-alarm probability of 1e-9 over all pairs.
+def require_indistinguishable(
+    subject: Subject,
+    label: Callable[[Any], Labels],
+    what: str,
+    run: Callable[..., Any] | None = None,
+    error: type[CheckFailed] = CheckFailed,
+) -> None:
+    """Raise `error` if labels of the outputs refute the claim on some pair, with a false-alarm probability of 1e-9 over all pairs.
 
     A third of the rounds decides which labels indicate which dataset; the other rounds test the decision. The number of rounds is just
     large enough to refute the claim if every guess is right, within the check's share of the runs. The check looks for gross leaks, over
@@ -247,7 +257,7 @@ def require_indistinguishable(subject: Subject, label: Callable[[Any], Labels], 
             lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))
             if lower > claim.parameter:
                 reason = f"{what}: it certifies {claim.symbol} > {lower:.4g} against {claim} on the pair '{pair.why}'"
-                raise CheckFailed(reason, violation=True)
+                raise error(reason, violation=True)
     finally:
         if subject.executor is None:
             executor.shutdown(wait=False)

@@ -10,7 +10,7 @@ from typing import Any
 from dpwitness.auditors.black_box.conclude import guess_of
 from dpwitness.auditors.black_box.timing import format_duration, of_clock, price, require_enough_trials, require_seconds
 from dpwitness.auditors.checks import data_checks, run_checks
-from dpwitness.auditors.checks.check import Check, CheckFailed, Skip, Subject, Tag, budgets
+from dpwitness.auditors.checks.check import Check, CheckFailed, SideChannel, Skip, Subject, Tag, budgets
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
@@ -37,14 +37,15 @@ __all__ = ["CHECKS", "CheckFailed", "CheckFinding", "CheckReport", "Skip", "Tag"
 
 # all checks of these modules, by name
 CHECKS = {name: found for module in (run_checks, data_checks) for name, found in vars(module).items() if isinstance(found, Check)}
+STATUSES = ("passed", "failed", "note", "skipped", "expected failure")
 TRIALS = 400_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class CheckFinding:
-    """Result of one check: status ``passed``, ``failed``, ``skipped`` or ``expected failure``, and the reason.
+    """Result of one check: status ``passed``, ``failed``, ``note``, ``skipped`` or ``expected failure``, and the reason.
 
-    `violation` is true if the claim is refuted.
+    A note is a difference in what is not an output, such as the number of draws. `violation` is true if the claim is refuted.
     """
 
     check: str
@@ -84,7 +85,7 @@ class CheckReport(Result):
         return "statistical"
 
     def headline(self) -> str:
-        count = {status: sum(f.status == status for f in self.findings) for status in ("passed", "failed", "skipped", "expected failure")}
+        count = {status: sum(f.status == status for f in self.findings) for status in STATUSES}
         summary = ", ".join(f"{number} {status}" for status, number in count.items() if number)
         first = f"; {self.failed[0].check}: {self.failed[0].reason}" if self.failed else ""
         return f"{self.name}: {summary}{first}"
@@ -111,6 +112,7 @@ def check_mechanism(
     clock: str = "wall",
     expected_failures: Mapping[str, str] | None = None,
     checks: Collection[str] | None = None,
+    side_channels: bool | None = None,
     executor: Executor | None = None,
     progress: Callable[[CheckFinding], None] | None = None,
     announce: Callable[[str], None] | None = None,
@@ -136,6 +138,10 @@ def check_mechanism(
         passes counts as failed.
     checks : collection of str, optional
         Names of the checks to run. Default: all of `CHECKS`.
+    side_channels : bool, optional
+        Whether differences in the number of draws and of noise calls, which are not outputs, are failures. Otherwise they are notes.
+        Default: whether `checks` is given, because its checks are named by the caller. They are failures too where `expected_failures`
+        names the check.
     executor : concurrent.futures.Executor, optional
         As in `audit`.
     progress : callable, optional
@@ -166,6 +172,8 @@ def check_mechanism(
     names = _require_check_names("checks", CHECKS if checks is None else checks)
     require_seconds(seconds, trials, clock, executor, "check_mechanism")
     require_callable("announce", announce, "check_mechanism", arguments=1, optional=True)
+    require_type("side_channels", side_channels, bool, "be True or False", "check_mechanism", optional=True)
+    asked_for = (checks is not None) if side_channels is None else side_channels
     if seconds is not None or announce is not None:
         subject = _with_time_budget(subject, seconds, clock, announce)
     asked = trials is not None or seconds is not None
@@ -173,7 +181,7 @@ def check_mechanism(
     findings = []
     for name, check in CHECKS.items():
         if name in names:
-            findings.append(_run_check(name, check, dataclasses.replace(subject, runs=runs[name]), expected))
+            findings.append(_run_check(name, check, dataclasses.replace(subject, runs=runs[name]), expected, asked_for))
             if progress is not None:
                 progress(findings[-1])
     return CheckReport(subject.name, tuple(findings), mechanism)
@@ -238,7 +246,7 @@ def _require_check_names(argument: str, names: Any) -> Any:
     return names
 
 
-def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str, str]) -> CheckFinding:
+def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str, str], side_channels: bool) -> CheckFinding:
     """Return the finding of one check on `subject`."""
     try:
         check(subject)
@@ -248,6 +256,8 @@ def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str,
         result, violation = getattr(error, "result", None), getattr(error, "violation", False)
         if name in expected:
             return CheckFinding(name, "expected failure", expected[name], result)
+        if isinstance(error, SideChannel) and not side_channels:
+            return CheckFinding(name, "note", str(error))
         return CheckFinding(name, "failed", str(error), result, violation)
     except Exception as error:  # the other checks go on
         return CheckFinding(name, "failed", f"ERROR: the check stopped with {error_text(error)}")
@@ -265,7 +275,8 @@ def parametrize_with_checks(
 ) -> Any:
     """Return a decorator that turns a test ``def test_x(mechanism, check)`` into one item for each mechanism and check.
 
-    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not apply are skipped. If the library of a
+    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not apply are skipped. So are
+    checks that find a difference in what is not an output, with a note. If the library of a
     `Target` is not installed, all of its checks are skipped. If a `Target` cannot be used for another reason, all of its checks fail.
     Expected failures are marked as strict xfail.
 
@@ -299,7 +310,7 @@ def parametrize_with_checks(
     """
     import pytest
 
-    def bound(check: Check, subjects: dict[int, Subject]) -> Callable[[Any], None]:
+    def bound(check: Check, subjects: dict[int, Subject], expects_failure: bool) -> Callable[[Any], None]:
         def run(mechanism: Any) -> None:
             if id(mechanism) not in subjects:
                 subjects[id(mechanism)] = _make_subject(mechanism, None, seed, trials)
@@ -309,6 +320,10 @@ def parametrize_with_checks(
                 check(dataclasses.replace(subject, runs=runs))
             except Skip as reason:
                 pytest.skip(str(reason))
+            except SideChannel as difference:
+                if expects_failure:
+                    raise
+                pytest.skip(f"note: {difference}")
 
         return run
 
@@ -326,5 +341,5 @@ def parametrize_with_checks(
             expected = {}
         for name, check in CHECKS.items():
             marks = [pytest.mark.xfail(reason=expected[name], strict=True)] if name in expected else missing
-            items.append(pytest.param(mechanism, bound(check, subjects), id=f"{label}-{name}", marks=marks))
+            items.append(pytest.param(mechanism, bound(check, subjects, name in expected), id=f"{label}-{name}", marks=marks))
     return pytest.mark.parametrize(("mechanism", "check"), items)

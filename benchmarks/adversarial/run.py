@@ -27,6 +27,8 @@ FAMILIES = (
     "publishers",
     "kernel",
     "independence",
+    "accountants",
+    "channels",
 )
 _RUNS_PER_TASK = 20  # runs per worker task
 _FAST_RUNS_PER_TASK = 1000  # runs per worker task for attacks that take about a millisecond
