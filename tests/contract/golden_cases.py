@@ -217,9 +217,7 @@ case("audit/low bits")(lambda: dpw.audit(m.Laplace(1.0, arithmetic="float"), pai
 case("sequential/violated")(lambda: dpw.audit(weak_sum, claim="pure:1", pair=PAIR, trials=20_000, sequential=True, seed=7))
 case("sequential/sound")(lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=4_000, sequential=True, seed=7))
 case("sequential/find")(lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=60_000, sequential=True, find=2.0, seed=7))
-case("outputs/violated")(
-    lambda: dpw.audit_outputs(*np.random.default_rng(3).laplace([[0.0], [1.0]], 0.5, (2, 5_000)), "pure:1", seed=1)
-)
+case("outputs/violated")(lambda: dpw.audit_outputs(*np.random.default_rng(3).laplace([[0.0], [1.0]], 0.5, (2, 5_000)), "pure:1", seed=1))
 case("outputs/categories")(
     lambda: dpw.audit_outputs(["a", "b"] * 1_000 + ["a"] * 1_000, ["b"] * 1_500 + ["a", "b"] * 750, "pure:0.1", seed=1)
 )
