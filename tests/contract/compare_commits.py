@@ -43,12 +43,9 @@ def main(old: str, new: str, part: str = "") -> int:
         before, after = (summaries(commit, part, Path(folder, str(k))) for k, commit in enumerate((old, new)))
     changed = {name: differences(before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())}
     for name, lines in changed.items():
-        print(
-            *(f"{name}{line}" for line in lines[:5]),
-            *([f"{name}: {len(lines) - 5} more"] if len(lines) > 5 else []),
-            sep="\n",
-            end="\n" * bool(lines),
-        )
+        shown = lines[:5] + ([f": {len(lines) - 5} more"] if len(lines) > 5 else [])
+        for line in shown:
+            print(f"{name}{line}")
     print(f"{sum(not lines for lines in changed.values())} of {len(changed)} golden runs are equal")
     return int(any(changed.values()))
 

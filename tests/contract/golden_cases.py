@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import dpwitness as dpw
-from dpwitness import accounting, canaries, domains, metamorphic, stability, wrap
+from dpwitness import accounting, canaries, domains, metamorphic, wrap
 from dpwitness import mechanisms as m
 from dpwitness.stability import Atom, VectorOf
 
@@ -41,7 +41,7 @@ def case(name: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
 
 
 def summary(result: Any) -> Any:
-    """Return everything of a result that a seed decides, with 12 digits. Two versions that behave equally on one machine have equal summaries."""
+    """Return everything of a result that a seed decides, with 12 digits: equal for two versions that behave equally on one machine."""
     if isinstance(result, tuple | list):
         return [summary(each) for each in result]
     return _rounded(result.to_json())

@@ -43,7 +43,7 @@ LEAVES = {
     "attribute of a frame": (FRAME, FRAME.copy()),
     "dtype of a column": (FRAME, FRAME.astype({"n": "float32"})),
     "name of a series": (FRAME["n"], FRAME["n"].rename("m")),
-    "category without rows": (
+    "category without rows": (  # one that no row has
         pd.Series(["a"], dtype=pd.CategoricalDtype(["a", "b"])),
         pd.Series(["a"], dtype=pd.CategoricalDtype(["a", "c"])),
     ),

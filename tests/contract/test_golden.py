@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from golden_cases import CASES, GOLDEN, key_figures, summary  # noqa: E402
+from golden_cases import CASES, GOLDEN, key_figures, summary
 
 EXPECTED = json.loads(GOLDEN.read_text(encoding="utf-8"))
 _LEARNED = ("parameter_lower", "epsilon_lower", "detectable", "p_value", "trials", "tally", "alpha", "method", "description", "exercised")
