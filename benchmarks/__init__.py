@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, str] = {
     "kernel": "dpwitness.benchmarks.kernel.run",
     "mechanisms": "dpwitness.benchmarks.mechanisms",
     "mutation": "dpwitness.benchmarks.mutation.run",
+    "mutation-code": "dpwitness.benchmarks.mutation.code",
     "peers": "dpwitness.benchmarks.peers.run",
     "power": "dpwitness.benchmarks.power",
     "programs": "dpwitness.benchmarks.programs",
@@ -35,7 +36,7 @@ BENCHMARKS: dict[str, str] = {
 }
 
 
-SEEDED_BENCHMARKS = ("adversarial",)  # benchmarks with random cases, which take a seed: `measure(seed)`
+SEEDED_BENCHMARKS = ("adversarial", "mutation-code")  # benchmarks with random cases, which take a seed: `measure(seed)`
 PARTED_BENCHMARKS = ("scan", "sequential", "slow")  # long benchmarks, of which parts can be chosen: `measure(parts)`
 
 

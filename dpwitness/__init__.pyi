@@ -1,8 +1,10 @@
+from . import accounting as accounting
 from . import canaries as canaries
 from . import claims as claims
 from . import console as console
 from . import domains as domains
 from . import executors as executors
+from . import metamorphic as metamorphic
 from . import results as results
 from . import stability as stability
 from . import wrap as wrap

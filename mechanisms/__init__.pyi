@@ -30,6 +30,8 @@ from .papers.interactive import hold_gap as hold_gap
 from .papers.learner import KernelLearner as KernelLearner
 from .papers.logistic import LogisticObjectivePerturbation as LogisticObjectivePerturbation
 from .papers.logistic import LogisticOutputPerturbation as LogisticOutputPerturbation
+from .papers.paper_zoo import PaperSpecimen as PaperSpecimen
+from .papers.paper_zoo import paper_zoo as paper_zoo
 from .papers.ridge import PrivateRidge as PrivateRidge
 from .papers.simplex import SimplexMinimiser as SimplexMinimiser
 from .papers.simplex import SimplexSampling as SimplexSampling
