@@ -73,7 +73,7 @@ def run(
     calls: list[Call] = []
 
     def draw(call: Noise, *_: Any) -> Any:
-        calls.append((call.law, float(min(call.scale.at(public), MOST))))
+        calls.append((call.law, float(min(call.scale.at(public), Fraction(MOST)))))
         drawn = next(noise)
         return terms.constant(abs(drawn) if call.law == "exponential" else drawn, "real")
 
