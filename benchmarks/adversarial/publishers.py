@@ -52,6 +52,7 @@ TRICKS: dict[str, tuple[str, str, str, str, str]] = {
     "rounding of literals": ("", "", "Q in queries", "", "0.1 + 0.2 > 0.3"),
     "rounding of variables": ("", "X = 0.1\n    Y = 0.2", "Q in queries", "", "X + Y > 0.3"),
     "rounding of a quotient": ("", "X = 1.0\n    Y = X / 49", "Q in queries", "", "Y * 49 < X"),
+    "sign of zero": ("", "", "Q in queries", "kept.append(0.0 * Q)", "Q != Q"),
     "a number beyond floating point": ("", "X = 1e308", "Q in queries", "", "X * 10 == X * 100"),
 }
 # Statements that raise an exception, so that the exception publishes whether the query is positive.
@@ -104,7 +105,7 @@ def published(rng: random.Random) -> tuple[str, str]:
         "            out.append(Q)",
         "        else:",
         "            out.append(Q + noise)",
-        "    return out",
+        "    return out, kept",
         "",
     ]
     names = dict(
@@ -168,6 +169,7 @@ CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "code of another, first line": _with_code(co_firstlineno=lambda f, g: 1),
     "file of another": _with_code(co_filename=lambda f, g: g.__code__.co_filename),
     "constants": _with_code(co_consts=lambda f, g: tuple(c + 1 if isinstance(c, int | float) else c for c in f.__code__.co_consts)),
+    "constants moved by a text": _with_code(co_consts=lambda f, g: ("", *f.__code__.co_consts)),
     "names": _with_code(co_names=lambda f, g: tuple(reversed(f.__code__.co_names))),
     "variables": _with_code(co_varnames=lambda f, g: (*f.__code__.co_varnames[:6], *reversed(f.__code__.co_varnames[6:]))),
     "generator": _with_code(co_flags=lambda f, g: f.__code__.co_flags | 0x20),

@@ -145,8 +145,7 @@ class Formulas:
         """Return an unknown constant of a type."""
         return {"int": self.z3.Int, "real": self.z3.Real, "bool": self.z3.Bool}[kind](name)
 
-    @staticmethod
-    def impossible(test: Any) -> bool:
+    def impossible(self, test: Any) -> bool:
         """Return False: every block of a formula is evaluated."""
         return test is False
 

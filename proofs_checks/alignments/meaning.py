@@ -73,7 +73,7 @@ def run(
     calls: list[Call] = []
 
     def draw(call: Noise, *_: Any) -> Any:
-        calls.append((call.law, float(min(call.scale.at(public), MOST))))
+        calls.append((call.law, float(min(call.scale.at(public), Fraction(MOST)))))
         drawn = next(noise)
         return terms.constant(abs(drawn) if call.law == "exponential" else drawn, "real")
 
@@ -122,16 +122,14 @@ def difference(function: Any, program: Program, seed: int, terms: Any = Exact, r
 
 
 def _same(found: Any, expected: Any, tolerance: float) -> bool:
+    """Return whether two outputs have equal types, lengths and numbers; a real number has no negative zero."""
     if isinstance(expected, list | tuple):
-        return (
-            type(found) is type(expected) and len(found) == len(expected) and all(map(_same, found, expected, itertools.repeat(tolerance)))
-        )
+        same = type(found) is type(expected) and len(found) == len(expected)
+        return same and all(map(_same, found, expected, itertools.repeat(tolerance)))
     if isinstance(expected, Fraction):
-        return (
-            type(found) in (int, float)
-            and math.isfinite(found)
-            and bool(abs(Fraction(found) - expected) <= tolerance + _TOLERANCE * abs(expected))
-        )
+        if type(found) is not float or not math.isfinite(found) or (found == 0 and math.copysign(1, found) < 0):
+            return False
+        return bool(abs(Fraction(found) - expected) <= tolerance + _TOLERANCE * abs(expected))
     return type(found) is type(expected) and bool(found == expected or (found != found and expected != expected))
 
 

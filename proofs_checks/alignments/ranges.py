@@ -58,7 +58,7 @@ def _step(statement: Assign) -> ast.expr:
 def _magnitude(node: ast.expr, sizes: Mapping[str, int]) -> int:
     """Return a bound of the absolute value of an integer expression; above `MOST` for a name that `sizes` lacks."""
     match node:
-        case ast.Constant(value=number):
+        case ast.Constant(value=int(number)):
             return max(1, abs(number))
         case ast.Name(id=name):
             return sizes.get(name, 2 * MOST)

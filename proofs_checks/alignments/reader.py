@@ -36,7 +36,7 @@ from dpwitness.proofs_checks.alignments.ranges import MOST, PUBLIC, is_positive,
 from dpwitness.proofs_checks.alignments.source import BUILTINS, check_names, defaults_of, shown, tree_of, unmodelled
 
 _TYPES = {"float": "real", "int": "int"}
-_LOCAL_ANNOTATIONS = {"float", "int", "bool", "list"}
+_IN_ANNOTATIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Load)  # they bind no names
 _RESERVED = {"queries", "rng", *BUILTINS, BREAK}
 _LAWS = {"laplace": ["loc", "scale"], "exponential": ["scale"]}
 
@@ -93,19 +93,21 @@ class _Reader:
             raise self.fail(self.tree, "the last statement must return a value")
         at = next((k for k, statement in enumerate(body) if isinstance(statement, ast.For)), len(body) - 1)
         before = self.block(body[:at])
-        block, query, index, carried = (), "", "", ()
+        found: tuple[tuple[Statement, ...], str, str, tuple[str, ...]] = ((), "", "", ())
         if at < len(body) - 1:
-            block, query, index, carried = self._loop(body[at])
+            found = self._loop(body[at])
             at += 1
         after = self.block(body[at:-1])
         last = body[-1].value
         extra: list[Statement] = []
         items = last.elts if isinstance(last, ast.Tuple) else [last]
         returned = tuple(item if self._is_list(item) else self.expression(item, extra)[0] for item in items)
-        program = Program(
-            *(self.function.__name__, budget, where, neighbors, self.defaults, frozenset(self.positive), self.types),
-            *(before, query, index, block, (*after, *extra), returned, isinstance(last, ast.Tuple), carried),
-        )
+        block, query, index, carried = found
+        public: dict[str, Any] = {"name": self.function.__name__, "budget": budget, "where": where, "neighbors": neighbors}
+        names: dict[str, Any] = {"defaults": self.defaults, "positive": frozenset(self.positive), "types": self.types}
+        loop: dict[str, Any] = {"query": query, "index": index, "body": block, "carried": carried}
+        ends: dict[str, Any] = {"before": before, "after": (*after, *extra), "returned": returned, "is_tuple": isinstance(last, ast.Tuple)}
+        program = Program(**public, **names, **loop, **ends)
         if problem := number_problem(program):
             raise self.fail(self.tree, problem)
         return program
@@ -125,7 +127,7 @@ class _Reader:
             raise self.fail(self.tree, "queries and rng must have no default value")
         for argument in arguments[2:]:
             kind = _TYPES.get(getattr(argument.annotation, "id", ""))
-            default = values.get(argument.arg)
+            default: Any = values.get(argument.arg)
             if kind is None or argument.arg in _RESERVED or type(default) not in ((int,) if kind == "int" else (int, float)):
                 raise self.fail(argument, f"{argument.arg} must have the form `{argument.arg}: float = 1.0`, or int")
             if not abs(default) < PUBLIC:
@@ -194,22 +196,19 @@ class _Reader:
                 case ast.Assign(targets=[ast.Name() as target], value=given):
                     self._assign(target, given, found)
                 case ast.AnnAssign(target=ast.Name() as target, annotation=kind, value=ast.expr() as given, simple=1):
-                    if not {part.id for part in ast.walk(kind) if isinstance(part, ast.Name)} <= _LOCAL_ANNOTATIONS or not all(
-                        isinstance(part, ast.Name | ast.Subscript | ast.Load) for part in ast.walk(kind)
-                    ):
-                        raise self.fail(node, f"the annotation `{shown(kind)}` must be float, int, bool or list")
+                    if not all(isinstance(part, _IN_ANNOTATIONS) for part in ast.walk(kind)):
+                        raise self.fail(node, f"the annotation `{shown(kind)}` must be a type")
                     self._assign(target, given, found)
                 case ast.AugAssign(target=ast.Name() as target, op=op, value=given):
                     read = ast.copy_location(ast.Name(target.id, ast.Load()), node)
                     self._assign(target, ast.copy_location(ast.BinOp(read, op, given), node), found)
                 case ast.If():
                     self._branch(node, found)
-                case ast.Expr(value=ast.Call(func=ast.Attribute(value=place, attr="append"), args=[item], keywords=[])) if self._is_list(
-                    place
-                ):
-                    read, _ = self.expression(item, found)
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as place, attr="append"), args=[item], keywords=[])):
+                    if not self._is_list(place):
+                        raise self.outside(node)
                     self.sites += 1
-                    found.append(Append(self.sites, place.id, read))
+                    found.append(Append(self.sites, place.id, self.expression(item, found)[0]))
                 case ast.Break() if self.in_loop:
                     found.append(Break())
                 case ast.Pass():

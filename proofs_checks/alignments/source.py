@@ -84,7 +84,7 @@ def _is_code_of(code: types.CodeType, tree: ast.FunctionDef) -> bool:
 def _content(code: types.CodeType) -> tuple[Any, ...]:
     arguments = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & ~_WITHOUT_EFFECT
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
-    values = [each for each in code.co_consts if not isinstance(each, str)]  # without the docstring, the only text of a provable function
+    values = ["" if isinstance(each, str) else each for each in code.co_consts]  # a docstring, whose indentation may differ
     constants = [_content(each) if inspect.iscode(each) else repr(each) for each in values]
     return code.co_code, getattr(code, "co_exceptiontable", b""), arguments, names, constants
 

@@ -78,6 +78,11 @@ PUBLISHED = {
     "exception: append with a keyword": raising("out.append(0.0, x=1)"),
     "a sum that rounds": histogram(TEST="q + 1e17 - 1e17 != q"),
     "a quotient that rounds": histogram(START="x = 1.0\n    y = x / 49", TEST="y * 49 < x"),
+    "the sign of zero": histogram(TEST="q > -1e9", BODY="out.append(0.0 * q)"),
+    "the type of a parameter": histogram(TEST="q > -1e9", BODY="out.append(epsilon if q > 0 else 1.0)")
+    .replace("epsilon: float = 1.0", "epsilon: float = 1")
+    .replace("epsilon > 0 and", "epsilon == 1 and"),
+    "a product beyond floating point": histogram(TEST="q > -1e9", BODY="out.append((q * 1e307 * 1e307) * 0.0)"),
     "walrus": histogram(START="x = 0", TEST="(x := 1) > 2 or x == 1"),
     "walrus in an annotation": histogram(START="x: (y := 1) = 0"),
     "global name": histogram(START="global x\n    x = 0", TEST="x != 0"),
@@ -147,6 +152,7 @@ CHANGES = {
     "code of a program with less noise": other_code,
     "generator": lambda f: changed("__code__", f.__code__.replace(co_flags=f.__code__.co_flags | 0x20))(f),
     "constants": lambda f: changed("__code__", f.__code__.replace(co_consts=(None, 0.5, *f.__code__.co_consts[2:])))(f),
+    "constants moved by a text": lambda f: changed("__code__", f.__code__.replace(co_consts=("", *f.__code__.co_consts)))(f),
     "defaults": changed("__defaults__", (9.0, 2)),
     "defaults of queries": changed("__defaults__", ([], None, 1.0, 2)),
     "wrapper": without_noise,
