@@ -62,7 +62,8 @@ proofs:
 	@if command -v coqc > /dev/null && test -f proofs_checks/kernel/coq/Makefile; then $(MAKE) -C proofs_checks/kernel/coq all check || exit 1; \
 	else echo "The proof in Coq is skipped: it needs coqc (Debian: apt install coq) and proofs_checks/kernel/coq"; fi
 	$(PYTHON) proofs_checks/kernel/checker.py $$(find reports/published -name 'witness-*.json' | sort) > out-proofs.txt; status=$$?; \
-	grep -c ^ACCEPTED out-proofs.txt; grep ^REFUSED out-proofs.txt; rm -f out-proofs.txt; exit $$status
+	for answer in ACCEPTED 'NOT CHECKED' REFUSED 'CANNOT READ'; do echo "$$answer: $$(grep -c "^$$answer" out-proofs.txt)"; done; \
+	grep -A 1 -e ^REFUSED -e '^CANNOT READ' out-proofs.txt; rm -f out-proofs.txt; test $$status = 0 -o $$status = 3
 	@if test -x $(VENV)/bin/python && $(VENV)/bin/python -c 'import flint, sympy' 2> /dev/null; then \
 	rm -rf out/proof-objects && $(VENV)/bin/python -m dpwitness.proofs_checks.proof_objects.objects write-large out/proof-objects && \
 	$(VENV)/bin/python -m dpwitness.proofs_checks.proof_objects.objects check proofs_checks/proof_objects/stored out/proof-objects || exit 1; \

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from fractions import Fraction
 
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.causes import Cause
@@ -12,7 +11,7 @@ from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.partial_certificate import error_of_counts, partial_bound
 from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import ApproxDP, Claim
+from dpwitness.mechanisms.privacy import ApproxDP, Claim, exact_text
 
 _REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
 _MARGIN = 1e-6  # relative excess of a bound over the claim up to which the kernel's rounding may decide
@@ -55,22 +54,22 @@ def counts_json(parts: tuple[Part, ...] | list[Part], alpha: float) -> Json:
     """Return the counts of all stages and the error of their test in the form of a witness."""
     stages = [part.to_json() for part in parts]
     combined: Json = {"stages": stages[:-1], "combination": "conditional error"} if len(parts) > 1 else {}
-    return stages[-1] | combined | {"alpha": alpha}
+    last = {name: value for name, value in stages[-1].items() if name != "weight"}
+    return last | combined | {"alpha": alpha}
 
 
 def kernel_problem(claim: Claim, level: str, bound: float, confidence: float, counts: Json, event: Json | None = None) -> str:
     """Return why the kernel does not accept the counts of a refuted claim, or an empty text."""
     from dpwitness.proofs_checks.kernel import checker  # only an audit that refutes its claim loads the kernel
 
-    kind, numbers = (claim.kind, claim.numbers) if claim.kind in checker.KINDS else ("", ())
-    if not kind and isinstance(claim, ApproxDP):  # the accountant's epsilon at a delta
-        kind, numbers = "approx", (claim.epsilon, claim.delta_budget)
-    if not kind:
-        return f"the kernel does not know the notion {claim.kind}: the verdict rests on the program alone"
-    text = str(claim) if kind == claim.kind else f"{kind}:"
-    found = {"claim": text, "claim_numbers": list(numbers), "level": level, "bound": strict(bound), "confidence": confidence}
+    if isinstance(claim, ApproxDP) and claim.kind not in checker.FORMS:  # the accountant's epsilon at a delta
+        claim = ApproxDP(claim.epsilon, claim.delta_budget)
     try:
-        checker.check_audit(json.loads(json.dumps(found | {"counts": counts, "event": event}), parse_float=Fraction))
+        known = checker.decode_claim(exact_text(claim), list(claim.numbers))
+        plain = checker.read(json.dumps({"bound": strict(bound), "confidence": confidence, "counts": counts, "event": event}))
+        checker.check_counts(known, level, *plain.values())
+    except checker.NotChecked as missing:
+        return f"the kernel does not check this: {missing}; the verdict rests on the program alone"
     except checker.Refused as refusal:
         if str(refusal).startswith("bound") and "stages" in counts:  # the rounding of several stages adds up
             return f"the kernel refutes the claim, but not every digit of the bound from {len(counts['stages']) + 1} stages"

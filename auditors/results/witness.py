@@ -20,7 +20,7 @@ from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.targets.loading import describe_target, source_of
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.privacy import Claim, exact_text
 
 
 class Violation(Protocol):
@@ -51,7 +51,7 @@ def build_witness(result: Violation, level: str, pair: Pair, bound: float, more:
         "name": result.name,
         "level": level,
         "target": result.target,
-        "claim": str(result.claim),
+        "claim": exact_text(result.claim),
         "claim_numbers": list(result.claim.numbers),
         "pair": pair.to_json(),
         "bound": bound if math.isfinite(bound) else "inf",

@@ -75,7 +75,7 @@ def _interval(value: Any, path: str) -> Any:
 _NAMED: dict[str, Rule] = {"schema_version": integer(1), "name": text(2000), "target": _target}
 _seed = integer(0, 2**128)
 _AUDIT = _NAMED | {
-    "claim": text(200),
+    "claim": text(100_000),
     "claim_numbers": listing(number(), 1, 4000),
     "pair": _pair,
     "bound": _bound,
@@ -150,7 +150,7 @@ SCHEMAS: dict[str, Rule] = {
         kind=one_of("trace"),
         level=one_of("trace"),
         **_NAMED,
-        claim=text(200),
+        claim=text(100_000),
         claim_numbers=listing(number(), 1, 4000),
         pair=_pair,
         bound=_bound,

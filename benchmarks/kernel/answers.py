@@ -12,136 +12,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.benchmarks.kernel.cases import STAGE, TEXTS, audit, pairs, witnesses
 from dpwitness.mechanisms.core.json_reader import Json
 
 F = Fraction
-STAGE: Json = {"correct": 120, "wrong": 30, "rounds": 400, "directions": 2, "lost": 3, "weight": 0.4}
 LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2, "lost": 0, "weight": 0}
 CURVE = [F(0), F(1), F(1, 10), F(6, 10), F(4, 10), F(2, 10), F(1), F(0)]
 FLAT_END = [F(0), F(1), F(1, 2), F(3, 10), F(9, 10), F(1, 20), F(1), F(1, 20)]
-RULE: Json = {"loss": {"value": [-0.4, 0.0, 0.7]}, "order": 2, "forward": True, "bets": {"value": [0.3, 0.2]}}
-
-
-def array(*values: Any, shape: tuple[int, ...] | None = None, dtype: str = "<f8") -> Json:
-    """Return the JSON of an array."""
-    return {"$type": "array", "dtype": dtype, "shape": list(shape or (len(values),)), "value": list(values)}
-
-
-def labelled(x: list[float], copies: list[int]) -> Json:
-    """Return the JSON of labelled vectors with one feature."""
-    fields = {"x": array(*x, shape=(len(x), 1)), "y": array(*[1.0] * len(x)), "multiplicity": array(*copies, dtype="<i8")}
-    return {"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": fields}
-
-
-def pair(relation: str, d0: Any, d1: Any) -> Json:
-    """Return the JSON of a pair."""
-    return {"relation": relation, "d0": d0, "d1": d1, "why": ""}
-
-
-def pairs() -> Iterator[Json]:
-    """Yield pairs that are neighbors, that are not, and that cannot be compared."""
-    for relation in ("replace-one", "add-remove", "l1", "l2", "linf", "replace-one:k=2", "add-remove:unit=user", "event"):
-        yield pair(relation, array(0.0, 1.0, 2.0), array(0.0, 1.5, 2.0))
-        yield pair(relation, array(0.0, 1.0, 2.0), array(0.0, 1.0))
-        yield pair(relation, array(0.0, 1.0, 2.0), array(0.9, 1.9, 2.0))
-        yield pair(relation, array(0.0, 1.0), array(0.7071067811865476, 1.7071067811865475))
-        yield pair(relation, array(0.0, 5.0), array(0.0, 6.1))
-        yield pair(relation, array(0, 5, dtype="<i8"), array(0, 6, dtype="<i8"))
-        yield pair(relation, array(0, 5, dtype="<i8"), array(0.0, 6.0))
-    yield pair("replace-one", array(1.0, 2.0, 3.0), array(2.0, 1.0, 3.0))
-    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(9.0, 2.0, 3.0, 4.0, shape=(2, 2)))
-    yield pair("replace-one", labelled([1.0, 2.0], [1, 1]), labelled([2.0, 3.0], [1, 1]))
-    yield pair("replace-one", [1, 2], [1, 2])
-    yield pair("replace-one", [{"a": 1}, 2], [{"a": 1}, 3])
-    yield pair("replace-one", {"a": 1}, {"a": 2})
-    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(2, 2)))
-    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(4, 1)))
-    for width in (1, 2):
-        yield pair("replace-one", array(1.0, 2.0, shape=(1, 2)), array(*[1.0, 3.0][:width], shape=(1, width)))
-    yield pair("replace-one", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [1, 2]))
-    yield pair("replace-one", labelled([1.0, 2.0, 3.0], [1, 1, 1]), labelled([1.0, 4.0, 5.0], [1, 1, 1]))
-    yield pair("add-remove", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [2, 2]))
-    yield pair("add-remove", array(shape=(0, 2)), array(1.0, 2.0, shape=(1, 2)))
-    yield pair("l1", [0.0], [2**60])
-    yield pair("l1", [2**60], [2**60 + 1])
-    for end in (1.2500000000000004, 1.250000000000001, 1.2500000000000016):
-        yield pair("l1", [0.25], [end])
-    yield pair("l1", [0, 0], [0.0, 0])
-    yield pair("l2", [0.0, 0.0], [0.6, 0.8])
-    yield pair("l2", [0.0, 0.0], [0.6, 0.8000001])
-    yield pair("linf", [0.25, 0.0], [1.25, 1.0])
-
-
-def audit(**changes: Any) -> Json:
-    """Return a sealed witness of an audit, with other fields in place of some."""
-    content: Json = {
-        "claim": "pure:1",
-        "claim_numbers": [1.0, 0.0],
-        "level": "value",
-        "bound": 1.8040131,
-        "confidence": 0.95,
-        "counts": {"correct": 450, "wrong": 60, "rounds": 1000, "directions": 2, "alpha": 0.04},
-        "pair": pair("l1", array(0.0), array(1.0)),
-    }
-    return seal(content | changes)
-
-
-def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
-    """Yield witnesses, right and wrong; `bounds` are the right bounds by name."""
-    right = audit(bound=bounds["pure"])
-    yield right
-    yield {**right, "sha256": "0" * 64}
-    yield {key: value for key, value in right.items() if key != "sha256"}
-    for factor in (1 - 1e-6, 1 - 1.05e-9, 1 - 0.95e-9, 1 + 0.95e-9, 1 + 1.05e-9, 1 + 1e-6, 0.1):
-        yield audit(bound=bounds["pure"] * factor)
-    counts = right["counts"]
-    for name, value in (
-        *(("correct", c) for c in (-1, 0, 449, 451, 450.0)),
-        *(("wrong", c) for c in (-1, 59, 61, 600)),
-        *(("rounds", c) for c in (509, 510, 10**12, 10**12 + 1)),
-        *(("directions", c) for c in (0, 1, 3)),
-        *(("lost", c) for c in (-1, 1, 60, 61)),
-        *(("alpha", c) for c in (0, 0.05, 0.0500001, 0.5)),
-        ("cells", [[1, 2], [2, 1]]),
-    ):
-        yield audit(bound=bounds["pure"], counts=counts | {name: value})
-    without = {key: value for key, value in counts.items() if key != "alpha"}
-    yield audit(bound=bounds["pure"], counts=without)
-    yield audit(bound=bounds["pure"] * 2, counts=without)
-    yield audit(bound="inf")
-    yield audit(bound=1.0)
-    yield audit(bound=2000.5)
-    yield audit(bound=bounds["pure"], claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
-    yield audit(bound=bounds["pure"], claim="gdp:3", claim_numbers=[3.0], level="bit")
-    yield audit(bound=0.5, claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
-    nearly = bounds["pure"] + 4e-10  # a claim that the counts just do not refute, and a bound just above it
-    yield audit(bound=nearly + 4e-10, claim="pure:1.7707070630", claim_numbers=[nearly, 0.0])
-    yield audit(bound=bounds["pure"], claim="other:3", claim_numbers=[3.0])
-    yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001])
-    yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit")
-    yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], counts=counts | {"lost": 5})
-    heavy = [{**STAGE, "weight": weight} for weight in (0.8, 0.7)]  # their squares exceed 1, their cubes do not
-    yield audit(bound=bounds["stages"], counts=LAST | {"stages": heavy, "lost": 0, "combination": "conditional error", "alpha": 0.04})
-    stages = {"stages": [STAGE], "lost": 0, "combination": "conditional error", "alpha": 0.04}
-    for more in ({}, {"combination": "other"}, {"stages": [{**STAGE, "weight": 1.01}]}, {"stages": [{**STAGE, "lost": 31}]}):
-        for factor in (1, 1 - 1.05e-6, 1 + 1.05e-6, 1 + 0.95e-6):
-            yield audit(bound=bounds["stages"] * factor, counts=LAST | stages | more)
-    border = [{**STAGE, "weight": weight} for weight in (1, 3e-5, 1e-5)]  # the sum of their squares is 1 + 1e-9
-    for some in (border, [{name: STAGE[name] for name in STAGE if name != "weight"}]):
-        yield audit(bound=bounds["stages"], counts=LAST | stages | {"stages": some})
-    binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
-    event = {"kind": "binned", "rule": {"fields": RULE}}
-    for factor in (1, 1 - 3e-9, 1 + 3e-9):
-        yield audit(bound=bounds["cells"] * factor, claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned, event=event)
-    yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned | {"cells_alpha": 0.06}, event=event)
-    for above, bound in ((1.5, 1.5), (1.5, 1.6), ("inf", "inf"), (0.9, 0.9), (1.0, 1.0)):
-        yield seal(
-            {key: v for key, v in audit(bound=bound, level="white box", event={"above": above}).items() if key not in ("counts", "sha256")}
-        )
-    yield seal({"kind": "claim", "name": "x"})
-    yield seal({"kind": "canaries", "counts": {}, "name": "x"})
-
+RULE: Json = {"loss": [F(-2, 5), F(0), F(7, 10)], "order": F(2), "forward": True, "bets": [F(3, 10), F(1, 5)]}
 
 BOUNDS = {"pure": 1.7707070626088, "approx": 1.7669507015542, "stages": 1.6258223160359, "cells": 0.0451735311502}  # see `bounds_of`
 
@@ -175,13 +53,46 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         yield lambda each=each: k.check_pair(each)
     for text, values in (
         ("pure:1", [1, 0]),
+        ("pure:0", [0, 0]),
+        ("approx:0.1,0", [0.1, 0]),
+        ("approx:1,1", [1, 1]),
+        ("approx:1,0.999", [1, 0.999]),
         ("rdp:2,0.5", [2, 0.5]),
+        ("rdp:1,0.5", [1, 0.5]),
+        ("rdp:2,0", [2, 0]),
         ("rdp:2=0.5", [2, 0.5]),
-        ("fdp:x", [0, 1, 1, 0]),
+        ("rdp:2=0.5,3=0.7", [2, 0.5, 3, 0.7]),
+        ("rdp:3=0.5,3=0.7", [3, 0.5, 3, 0.7]),
+        ("rdp:2=0.5,3=0", [2, 0.5, 3, 0]),
+        ("fdp:0=1,1=0", [0, 1, 1, 0]),
+        ("fdp:0=1,0.5=0.1,1=0", [0, 1, 0.5, 0.1, 1, 0]),
+        ("fdp:0=1,0.2=0.7,0.5=0.5,1=0", [0, 1, 0.2, 0.7, 0.5, 0.5, 1, 0]),
+        ("fdp:0=1,0.1=0.6,0.2=0.2,1=0", [0, 1, 0.1, 0.6, 0.2, 0.2, 1, 0]),
+        ("fdp:0=1,0.1=0.2,0.2=0.3,1=0", [0, 1, 0.1, 0.2, 0.2, 0.3, 1, 0]),
+        ("fdp:0=1,0.5=0.6,1=0", [0, 1, 0.5, 0.6, 1, 0]),
+        ("fdp:0=1,0.5=0.5000000009,1=0", [0, 1, 0.5, 0.5000000009, 1, 0]),
+        ("fdp:0.1=0.9,1=0", [0.1, 0.9, 1, 0]),
+        ("fdp:0=1,0.9=0", [0, 1, 0.9, 0]),
         ("gdp:2", [2]),
+        ("gdp:0", [0]),
         ("no:1", [1]),
     ):
-        yield lambda text=text, values=values: k.claim_of({"claim": text, "claim_numbers": values})
+        yield lambda text=text, values=values: k.decode_claim(text, values)
+    for text in TEXTS:
+        yield lambda text=text: k.read(text)
+    yield lambda: [
+        k.effort((kind, [F(1)] * 2, F(1)), stages)
+        for kind in ("pure", "zcdp")
+        for stages in ([LAST], [STAGE, LAST], [{**STAGE, "weight": 1}] * 3, [{**LAST, "cells": [[1] * 7] * 2}])
+    ]
+    for stages in (99, 3):
+        counts = {**LAST, "stages": [{**STAGE, "weight": 0.1}] * stages, "alpha": 0.04, "combination": "conditional error"}
+        counts = {name: value for name, value in counts.items() if name != "weight"}
+        yield lambda counts=counts: k.check_counts(("zcdp", [F(1, 10)], F(1, 10)), "value", 0.5, 0.95, counts)
+    for kind in ("rdp", "pure"):
+        for bound in (2000.0, 2000.5, "inf"):
+            counts = {"correct": 450, "wrong": 60, "rounds": 1000, "directions": 2, "alpha": 0.04}
+            yield lambda kind=kind, bound=bound, c=counts: k.check_counts((kind, [F(2), F(1)], F(1)), "value", bound, 0.95, c)
     for witness in witnesses(bounds):
         yield lambda witness=witness: k.check(k.json.dumps(witness))
     yield lambda: printed(k, bounds)
@@ -246,6 +157,10 @@ def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
 def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
     """Yield calls on lost rounds, on the error of several stages, and on their p-values."""
     one = k.ONE
+    for n, j, a, c, error in ((900, 500, 1, 1, 20), (900, 880, one - 1, 1, 10**9), (900, 9, one * 3, 1, 2), (7, 7, one, one + 7, 2**140)):
+        yield lambda n=n, j=j, a=a, c=c, e=error: k.chance(n, j, a, c, one // e)
+    for n, j, rate in ((10, 1, 0.01), (100, 40, 0.3), (100, 100, 0.5), (10**7, 5000, 4e-4)):
+        yield lambda n=n, j=j, r=rate: f"{k.log_tail(n, j, r):.9f}"
     for n, j in ((100, 0), (100, 1), (100, 100), (5000, 1200), (10**6, 3)):
         yield lambda n=n, j=j: [k.frequency(n, j, one // part) for part in (100, 10**9)]
     for share in (F(0), F(1, 8), F(99, 100)):
@@ -264,10 +179,10 @@ def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
     yield lambda: [k.normal_integral(-one, b * one, one // 3, one // 2, terms) for b in (-1, 2) for terms in (1, 2, 40)]
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
         claim = (kind, numbers, F(1))
-        yield lambda c=claim: k.p_values(c, F(3, 2), STAGE, F(1, 100) if c[0] != "pure" else F(0), True)
+        yield lambda c=claim: k.p_values(c, F(3, 2), STAGE, F(1, 100) if c[0] != "pure" else F(0), True, k.LEAST)
         for right, wrong in ((5, 0), (0, 5), (0, 0)):
             stage = {**STAGE, "correct": right, "wrong": wrong, "lost": 0}
-            yield lambda c=claim, s=stage: k.p_values(c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False)
+            yield lambda c=claim, s=stage: k.p_values(c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False, k.ONE // 20)
         yield lambda c=claim: [k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20)) for x in (10, 26, 33)]
     three = [STAGE, {**STAGE, "correct": 200, "wrong": 40, "rounds": 500, "weight": 0.6}, LAST]  # they prove 1.5756233342
     for x in (F(15755, 10**4), F(15757, 10**4)):
@@ -278,16 +193,16 @@ def _questions_on_cells(k: ModuleType) -> Iterator[Callable[..., Any]]:
     """Yield calls of the rule for Renyi claims, which counts outputs in cells."""
     one = k.ONE
     for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
-        rule, numbers = {**RULE, "order": order, "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
+        rule, numbers = {**RULE, "order": F(order), "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
         yield lambda r=rule, n=numbers, c=kind: [
             k.cells_excess((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
         ]
-    thirds = {**RULE, "loss": {"value": [F(-2, 5), F(0), F(5, 7)]}, "order": F(7, 3)}
+    thirds = {**RULE, "loss": [F(-2, 5), F(0), F(5, 7)], "order": F(7, 3)}
     yield lambda: k.cells_excess(("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, [[90, 70, 140], [150, 70, 80]], F(1, 20))
     many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
-    yield lambda: [k.cells_excess(many, F(x, 9), {**RULE, "order": 4}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
+    yield lambda: [k.cells_excess(many, F(x, 9), {**RULE, "order": F(4)}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
     for bets in ([1.0, 0.0], [0.985, 0.0], [0.989, 0.989]):
-        yield lambda bets=bets: k.cells_excess(("zcdp", [], F(1)), F(0), {**RULE, "bets": {"value": bets}}, [[1, 1, 1]] * 2, F(1, 20))
+        yield lambda bets=bets: k.cells_excess(("zcdp", [], F(1)), F(0), {**RULE, "bets": list(map(F, bets))}, [[1, 1, 1]] * 2, F(1, 20))
     yield lambda: k.cells_excess(("zcdp", [], F(1)), F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20))
     yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
 
@@ -306,8 +221,8 @@ def steps_of(k: ModuleType, stages: list[Json]) -> list[Any]:
     """Return the arguments with which the stages of a combination are tested."""
     seen = list[Any]()
 
-    def p_values(claim: Any, x: F, stage: Json, gamma: F, several: bool) -> tuple[int, int]:
-        seen.append((gamma, several))
+    def p_values(claim: Any, x: F, stage: Json, gamma: F, several: bool, error: int) -> tuple[int, int]:
+        seen.append((gamma, several, error))
         return k.ONE // 60, k.ONE // 50
 
     def conditional_error(level: int, more: int, as_many: int, share: F) -> int:
@@ -339,7 +254,7 @@ def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
     cells: Any = (("zcdp", [F(1)], F(1)), F(1, 9), RULE, [[90, 70, 140], [150, 70, 80]], F(1, 20))
     yield lambda: replaced(k, lambda: k.cells_excess(*cells), **wide)
     fractions = [F(-2, 5), F(-1, 3), F(-1, 7), F(1, 11), F(2, 9), F(5, 7)]
-    thirds = {**RULE, "loss": {"value": fractions}, "order": F(7, 3)}
+    thirds = {**RULE, "loss": fractions, "order": F(7, 3)}
     other: Any = (("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, *cells[3:])
     for each in (cells, other):
         yield lambda c=each: replaced(k, lambda: k.cells_excess(*c), mean_limit=lambda values, *rest: sum(values) % one)
@@ -363,11 +278,11 @@ def searched(k: ModuleType, tail_at: Callable[[int], int], error: int) -> tuple[
     """Return the limit of a frequency, and the points that its search visits, with another binomial tail."""
     visited = list[tuple[int, int]]()
 
-    def tail(n: int, j: int, a: int, c: int) -> int:
+    def chance(n: int, j: int, a: int, c: int, error: int) -> int:
         visited.append((a, c))
         return tail_at(a)
 
-    return replaced(k, lambda: k.frequency.__wrapped__(1000, 300, error), tail=tail), visited
+    return replaced(k, lambda: k.frequency.__wrapped__(1000, 300, error), chance=chance), visited
 
 
 def printed(k: ModuleType, bounds: dict[str, float]) -> tuple[Any, ...]:

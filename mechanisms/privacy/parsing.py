@@ -103,6 +103,21 @@ def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
     return claim
 
 
+def exact_text(claim: Claim) -> str:
+    """Return the text of the claim, with all digits where its usual text rounds a number or names a file.
+
+    Examples
+    --------
+    >>> exact_text(parse_claim("approx:0.5,1e-5")), exact_text(parse_claim("pure:1.00000049"))
+    ('approx:0.5,1e-05', 'pure:1.00000049')
+    """
+    try:
+        is_exact = claim.kind != "fdp" and parse_claim(str(claim)).numbers == claim.numbers
+    except InvalidArgument:
+        is_exact = False
+    return str(claim) if is_exact else claim.spelled
+
+
 def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:
     """Return the given claim, parsed if it is a text, or the mechanism's own claim. Raise InvalidArgument for `owner` if there is none."""
     found = getattr(mechanism, "claim", None) if claim is None else claim

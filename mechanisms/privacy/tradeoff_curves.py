@@ -200,7 +200,7 @@ class TradeoffCurve(Curve):
 
     @classmethod
     def recall(cls, text: str, numbers: Sequence[float]) -> TradeoffCurve:
-        return TradeoffCurve(numbers[::2], numbers[1::2], name=text)
+        return TradeoffCurve(numbers[::2], numbers[1::2], name="" if "=" in text else text)
 
     def for_canaries(self, owner: str) -> TradeoffCurve:
         if self.above:

@@ -8,13 +8,13 @@ units of 1 / ONE; enclosures are (low, high).
 
 import hashlib
 import json
+import math
 import os
 import re
 import sys
 from collections import Counter
 from fractions import Fraction
 from functools import lru_cache
-from math import frexp, isqrt
 
 BITS, ONE, STOP = 384, 1 << 384, 1 << 144  # a walk over binomial weights ends below STOP
 LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2BE7B876206DEBAC98559552FB4AFA1B10  # floor(ONE ln 2)
@@ -23,8 +23,9 @@ FAR, TINY = 16 * ONE, 1 << BITS - 188  # a normal variable is beyond FAR with pr
 GUARD, LEAST = 24, ONE >> 140  # conditional errors: the part 2^-GUARD is spent on large p-values, errors below LEAST count as 0
 SLACK, SLACKS = Fraction(1, 10**9), Fraction(1, 10**6)  # relative errors of a bound in floating point, from one stage and from several
 SHARE, MOST = Fraction(1, 50), 2000  # part of the error for the frequency of guesses; parameters above MOST count as infinite
-SIZE, DEPTH, DIGITS, LONGEST = 1 << 20, 80, 2000, 200_000  # limits of a file: bytes, nesting, digits of a number, characters of a text
+SIZE, DEPTH, DIGITS, LONGEST = 1 << 18, 80, 2000, 200_000  # limits of a file: bytes, nesting, digits of a number, characters of a text
 RUNS, LARGEST, LEAST_DOUBLE = 10**12, ((1 << 53) - 1) << 971, Fraction(1, 1 << 1074)  # most rounds, largest and least positive double
+EFFORT = 45_000  # see `effort`
 DECIMAL = "(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:e[-+]?[0-9]+)?"
 FORMS = {"pure": "N", "approx": "N,N", "gdp": "N", "zcdp": "N", "rdp": "N,N|N=N(,N=N)*", "fdp": "N=N(,N=N)+"}  # of claims
 SYMBOLS = {"pure": "epsilon", "approx": "epsilon", "gdp": "mu", "zcdp": "rho", "rdp": "epsilon"}
@@ -32,7 +33,7 @@ SYMBOLS = {"pure": "epsilon", "approx": "epsilon", "gdp": "mu", "zcdp": "rho", "
 ANY, NULL, BOOL, TEXT, COUNT, ROUNDS = object, {None}, {False, True}, (str, 0, LONGEST), (int, 0, RUNS), (int, 1, RUNS)
 FINITE, INNER, NUMBER = (float, -LARGEST, LARGEST), (float, LEAST_DOUBLE, 1 - LEAST_DOUBLE), (float, -(10**DIGITS), 10**DIGITS)
 ARRAY = {"$type": {"array"}, "dtype": (str, 0, 40), "shape": [(int, 0, 1 << 31), 0, 32], "value": [ANY, 0, SIZE]}
-ENTRIES = {"<f8": (FINITE, {"$type": {"float"}, "value": {"inf", "-inf", "nan"}}), "<i8": (int, -(1 << 63), (1 << 63) - 1)}
+ENTRIES, NO_NUMBER = {"<f8": FINITE, "<i8": (int, -(1 << 63), (1 << 63) - 1)}, {"$type": {"float"}, "value": {"inf", "-inf", "nan"}}
 VECTORS = {
     "$type": {"object"},
     "class": {"dpwitness.mechanisms:LabelledVectors"},
@@ -61,7 +62,7 @@ AUDIT = {
     "bound": ({"inf"}, (float, LEAST_DOUBLE, LARGEST)),
     "confidence": INNER,
     "seed": (int, 0, 1 << 128),
-    "event": ANY,
+    "event": {"kind": (str, 0, 100), "rule": {"$type": {"object"}, "class": (str, 1, 400), "fields": {"*": ANY}}},
     "description": TEXT,
     "trials": ROUNDS,
     "counts": COUNTS,
@@ -74,7 +75,7 @@ AUDIT = {
 }
 FAITH = (
     "the rounds are independent runs of the mechanism on the two datasets, and the counts are theirs",
-    "the event, its directions, the number of rounds and the error of the test were fixed before the rounds",
+    "the event, the number of rounds and the error of the test were fixed before the rounds",
 )
 
 
@@ -126,7 +127,7 @@ def log(n, d):
     """Enclose ln(n / d) for integers n, d > 0: 4 ln m + k ln 2 with m^4 in [1, 2), where ln m = 2 artanh((m - 1) / (m + 1))."""
     k = n.bit_length() - d.bit_length()
     k -= (n << max(-k, 0)) < (d << max(k, 0))
-    m = isqrt(isqrt((n << 2 * BITS + max(-k, 0)) // (d << max(k, 0))) << BITS)
+    m = math.isqrt(math.isqrt((n << 2 * BITS + max(-k, 0)) // (d << max(k, 0))) << BITS)
     power, total, j = ((m - ONE) << BITS) // (m + ONE), 0, 1
     square = power * power >> BITS
     while power:  # at most 56 terms, each rounded down by less than 4 units
@@ -243,19 +244,40 @@ def renyi_allowed(entries, total):
     return (right, total - right) if excess(*entries[best[1]], best[2], right) >= ONE else (1, 0)
 
 
+def chance(n, k, a, c, error):
+    """Return `tail` in units of 1 / ONE, with as many digits as a comparison with the error needs. The odds are rounded up to them."""
+    bits = min(BITS, 128 + BITS - error.bit_length())
+    shift = max(0, max(a, c).bit_length() - bits)
+    a, c = (a >> shift) + (shift > 0), c >> shift
+    return min(ONE, tail(n, k, a, c, 1 << bits, 1 << 64) << BITS - bits) if c else ONE
+
+
 @lru_cache(maxsize=None)
 def frequency(rounds, guesses, error):
-    """Return a lower limit on the probability of a guess: an s with P(Bin(rounds, s) >= guesses) <= error, found by secants."""
-    rate, aim, best, steps = ONE * guesses // rounds, log(error, ONE)[0], 0, 0
-    deviation = rate * ONE // isqrt(max(guesses, 1) << 2 * BITS)
-    before, s = rate - min(rate * 3 // 4, 4 * deviation), rate - min(rate // 2, 2 * deviation)
-    score_before = log(tail(rounds, guesses, before, ONE - before), ONE)[0]
-    while abs(s - before) > s >> 40 and steps < 60:
-        p = tail(rounds, guesses, s, ONE - s)
-        score, best = log(p, ONE)[0], max(best, s) if p <= error else best
-        step = (s - before) * (aim - score) // (score - score_before or 1)
-        before, score_before, s, steps = s, score, min(max(s + step, s // 4), rate - 1) - (s >> 44), steps + 1
-    return s if tail(rounds, guesses, s, ONE - s) <= error else best
+    """Return a lower limit on the probability of a guess: an s with P(Bin(rounds, s) >= guesses) <= error, sought in floating point."""
+    if not guesses:
+        return 0
+    rate, aim = guesses / rounds, log(error, ONE)[0] / ONE
+    before, s = rate / 4, max(rate / 2, rate - 2 * math.sqrt(rate / rounds))
+    score_before, score, steps = log_tail(rounds, guesses, before), log_tail(rounds, guesses, s), 0
+    while abs(s - before) > 1e-13 * s and score != score_before and steps < 60:
+        before, s = s, min(max(s + (s - before) * (aim - score) / (score - score_before), s / 4), (s + rate) / 2)
+        score_before, score, steps = score, log_tail(rounds, guesses, s), steps + 1
+    mantissa, exponent = math.frexp(s)
+    low, step = int(mantissa * 2**34) << BITS + exponent - 34, 1 << BITS + exponent - 34  # coarse, so that all machines compute the same
+    while low > 0 and chance(rounds, guesses, low, ONE - low, error) > error:
+        low, step = low - step, 2 * step
+    return max(low, 0)
+
+
+def log_tail(n, k, s):
+    """Return ln P(Bin(n, s) >= k) in floating point, for k > 0 and s < k / n."""
+    total = term = 1.0
+    j = k
+    while j < n and term > 1e-17 * total:
+        term *= (n - j) / (j + 1) * (s / (1 - s))
+        total, j = total + term, j + 1
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(s) + (n - k) * math.log1p(-s) + math.log(total)
 
 
 def conditional_error(level, more, as_many, share):
@@ -266,8 +288,8 @@ def conditional_error(level, more, as_many, share):
     if level < LEAST:
         return 0
     share, cut, more, as_many = min(max(share, 0), Fraction(49, 50)), ONE - (level >> GUARD), max(more, LEAST), max(as_many, LEAST)
-    slope = isqrt(floor(share / (1 - share)) << BITS)
-    shift = (quantile(level - (level >> GUARD)) * isqrt(ONE * ONE + slope * slope) >> BITS) + 32
+    slope = math.isqrt(floor(share / (1 - share)) << BITS)
+    shift = (quantile(level - (level >> GUARD)) * math.isqrt(ONE * ONE + slope * slope) >> BITS) + 32
     last, beyond, mass = min(as_many, cut), max(0, as_many - max(more, cut)), max(1, as_many - more)
     least = max(0, normal(shift + (slope * quantile(ONE - last) >> BITS) + 1)[0])  # A at the upper end
     low, high = quantile(last), -quantile(ONE - min(more, cut))
@@ -304,19 +326,19 @@ def refutes(claim, x, stages, alpha, rule=None):
     gamma = Fraction(0) if claim[0] == "pure" else alpha * SHARE / len(stages)  # error of the frequency of guesses in a stage
     level, left = floor(alpha - gamma * len(stages)), Fraction(1)
     for stage in stages[:-1]:
-        more, as_many = p_values(claim, x, stage, gamma, True)
+        more, as_many = p_values(claim, x, stage, gamma, True, LEAST)
         level = conditional_error(level, more, as_many, Fraction(stage["weight"]) ** 2 / left if left > 0 else left)
         left -= Fraction(stage["weight"]) ** 2
-    return level >= LEAST and p_values(claim, x, stages[-1], gamma, len(stages) > 1)[1] <= level
+    return level >= LEAST and p_values(claim, x, stages[-1], gamma, len(stages) > 1, level)[1] <= level
 
 
-def p_values(claim, x, stage, gamma, several):
+def p_values(claim, x, stage, gamma, several, error):
     """Return upper bounds on the probabilities of more right guesses than in the stage and of at least as many, if the parameter is x."""
     right, guesses = stage["correct"], stage["correct"] + stage["wrong"]
     total = 2 * frequency(stage["rounds"], guesses - stage["lost"], floor(gamma)) // stage["directions"] if gamma else ONE
     a, c = allowed(claim, x, total, several)
-    more = 0 if right == guesses else tail(guesses, right + 1, a, c) if c else ONE
-    return more, tail(guesses, right, a, c) if c else ONE
+    more = 0 if right == guesses else chance(guesses, right + 1, a, c, error) if c and several else ONE
+    return more, chance(guesses, right, a, c, error) if c else ONE
 
 
 def cells_excess(claim, x, rule, cells, alpha):
@@ -376,7 +398,12 @@ def fits(value, form):
     if isinstance(form, set):
         return any(type(value) is type(each) and value == each for each in form)
     if isinstance(form, list):  # the form of its entries, and its least and most length
-        return isinstance(value, list) and form[1] <= len(value) <= form[2] and all(fits(entry, form[0]) for entry in value)
+        if not isinstance(value, list) or not form[1] <= len(value) <= form[2]:
+            return False
+        (kind, *ends), kinds = form[0] if isinstance(form[0], tuple) else (ANY,), set(map(type, value))
+        if kind in (int, float) and kinds <= {int, kind}:  # as below, but fast
+            return all(ends[0] <= entry <= ends[1] for entry in value)
+        return all(fits(entry, form[0]) for entry in value)
     if isinstance(form, dict):
         known = isinstance(value, dict) and all(name in value or name[-1] in "?*" for name in form)
         return known and all(fits(inner, form.get(name, form.get(name + "?", form.get("*", set())))) for name, inner in value.items())
@@ -406,17 +433,30 @@ def decode_claim(text, numbers):
     stated = [float(part) for part in re.split("[,=]", rest)] + [0.0] * (kind == "pure")
     require(stated == numbers, "claim: claim_numbers differ from the numbers of its text")
     found = [Fraction(repr(number)) for number in stated]
-    first, second, is_curve = found[::2], found[1::2], "=" in rest
-    require(not is_curve or all(a < b for a, b in zip(first, first[1:])), "claim: its points do not rise")
+    points, is_curve = list(zip(found[::2], found[1::2])), "=" in rest
+    require(not is_curve or all(a < b for (a, _), (b, _) in zip(points, points[1:])), "claim: the points do not rise")
     if kind == "fdp":
-        is_valid = first[0] == 0 and first[-1] == 1 and all(0 <= b <= 1 - a + SLACK for a, b in zip(first, second))
-        is_valid = is_valid and second == sorted(second, reverse=True)
+        is_valid = points[0][0] == 0 and points[-1][0] == 1 and all(b >= d for (_, b), (_, d) in zip(points, points[1:]))
+        is_valid = is_valid and all(0 <= b <= 1 - a + SLACK for a, b in points)
+        found = [number for point in lower_hull(points) for number in point]
+    elif kind == "rdp":
+        is_valid = points[0][0] > 1 and all(b > 0 for _, b in points)
     else:
-        least, most = (1, min(second)) if kind == "rdp" else (0, 1 - max(second, default=Fraction(0)))
-        is_valid = first[0] > least and most > 0
+        is_valid = found[0] > 0 and found[-1] < (1 if kind == "approx" else LARGEST)
     require(is_valid, "claim: a number is out of its range")
-    single = kind == "rdp" and not is_curve
-    return kind, [found[0], Fraction(1)] if single else found, Fraction(1) if is_curve else found[single]
+    if kind == "rdp" and not is_curve:
+        return kind, [found[0], Fraction(1)], found[1]
+    return kind, found, Fraction(1) if is_curve else found[0]
+
+
+def lower_hull(points):
+    """Return the points on the lower convex envelope of points from left to right."""
+    hull = []
+    for a, b in points:
+        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (a - hull[-2][0]) >= (b - hull[-2][1]) * (hull[-1][0] - hull[-2][0]):
+            hull.pop()
+        hull.append((a, b))
+    return hull
 
 
 def decode_array(value):
@@ -428,7 +468,9 @@ def decode_array(value):
     require(size == len(entries), "array: its entries are more or fewer than its shape says")
     if dtype not in ENTRIES or not shape or 0 in shape[1:]:
         raise NotChecked("arrays of dtype %s and %d axes are not modelled" % (ascii(dtype), len(shape)))
-    require(all(fits(entry, ENTRIES[dtype]) for entry in entries), "array: an entry is not of its dtype")
+    words = [entry for entry in entries if isinstance(entry, dict)] if dtype == "<f8" else []
+    is_right = fits([entry for entry in entries if not isinstance(entry, dict)] if words else entries, [ENTRIES[dtype], 0, SIZE])
+    require(is_right and fits(words, [NO_NUMBER, 0, SIZE]), "array: an entry is not of its dtype")
     return dtype, shape, [float(v["value"] if isinstance(v, dict) else v) for v in entries] if dtype == "<f8" else entries
 
 
@@ -441,11 +483,11 @@ def rows(dtype, shape, entries):
 def decode_records(dataset):
     """Return the records of a dataset as texts, each with its number of copies; whether they are in order; and what all share."""
     if fits(dataset, NUMBER):
-        return [(canonical(dataset), 1)], True, "number"
+        return [(repr(dataset), 1)], True, "number"
     if isinstance(dataset, list):
         if not any(fits(dataset, [form, 0, SIZE]) for form in (NUMBER, TEXT, [NUMBER, 0, SIZE])):
             raise NotChecked("lists of these records are not modelled")
-        return [(canonical(each), 1) for each in dataset], True, "list"
+        return [(record, 1) for record in map(repr, dataset)], True, "list"
     tag = dataset.get("$type") if isinstance(dataset, dict) else None
     if tag == "array":
         dtype, shape, entries = decode_array(dataset)
@@ -455,11 +497,8 @@ def decode_records(dataset):
     require_fields(dataset, "dataset", VECTORS)
     x, y, copies = (decode_array(dataset["fields"][name]) for name in ("x", "y", "multiplicity"))
     is_valid = [(part[0], len(part[1])) for part in (x, y, copies)] == [("<f8", 2), ("<f8", 1), ("<i8", 1)]
-    is_valid = is_valid and x[1][0] == y[1][0] == copies[1][0] > 0 and all(fits(n, (int, 1, 1 << 53)) for n in copies[2])
-    require(
-        is_valid and all(fits(entry, FINITE) for entry in x[2] + y[2]),
-        "dataset: its arrays do not fit together, or a number is out of range",
-    )
+    is_valid = is_valid and x[1][0] == y[1][0] == copies[1][0] > 0 and fits(copies[2], [(int, 1, 1 << 53), 1, SIZE])
+    require(is_valid and fits(x[2] + y[2], [FINITE, 0, SIZE]), "dataset: its arrays do not fit together, or a number is out of range")
     parts = [rows(dtype, shape, [entry + 0.0 for entry in entries]) for dtype, shape, entries in (x, y)]  # -0.0 is 0.0 here
     return list(zip(zip(*parts), copies[2])), False, x[1][1]
 
@@ -484,7 +523,7 @@ def decode_vector(dataset):
     """Return the numbers of a vector of answers, and its kind."""
     if isinstance(dataset, dict):
         dtype, shape, entries = decode_array(dataset)
-        require(len(shape) == 1 and all(fits(entry, FINITE) for entry in entries), "pair: a vector has several axes, or is not finite")
+        require(len(shape) == 1 and fits(entries, [FINITE, 0, SIZE]), "pair: a vector has several axes, or is not finite")
         return entries, dtype
     if not fits(dataset, (NUMBER, [NUMBER, 0, SIZE])):
         raise NotChecked("vectors of this kind are not modelled")
@@ -504,7 +543,7 @@ def check_distance(norm, d0, d1):
     moved, one = [(a, b) for a, b in zip(first, second) if a != b], 1 << 1075
     ratios = [[number.as_integer_ratio() for number in each] for each in moved]
     steps = [abs(n * (one // d) - m * (one // e)) for (n, d), (m, e) in ratios]
-    free = [sum(1 << max(frexp(number)[1] + 1021, 0) for number in each if number % 1) for each in moved]
+    free = [sum(1 << max(math.frexp(number)[1] + 1021, 0) for number in each if number % 1) for each in moved]
     room = len(moved) * one >> 52 if len(moved) > 1 and any(free) and norm != "linf" else 0
 
     def within(sizes, limit):
@@ -528,6 +567,23 @@ def check_pair(pair):
     return found[0] + ", up to the rounding of entries (below 1e-6)" * check_distance(found[0], pair["d0"], pair["d1"])
 
 
+def directions(rule):
+    """Return how many of the two guesses a rule can make, 1 or 2; 2 where its fields do not show it."""
+    content = rule.get("fields") if isinstance(rule, dict) else None
+    if not isinstance(content, dict):
+        return 2
+    if fits(content.get("guesses"), ARRAY):
+        guesses = content["guesses"]["value"] + [content.get("missing", 0)]
+        return len({guess > 0 for guess in guesses if guess}) or 1 if fits(guesses, [NUMBER, 0, SIZE]) else 2
+    if "inner" in content and "outer" in content:
+        return (not fits(content["inner"], (float, -LARGEST, 0))) + (not fits(content["outer"], NO_NUMBER)) or 1
+    if "low" in content and "high" in content:
+        return sum(not fits(content[name], NO_NUMBER) for name in ("low", "high")) or 1
+    if "side" in content and content["side"] != 0:
+        return 1
+    return directions(content.get("event"))
+
+
 def decode_cells(event, counts, kind):
     """Return loss, order, direction and bets of a Renyi rule whose cells were counted."""
     content = {"events": ANY, "loss": ARRAY, "order": (float, 1, 10**4), "forward": BOOL, "bets": ARRAY}
@@ -541,6 +597,17 @@ def decode_cells(event, counts, kind):
     return {**found, "order": Fraction(repr(found["order"])), "loss": list(map(Fraction, loss)), "bets": list(map(Fraction, bets))}
 
 
+def effort(claim, stages):
+    """Return an upper limit on the time of three tests of the counts, in units of which a second has at least 50,000."""
+    found, left = len(stages) * (6500 if claim[0] == "zcdp" else 1500 + 3 * len(claim[1])), Fraction(1)
+    for stage in stages:
+        found += math.isqrt(stage["rounds"]) * min(len(stages), 2) + 250 * len(stage.get("cells", [[]])[0])
+    for stage in stages[:-1]:
+        share = min(Fraction(49, 50), Fraction(stage["weight"]) ** 2 / left if left > 0 else 0)
+        found, left = found + 4500 + 1000 / (1 - share), left - Fraction(stage["weight"]) ** 2
+    return found
+
+
 def check_counts(claim, level, bound, confidence, counts, event=None):
     """Raise Refused unless the counts refute the claim and prove the bound. Return the notion of the bound and its proved part."""
     require_fields(counts, "counts", COUNTS)
@@ -550,18 +617,20 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
     is_possible = all(s["lost"] <= s["wrong"] and s["correct"] + s["wrong"] <= s["rounds"] for s in stages)
     require(is_possible and any(s["correct"] + s["wrong"] for s in stages), "counts: they are impossible, or there is no guess")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
+    least = directions(event["rule"]) if event and claim[0] != "pure" else 1
+    require(all(stage["directions"] >= least for stage in stages), "counts: the event guesses in more directions")
     rule, most = decode_cells(event, counts, claim[0]) if "cells" in counts else None, 1 - Fraction(repr(confidence))
     require("cells_alpha" in counts or not rule, "counts: cells_alpha is missing")
-    alpha = Fraction(repr(counts["cells_alpha"] if rule else counts.get("alpha", float(most))))
+    alpha = Fraction(repr(counts["cells_alpha" if rule else "alpha"])) if rule or "alpha" in counts else most
     require(alpha <= most * (1 + SLACK), "counts: the error exceeds 1 - confidence")
-    alpha, tested = (
-        min(alpha, most),
-        claim if level == "value" or claim[0] in ("pure", "approx") else ("pure", [Fraction(0)] * 2, Fraction(0)),
-    )
+    alpha, pure = min(alpha, most), ("pure", [Fraction(0)] * 2, Fraction(0))
+    tested = claim if level == "value" or claim[0] in ("pure", "approx") else pure
     require(bound == "inf" or bound > tested[2], "bound: it does not exceed the claim")
     if bound == "inf" or bound > MOST:
         require(tested[0] in ("rdp", "fdp"), "bound: the counts do not prove it")  # a factor on a curve may be large
         raise NotChecked("bounds above %d are not computed" % MOST)
+    if effort(claim, stages) > EFFORT:
+        raise NotChecked("the test of so many rounds, stages, cells or points takes too long")
     slack = max(Fraction(1), Fraction(repr(bound))) * (SLACK if len(stages) == 1 else SLACKS)
     low, high = Fraction(repr(bound)) - slack, Fraction(repr(bound)) + slack
     proved = refutes(tested, low, stages, alpha, rule)  # who refutes a larger parameter refutes the claim

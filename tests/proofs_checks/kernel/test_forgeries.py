@@ -1,0 +1,172 @@
+"""Forged and damaged witnesses: the kernel refuses them, says what it does not check, and always answers within a second."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.benchmarks.kernel.answers import BOUNDS
+from dpwitness.benchmarks.kernel.cases import array, audit, labelled, pair
+from dpwitness.proofs_checks.kernel import checker
+
+RIGHT = audit(bound=BOUNDS["pure"])
+COUNTS = RIGHT["counts"]
+
+
+def run(folder, *contents):
+    """Return the exit code and the output of the kernel, as a program, on files with these contents."""
+    paths = []
+    for i, content in enumerate(contents):
+        path = folder / f"{i}.json"
+        path.unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        paths.append(str(path))
+    command = [sys.executable, checker.__file__, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert not done.stderr
+    return done.returncode, done.stdout
+
+
+def answer(folder, content):
+    """Return the kernel's exit code and the first line of its answer, which takes at most a second."""
+    path = folder / "witness.json"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    start = time.process_time()
+    code, _, lines = checker.answer(str(path))
+    assert time.process_time() - start < 1
+    return code, lines[0]
+
+
+def test_it_prints_the_statement_that_it_verified(tmp_path):
+    code, output = run(tmp_path, RIGHT)
+    lines = [line.strip() for line in output.splitlines()]
+    assert code == 0 and lines[0].startswith("ACCEPTED ")
+    assert lines[1:5] == ["claim: pure:1 is refuted", "relation: l1", "bound: epsilon > 1.770707060", "confidence: 0.95"]
+    assert all(line.startswith("on faith: ") for line in lines[5:]) and len(lines) == 7
+
+
+def test_the_exit_code_is_that_of_the_worst_answer(tmp_path):
+    other, forged = seal({"kind": "claim", "name": "x"}), audit(bound=9.0)
+    for contents, code in (
+        ((), 2),
+        ((RIGHT,), 0),
+        ((other,), 3),
+        ((RIGHT, other), 3),
+        ((other, None), 2),
+        ((None, forged, RIGHT), 1),
+        ((forged,), 1),
+    ):
+        assert run(tmp_path, *contents)[0] == code
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"claim": "pure:5"},
+        {"claim": "pure:1.00001"},
+        {"claim": "approx:1,0.5"},
+        {"claim_numbers": [0.5, 0.0]},
+        {"confidence": -1, "bound": "inf", "counts": COUNTS | {"correct": 0, "wrong": 0}},
+        {"bound": "inf"},
+        {"confidence": 0},
+        {"confidence": 1},
+        {"counts": COUNTS | {"correct": 0, "wrong": 0}},
+        {"counts": COUNTS | {"correct": True}},
+        {"counts": COUNTS | {"more": 1}},
+        {"level": "other"},
+        {"more": 1},
+        {"seed": -1},
+        {"pair": pair("l1", array(999.75, 1e20), array(0.0, 1e20))},
+        {"pair": pair("linf", [2.0**50 + 0.25], [2.0**50 + 1.5])},
+        {"pair": pair("replace-one", array(1.0, 2.0, 5.0, shape=(2,)), array(1.0, 3.0, 6.0, shape=(2,)))},
+        {"pair": pair("replace-one", labelled([1.0, 2.0], [1, 1]), labelled([1.0, 3.0], [-1, 3]))},
+        {"pair": pair("replace-one", labelled([0.0, 2.0], [1, 1]), labelled([-0.0, 2.0], [1, 1]))},
+        {"pair": pair("l1", array(1e16), array(1e16 + 2))},
+    ],
+)
+def test_a_forged_witness_is_refused(tmp_path, changes):
+    assert answer(tmp_path, audit(**{"bound": BOUNDS["pure"]} | changes))[0] == 1
+
+
+@pytest.mark.parametrize(
+    "witness",
+    [
+        seal({**RIGHT, "kind": "sensitivity"}),
+        seal({name: value for name, value in RIGHT.items() if name != "counts"}),
+        audit(bound=BOUNDS["pure"], level="white box"),
+        audit(bound=BOUNDS["pure"], claim="metric:1", claim_numbers=[1.0]),
+        audit(bound=BOUNDS["pure"], pair=pair("stated", array(0.0), array(9.0))),
+        audit(bound=BOUNDS["pure"], pair=pair("replace-one", {"a": 1}, {"a": 2})),
+        audit(bound=BOUNDS["pure"], counts=COUNTS | {"prior": [1.0, 1.0, 10.0]}),
+        audit(bound=BOUNDS["pure"], counts=COUNTS | {"rounds": 10**12, "correct": 10**11, "wrong": 10**10}),
+        audit(bound="inf", claim="rdp:2=1", claim_numbers=[2.0, 1.0]),
+    ],
+)
+def test_nothing_is_accepted_on_faith(tmp_path, witness):
+    assert answer(tmp_path, witness)[0] == 3
+
+
+def test_cells_are_those_of_a_renyi_claim(tmp_path):
+    """The numbers of an (epsilon, delta) claim are not an order and a divergence."""
+    counts = COUNTS | {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
+    rule = {"events": [], "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
+    event = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
+    forged = audit(bound=2.1, claim="approx:2,0.01", claim_numbers=[2.0, 0.01], counts=counts, event=event)
+    assert answer(tmp_path, forged) == (1, "event: its cells, losses or bets are not those of the claim and the counts")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b"null",
+        b"3",
+        b'"text"',
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b"[" * 80 + b"]" * 80,
+        b'{"a":' * 40_000,
+        b'{"confidence": 1e-30000000}',
+        b'{"confidence": 1e30000000}',
+        b'{"confidence": NaN}',
+        b'{"confidence": ' + b"1" * 200_000 + b"}",
+        b'{"confidence": 0.' + b"1" * 200_000 + b"}",
+        b'{"name": "\\ud800"}',
+        b'{"a": 1, "a": 2}',
+        b'{"sha256": null}',
+        json.dumps(RIGHT).replace("0.95", "1e-30000000").encode(),
+        json.dumps(audit(pair=pair("replace-one", array(1.0, shape=(10**13,)), array(2.0, shape=(10**13,))))).encode(),
+        json.dumps(audit(pair=pair("replace-one", array(shape=(10**9, 0)), array(shape=(10**9, 0))), bound=BOUNDS["pure"])).encode(),
+        json.dumps(audit(bound=BOUNDS["pure"], pair=pair("l2", [10**1999], [10**1999 + 2]))).encode(),
+    ],
+)
+def test_it_always_answers(tmp_path, content):
+    assert answer(tmp_path, content)[0] in (1, 3)
+
+
+def test_large_files_and_devices_are_not_read(tmp_path):
+    path = Path(tmp_path, "large.json")
+    path.write_bytes(b"[" + b"0," * 10**6 + b"0]")
+    assert checker.answer(str(path))[0] == checker.answer("/dev/zero")[0] == checker.answer(str(tmp_path))[0] == 2
+    assert checker.answer("\0")[0] == 2
+
+
+@pytest.mark.parametrize("relation", ["l1", "l2", "linf", "replace-one:k=999999"])
+def test_a_file_of_the_largest_size_takes_less_than_a_second(tmp_path, relation):
+    size = (checker.SIZE - 2500) // 4
+    witness = audit(bound=BOUNDS["pure"], pair=pair(relation, array(*[0] * size), array(*[1] * size)))
+    content = json.dumps(witness, separators=(",", ":")).encode()
+    assert checker.SIZE - 2000 < len(content) <= checker.SIZE
+    assert answer(tmp_path, content)[0] == (1 if relation in ("l1", "l2") else 0)
+
+
+def test_names_in_a_file_cannot_imitate_an_answer(tmp_path):
+    code, output = run(tmp_path, audit(bound=BOUNDS["pure"], pair=pair("own:x\nACCEPTED other.json", array(0.0), array(1.0))))
+    assert code == 3 and "\nACCEPTED" not in output
