@@ -1,8 +1,9 @@
 (** * Acceptance of a witness, part 2: from a JSON value to a statement, and how rarely an accepted statement is false
 
     [check] follows [check] and [check_counts] of checker.py for pure and approx claims, one stage of counts, and the
-    relations replace-one and add-remove. Its last step is left out: checker.py also refuses counts that prove much more
-    than the bound. So each witness of this kind that checker.py accepts is accepted here. *)
+    relations replace-one and add-remove. Three steps that can only refuse are left out: counts that prove much more than
+    the bound, an event that guesses in more directions than the counts say, and tests that take too long. So each witness
+    of this kind that checker.py accepts is accepted here. *)
 
 From Coq Require Import Bool Ascii String ZArith QArith Qreals Reals Lra Lia List.
 From Kernel Require Import Binomial Rounds CoinFlip Conditional Decoding Datasets Neighbors Refutation.
