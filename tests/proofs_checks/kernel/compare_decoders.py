@@ -1,7 +1,7 @@
 """Comparison of the verified decoders with checker.py: ``python compare_decoders.py PROGRAM [CHECKER] [WITNESS ...]``.
 
-Both decode random and mutated claims, arrays, datasets and pairs, and both check mutated and published witnesses. What one accepts, the other
-must accept with the same result, except for the parts of checker.py that Decoding.v does not cover.
+Both decode random and mutated claims, arrays, datasets and pairs, and check mutated and published witnesses. What one accepts,
+the other must accept with the same result, except for the parts of checker.py that Decoding.v does not cover.
 """
 
 import hashlib
@@ -142,7 +142,11 @@ def parsed(line):
 
 def decimal(rng):
     fraction = rng.choice(["", "", ".", ".5", ".25", ".0", ".1234567890123456789"])
-    text = rng.choice(["0", "1", "5", "12", "00", "", "3"]) + fraction + rng.choice(["", "", "", "e-3", "e2", "E2", "e+1", "e", "e-400", "e400"])
+    text = (
+        rng.choice(["0", "1", "5", "12", "00", "", "3"])
+        + fraction
+        + rng.choice(["", "", "", "e-3", "e2", "E2", "e+1", "e", "e-400", "e400"])
+    )
     return text if rng.random() < 0.95 else rng.choice(["-1", " 1", "1_0", "nan", "inf", "0x1", "1e-1.5", "٣"])
 
 
@@ -150,7 +154,9 @@ def claims(rng):
     """Yield texts and numbers of claims, half of them with the numbers of the text."""
     for _ in range(CASES):
         kind = rng.choice(["pure", "approx", "gdp", "zcdp", "pure ", "approx:", "Pure", ""])
-        numbers = [decimal(rng) if rng.random() < 0.3 else rng.choice(["1", "0.5", "2e-5", "1e-06"]) for _ in range(rng.choice([1, 1, 2, 2, 3]))]
+        numbers = [
+            decimal(rng) if rng.random() < 0.3 else rng.choice(["1", "0.5", "2e-5", "1e-06"]) for _ in range(rng.choice([1, 1, 2, 2, 3]))
+        ]
         text = kind + rng.choice([":"] * 9 + [""]) + ",".join(numbers)
         stated = [float(n) if re.fullmatch("[0-9]+([.][0-9]+)?(e[-+]?[0-9]+)?", n) else 1.0 for n in numbers] + [0.0] * (kind == "pure")
         stated = [x if abs(x) < 1e300 else 1.0 for x in stated]
@@ -264,7 +270,10 @@ def mutated_witness(rng, value):
     if change == 5:
         return {**value, "counts": mutated(rng, counts)}
     if change == 6:
-        return {**value, "counts": {**counts, rng.choice(["stages", "tested", "lost", "alpha", "prior"]): rng.choice([[], 1, 0, 0.05, 1e-4, 3])}}
+        return {
+            **value,
+            "counts": {**counts, rng.choice(["stages", "tested", "lost", "alpha", "prior"]): rng.choice([[], 1, 0, 0.05, 1e-4, 3])},
+        }
     if change == 7:
         return {**value, "pair": pair(rng)}
     return {**value, rng.choice(["level", "kind", "other"]): rng.choice(["value", "bits", "audit", 1])}
@@ -299,7 +308,8 @@ def main(program, path=CHECKER, *witnesses):
         kinds[0], kinds[1] = kinds[0] + 1, kinds[1] + (answer is not None)
         if answer != found and not (reason or "").startswith(NOT_COVERED):
             wrong.append(f"{name}: {line}\n    checker.py: {answer} {reason}\n    the proof: {found}")
-    print("decoders:", ", ".join(f"{name} {each} ({yes} accepted)" for name, (each, yes) in accepted.items()) + f": {len(wrong)} differences")
+    numbers = ", ".join(f"{name} {each} ({yes} accepted)" for name, (each, yes) in accepted.items())
+    print(f"decoders: {numbers}: {len(wrong)} differences")
     for each in wrong[:5]:
         print("different:", each)
     return int(bool(wrong) or not all(yes for _, yes in accepted.values()))
