@@ -195,10 +195,8 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
     parts = [witness.get(name) for name in ("pair", "counts", "counts", "claim_numbers")]
     with suppress(KeyError, TypeError):  # of events, the kernel reads the settings of a test of cells
         parts.append({name: witness["event"]["rule"]["fields"][name] for name in ("loss", "bets")})
-    if rng.random() < 0.3:  # one of the fields, or a part, which is then changed as often as larger ones
-        found = [(witness, name) for name in witness]
-    else:
-        found = list(places(parts[int(rng.integers(len(parts)))]))
+    fields = [(witness, name) for name in witness]  # one of them, or a part of one, which is then changed as often as larger ones
+    found = fields if rng.random() < 0.3 else list(places(parts[int(rng.integers(len(parts)))]))
     if not found:
         return
     parent, key = found[int(rng.integers(len(found)))]
