@@ -28,7 +28,6 @@ Import ListNotations.
 Open Scope list_scope.
 
 (** ** Values *)
-
 (** The number (-1)^negative * digits * 10^exponent. The sign is kept because -0.0 and 0.0 are different entries. *)
 Record decimal := { negative : bool; digits : N; exponent : Z }.
 
@@ -393,9 +392,7 @@ Proof.
   apply same_number_spec in Hsame as (p & Hp & Heq). rewrite Hj in Hp. injection Hp as ->. now apply Hother.
 Qed.
 End Claims.
-
 Example forged_numbers : decode_claim Some "pure:5" [Whole 1; Whole 0] = None.
 Proof. reflexivity. Qed.
-
 Example honest_numbers : decode_claim Some "pure:5" [Whole 5; Whole 0] = Some {| kind_of := Pure; parameter := 5; delta := 0 |}.
 Proof. reflexivity. Qed.
