@@ -8,13 +8,15 @@ import json
 import math
 from pathlib import Path
 
-from dpwitness.auditors.events.divergence import Binned
+import numpy as np
+
+from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.results.witness_schemas import KINDS, OTHER_KINDS, SCHEMA, SCHEMAS
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
-from dpwitness.auditors.statistics.combination import combined_bound, inverse_normal_bound
+from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.mechanisms.core.class_registry import Resolver
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json, read_json, refuse, require_json_limits, short_json
@@ -213,18 +215,37 @@ def _check_bound(found: Witness) -> None:
     if level == "white box":
         if claim.bounds_epsilon and not math.isclose(float(raw["event"]["above"]), found.bound, rel_tol=1e-9):
             refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
-    elif not isinstance(found.event, Binned):  # a binned rule records the counts of only one of its events
-        tally = _read_tally(raw["counts"])
-        if tally.directions < found.event.directions:  # type: ignore[union-attr]
-            refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
-        bounded_claim = claim if level == "value" else claim.at_delta
-        alpha = raw["counts"].get("alpha")
-        parts = [*_earlier_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0), prior=_read_prior(raw["counts"]))]
-        best = combined_bound(bounded_claim, parts, alpha or 1 - found.confidence)
-        fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
-        if not fits and len(parts) > 1 and alpha:  # witnesses of earlier versions
-            fits = math.isclose(found.bound, inverse_normal_bound(bounded_claim, parts, alpha), rel_tol=1e-6)
-        if not fits:
-            refuse("bound", f"be what the counts certify, {'' if alpha else 'at most '}{best:.9g}", raw["bound"])
+    else:
+        counts = raw["counts"]
+        parts = [*_earlier_stages(counts), Part(_read_tally(counts), lost=counts.get("lost", 0), prior=_read_prior(counts))]
+        for name in ("alpha", "cells_alpha"):
+            if not counts.get(name, 0) <= (1 - found.confidence) * (1 + 1e-9):
+                refuse(f"counts.{name}", f"be at most 1 - confidence, {1 - found.confidence:.9g}", counts[name])
+        if isinstance(found.event, Binned):
+            best, alpha = _bound_of_cells(claim, found.event, counts), counts.get("cells_alpha")
+        else:
+            bounded_claim, alpha = claim if level == "value" else claim.at_delta, counts.get("alpha")
+            _check_directions(found.event, claim, parts)
+            best = combined_bound(bounded_claim, parts, alpha or 1 - found.confidence)
+        is_exact = alpha and (len(parts) == 1 or "combination" in counts or parts[0].prior is not None)  # else an earlier version wrote it
+        if not (math.isclose(found.bound, best, rel_tol=1e-6) if is_exact else found.bound <= best * (1 + 1e-9)):
+            refuse("bound", f"be what the counts certify, {'' if is_exact else 'at most '}{best:.9g}", raw["bound"])
     if (level != "bit" or claim.bounds_epsilon) and found.bound <= claim.parameter:
         refuse("bound", f"exceed the claim, {claim.symbol} = {claim.parameter:.9g}", raw["bound"])
+
+
+def _check_directions(event: Event | None, claim: Claim, parts: list[Part]) -> None:
+    """Raise InvalidArgument if the event guesses in more directions than the counts say, on which all bounds but pure ones depend."""
+    for part in parts:
+        if event is not None and not claim.is_pure and part.tally.directions < event.directions:
+            refuse("counts.directions", f"be that of the event, {event.directions}", part.tally.directions)
+
+
+def _bound_of_cells(claim: Claim, event: Binned, counts: Json) -> float:
+    """Return the bound that the cells of a Renyi rule certify. Raise InvalidArgument unless they are those of the event and the claim."""
+    cells, alpha = counts.get("cells", ()), counts.get("cells_alpha")
+    if alpha is None or any(len(side) != len(event.loss) for side in cells) or not cells:
+        refuse("counts.cells", f"count the {len(event.loss)} cells of the event on each side, with cells_alpha", cells)
+    if event.order not in claim.orders_among([event.order]):
+        refuse("event.rule.fields.order", "be an order of the claim", event.order)
+    return renyi_lower_bound(claim, event, np.array(cells), alpha)

@@ -101,7 +101,6 @@ from dpwitness.mechanisms.protocols.mechanism import FloatArray
 _GUARD, _LEAST_LEVEL, _MOST_SHARE = 2.0**-24, 2.0**-140, 0.98  # kappa, least conditional error and largest r^2 of the guards
 _MAX_NORMAL = 10.0  # normal tail beyond an interval's inner end that is integrated: the rest has mass below 1e-23
 _LEAST_SCORE, _MOST_SCORE = -40.0, float(-ndtri(_LEAST_LEVEL))  # range of the normal scores of p-values
-_OLD_LEAST, _OLD_SCORE, _OLD_CUT = 1e-300, 8.0, 1e-3  # earlier versions: least p-value, largest score, share of alpha for p-values near 1
 _NODES = 256  # nodes of the quadrature over an interval
 _TOLERANCE = 1e-10  # tolerance of a limit, which is rounded down
 _INFINITE = 2000.0  # parameters above this count as infinite
@@ -166,23 +165,6 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
         return float(certified(claim, tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, parts[0].lost))
 
     return _limit(lambda x: _excess(claim, parts, x, alpha))
-
-
-def inverse_normal_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
-    """Return the limit that witnesses of earlier versions state for several stages: the inverse normal method.
-
-    The method combines the upper limits of the p-values, enlarged by the errors of the frequency limits and cut at both ends.
-    """
-    gamma, cut = float(frequency_error(claim, alpha)) / len(parts), alpha * _OLD_CUT / len(parts)
-    left = 1.0 - sum(part.weight**2 for part in parts[:-1])
-    weights = [*(part.weight for part in parts[:-1]), math.sqrt(max(left, 0.0))]
-
-    def excess(x: float) -> float:
-        p_values = np.array([_p_values(claim, part, x, gamma)[0][1] + (gamma if part.tally.correct else 0.0) for part in parts])
-        scores = np.minimum(-ndtri(np.clip(p_values, _OLD_LEAST, 1 - cut)), _OLD_SCORE)
-        return float(np.dot(weights, scores) + ndtri(alpha * (1 - _OLD_CUT)))
-
-    return _limit(excess)
 
 
 def _limit(excess: Callable[[float], float]) -> float:

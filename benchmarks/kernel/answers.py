@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dpwitness.benchmarks.kernel.cases import STAGE, TEXTS, audit, pairs, witnesses
+from dpwitness.benchmarks.kernel.cases import FORMS, RULES, STAGE, TEXTS, audit, pairs, witnesses
 from dpwitness.mechanisms.core.json_reader import Json
 
 F = Fraction
@@ -78,6 +78,11 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         ("no:1", [1]),
     ):
         yield lambda text=text, values=values: k.decode_claim(text, values)
+    yield lambda: {name: _plain(value) for name, value in vars(k).items() if name.isupper()}
+    for value, form in FORMS:
+        yield lambda v=value, f=form: k.fits(v, f)
+    for rule in RULES:
+        yield lambda r=rule: k.directions(r)
     for text in TEXTS:
         yield lambda text=text: k.read(text)
     yield lambda: [
@@ -96,6 +101,15 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     for witness in witnesses(bounds):
         yield lambda witness=witness: k.check(k.json.dumps(witness))
     yield lambda: printed(k, bounds)
+
+
+def _plain(value: Any) -> Any:
+    """Return a constant in a form whose text is always the same."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(_plain, value)]
+    return sorted(map(str, value)) if isinstance(value, set) else value
 
 
 def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:

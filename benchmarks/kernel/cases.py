@@ -168,6 +168,7 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
         ("loss", array(-0.4, 0.0)),
         ("loss", array(-0.4, 0.0, 50.5)),
         ("loss", array(-0.4, -50.5, 0.5)),
+        ("loss", array(-50.0, 0.0, 50.0)),
         ("bets", array(0.3)),
         ("bets", array(1.0, 0.0)),
         ("bets", array(-0.1, 0.0)),
@@ -246,4 +247,36 @@ TEXTS = (
     '{"' + "x" * 200_001 + '": 1}',
     '"\\ud800"',
     "1.7976931348623157e308",
+)
+FORMS: tuple[tuple[Any, Any], ...] = (
+    *((value, (int, 1, 3)) for value in (0, 1, 3, 4, 1.0, True, "2")),
+    *((value, (float, 1, 3)) for value in (0.5, 1.0, 3, 3.5, True, "2")),
+    *((value, (str, 1, 3)) for value in ("", "a", "abc", "abcd", 2)),
+    *((value, [(float, 1, 3), 1, 2]) for value in ([], [1], [1, 3.0], [1, 4], [0.5], [1, 1, 1], [True], ["a"], (1,), 1)),
+    *((value, [(int, 1, 3), 1, 2]) for value in ([1, 3], [1, 4], [0, 2], [1.0])),
+    *((value, [[(int, 1, 3), 0, 1], 1, 2]) for value in ([[]], [[1], [4]], [1])),
+    *((value, {True, None, "a"}) for value in (True, 1, None, "a", "b")),
+    *(
+        (value, {"a": (int, 1, 3), "b?": (int, 1, 3)})
+        for value in ({}, {"a": 1}, {"a": 4}, {"a": 1, "b": 2}, {"a": 1, "b": 4}, {"a": 1, "c": 1}, 1)
+    ),
+    *((value, {"*": (int, 1, 3)}) for value in ({}, {"x": 1}, {"x": 4})),
+    *((value, ((int, 1, 3), {"a"})) for value in (1, "a", 4)),
+)
+INFINITE: Json = {"$type": "float", "value": "inf"}
+
+
+def _rule(**fields: Any) -> Json:
+    """Return the JSON of a rule with these fields."""
+    return {"$type": "object", "class": "dpwitness.auditors:Rule", "fields": fields}
+
+
+RULES: tuple[Any, ...] = (  # with one or two directions
+    *(_rule(guesses=array(*guesses), missing=missing) for guesses in ([-1.0, 1.0], [1.0, 0.0], [-1.0], [0.0]) for missing in (0, 1, -1)),
+    *(_rule(guesses=array(*guesses)) for guesses in ([-1.0, 1.0], [1.0, 0.0], [INFINITE], [])),
+    *(_rule(low=low, high=high) for low in (0.0, 1, INFINITE) for high in (2.0, INFINITE)),
+    *(_rule(inner=inner, outer=outer) for inner in (-1.0, 0.0, 0.5, 5e-324, INFINITE) for outer in (1.0, INFINITE)),
+    *(_rule(side=side) for side in (1, -1, 0)),
+    *(_rule(side=side, event=_rule(side=1)) for side in (1, 0)),
+    *(_rule(low=1.0), _rule(high=1.0), _rule(inner=1.0), _rule(outer=1.0), _rule(), _rule(guesses=3), {"fields": 3}, {}, None, 3),
 )

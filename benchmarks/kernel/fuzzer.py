@@ -12,6 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
@@ -191,10 +192,11 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 def mutate(rng: Generator, witness: Json, other: Json) -> None:
     """Change one field of a witness in place; `other` is a witness from which values are taken."""
-    part = witness
-    if rng.random() < 0.7:  # the whole, or one part of it, which is then changed as often as the larger ones
-        part = witness.get(str(rng.choice(["pair", "counts", "counts", "event", "claim_numbers"])), witness)
-    found = list(places(part))
+    parts = [witness.get(name) for name in ("pair", "counts", "counts", "claim_numbers")]
+    with suppress(KeyError, TypeError):  # of events, the kernel reads the settings of a test of cells
+        parts.append({name: witness["event"]["rule"]["fields"][name] for name in ("loss", "bets")})
+    fields = [(witness, name) for name in witness]  # one of them, or a part of one, which is then changed as often as larger ones
+    found = fields if rng.random() < 0.3 else list(places(parts[int(rng.integers(len(parts)))]))
     if not found:
         return
     parent, key = found[int(rng.integers(len(found)))]

@@ -1,8 +1,9 @@
 (** * Acceptance of a witness, part 2: from a JSON value to a statement, and how rarely an accepted statement is false
 
     [check] follows [check] and [check_counts] of checker.py for pure and approx claims, one stage of counts, and the
-    relations replace-one and add-remove. Its last step is left out: checker.py also refuses counts that prove much more
-    than the bound. So each witness of this kind that checker.py accepts is accepted here. *)
+    relations replace-one and add-remove. Three steps that can only refuse are left out: counts that prove much more than
+    the bound, an event that guesses in more directions than the counts say, and tests that take too long. So each witness
+    of this kind that checker.py accepts is accepted here. *)
 
 From Coq Require Import Bool Ascii String ZArith QArith Qreals Reals Lra Lia List.
 From Kernel Require Import Binomial Rounds CoinFlip Conditional Decoding Datasets Neighbors Refutation.
@@ -37,22 +38,18 @@ Definition decode_tally (fields : list (string * json)) : option tally :=
 
 Definition between (low high : Q) (q : Q) : option Q := if less low q && less q high then Some q else None.
 
-(** 1 - d, for a decimal number d between 0 and 1. *)
-Definition rest_to_one (d : decimal) : decimal :=
-  {| negative := false; digits := Z.to_N (10 ^ (- exponent d) - Z.of_N (digits d)); exponent := exponent d |}.
-
 Definition minimum (p q : Q) : Q := if Qle_bool p q then p else q.
 Definition maximum (p q : Q) : Q := if Qle_bool p q then q else p.
 Definition slack : Q := 1 # 1000000000.
 
 Section Check.
-Context (round : decimal -> option decimal) (fuel : nat) (one stop : Z) (exp_above : Q -> Z) (find : Z -> Z -> Z -> Z).
+Context (round : decimal -> option decimal) (fuel : nat) (one width : Z) (exp_above : Q -> Z) (find : Z -> Z -> Z -> Z).
 
 (** The error of the test: the stated one, at most 1 - confidence up to rounding. *)
 Definition decode_error (level : decimal) (fields : list (string * json)) : option Q :=
   let most := (1 - value level)%Q in
   match (match lookup "alpha" fields with
-         | None => option_map value (round (rest_to_one level))
+         | None => Some most
          | Some j => match number j with Some q => between 0 1 q | None => None end
          end) with
   | Some alpha => if Qle_bool alpha (most * (1 + slack)) then Some (minimum alpha most) else None
@@ -62,8 +59,8 @@ Definition decode_error (level : decimal) (fields : list (string * json)) : opti
 Definition conclude (c : claim) (p : pair_of_datasets) (bound : Q) (level : decimal) (k : tally) (alpha : Q) : option statement :=
   let low := (bound - maximum 1 bound * slack)%Q in
   if less 0 (value level) && less (value level) 1 && less (parameter c) bound && Qle_bool bound 2000
-     && refutes fuel one stop exp_above find c low k alpha
-     && (Qle_bool (parameter c) low || refutes fuel one stop exp_above find c (parameter c) k alpha)
+     && refutes fuel one width exp_above find c low k alpha
+     && (Qle_bool (parameter c) low || refutes fuel one width exp_above find c (parameter c) k alpha)
   then Some {| claim_of := c; pair_of := p; proved := low; confidence := value level; tally_of := k; error_of := alpha |} else None.
 
 Definition known_level (j : option json) : bool :=
@@ -95,9 +92,9 @@ Theorem check_spec : forall j s, check j = Some s -> exists fields text numbers 
   /\ lookup "confidence" fields = Some (Real level) /\ confidence s = value level /\ (0 < confidence s < 1)%Q
   /\ lookup "counts" fields = Some (Object counts) /\ decode_tally counts = Some (tally_of s)
   /\ decode_error level counts = Some (error_of s)
-  /\ (parameter (claim_of s) < b)%Q /\ refutes fuel one stop exp_above find (claim_of s) (proved s) (tally_of s) (error_of s) = true
+  /\ (parameter (claim_of s) < b)%Q /\ refutes fuel one width exp_above find (claim_of s) (proved s) (tally_of s) (error_of s) = true
   /\ ((parameter (claim_of s) <= proved s)%Q
-      \/ refutes fuel one stop exp_above find (claim_of s) (parameter (claim_of s)) (tally_of s) (error_of s) = true).
+      \/ refutes fuel one width exp_above find (claim_of s) (parameter (claim_of s)) (tally_of s) (error_of s) = true).
 Proof.
   intros j s. destruct j as [ | | | | | |fields]; try easy. unfold check. destruct (_ && _); [|easy].
   destruct (lookup "claim" fields) as [[ | | | |text| | ]|] eqn:Hclaim; try easy.
@@ -152,7 +149,7 @@ Proof.
   pose proof (exp_pos x). pose proof (Rmult_le_compat_l (exp x) 1 (exp (y - x)) ltac:(lra) ltac:(lra)). lra.
 Qed.
 
-Hypothesis one_positive : (0 < one)%Z.
+Hypothesis one_is_power : (one = 2 ^ width /\ 0 <= width)%Z.
 Hypothesis exp_is_above : forall x, IZR one * exp (Q2R x) <= IZR (exp_above x).
 
 (** The mechanism: a law of outputs for each dataset. *)
@@ -200,11 +197,11 @@ Proof.
   assert (Hrange : 0 <= Q2R (delta c) /\ (kind_of c = Pure -> delta c = 0%Q)).
   { apply decode_claim_spec in Dclaim as H. destruct H as (_ & _ & _ & _ & _ & _ & _ & _ & _ & _ & _ & H0 & _).
     apply Qle_Rle in H0. rewrite RMicromega.Q2R_0 in H0. split; [trivial|]. intros Hpure. now apply pure_has_no_delta in Dclaim. }
-  assert (Htest : forall x, refutes fuel one stop exp_above find c x (tally_of s) (error_of s) = true ->
+  assert (Htest : forall x, refutes fuel one width exp_above find c x (tally_of s) (error_of s) = true ->
       private (relation_of p) (most p) (Q2R x) (Q2R (delta c)) ->
       conditional_test (on_pair p) rule n alpha (match kind_of c with Pure => 0 | _ => alpha / 50 end) (counts_in (tally_of s))).
   { intros x Hrefutes Hprivate. rewrite <- Hn.
-    apply refutes_is_test with (fuel := fuel) (one := one) (stop := stop) (exp_above := exp_above) (find := find)
+    apply refutes_is_test with (fuel := fuel) (one := one) (width := width) (exp_above := exp_above) (find := find)
       (d := d) (x := x) (alpha := error_of s); try tauto; trivial; [now apply Hprivate|lra]. }
   unfold false_statement in Hfalse. rewrite Hp, Hc in Hfalse. destruct Hfalse as [Htrue|Htrue]; [|now apply (Htest (proved s))].
   destruct Hclaim as [Hbeyond|Hrefutes]; [|now apply (Htest (parameter c))].

@@ -1,31 +1,33 @@
 (** * Decoding of a witness, part 1: JSON values, numbers and the text of a claim
 
-    Decoding.v, Datasets.v and Acceptance.v follow the decoders of checker.py step by step, and prove that what is decoded
-    means what the checker prints.
+    Decoding.v, Datasets.v, Neighbors.v, Refutation.v and Acceptance.v follow the functions of checker.py step by step, and
+    prove that what is decoded means what checker.py prints.
 
     Covered:
     - the text of a claim (pure, approx, gdp, zcdp), its numbers, and their agreement with [claim_numbers];
     - arrays with their shape, rows, and datasets: a number, lists, arrays, and LabelledVectors with multiplicities;
     - the relations replace-one and add-remove with their numbers of records, against definitions of neighboring datasets
       that do not count;
-    - counts of one stage, alpha, confidence and bound, for pure and approx claims, and the theorem that a witness whose
-      printed statement is false is accepted with probability at most 1 - confidence.
+    - counts of one stage, alpha, confidence and bound, for pure and approx claims;
+    - the theorem that an accepted witness states something false with probability at most 1 - confidence.
 
     Not covered, and trusted:
-    - the step from the bytes of a file to a JSON value (UTF-8, grammar of JSON, limits of sizes, the hash);
+    - the step from the bytes of a file to a JSON value (UTF-8, grammar of JSON, limits of sizes, names that occur twice, the
+      hash), and the step from a statement to the printed lines;
     - doubles: a [Real] is the shortest decimal number of its double, and [round], which returns the shortest decimal number
       of the double that is nearest to a decimal number, is a parameter. Theorems hold for every function [round];
     - the upper bound of e^x, which is a parameter with a hypothesis;
     - rdp and fdp claims, the relations l1, l2 and linf, several stages, sequential tests, Renyi cells, and the test for gdp
       and zcdp claims: the functions here return None where checker.py may accept;
-    - fields that have no part in the statement (name, target, seed, versions, ...). *)
+    - the types of fields that have no part in the statement (name, target, seed, versions, event, ...);
+    - the event guesses in as many directions as the counts say, and the counts are those of independent rounds: these are
+      hypotheses of the theorem. *)
 
 From Coq Require Import List Bool Ascii String ZArith NArith QArith Lia.
 Import ListNotations.
 Open Scope list_scope.
 
 (** ** Values *)
-
 (** The number (-1)^negative * digits * 10^exponent. The sign is kept because -0.0 and 0.0 are different entries. *)
 Record decimal := { negative : bool; digits : N; exponent : Z }.
 
@@ -390,9 +392,7 @@ Proof.
   apply same_number_spec in Hsame as (p & Hp & Heq). rewrite Hj in Hp. injection Hp as ->. now apply Hother.
 Qed.
 End Claims.
-
 Example forged_numbers : decode_claim Some "pure:5" [Whole 1; Whole 0] = None.
 Proof. reflexivity. Qed.
-
 Example honest_numbers : decode_claim Some "pure:5" [Whole 5; Whole 0] = Some {| kind_of := Pure; parameter := 5; delta := 0 |}.
 Proof. reflexivity. Qed.

@@ -218,10 +218,13 @@ Record pair_of_datasets := { relation_of : relation; most : N; first : dataset; 
 (** Two lists must have records of one kind. *)
 Definition one_kind (j0 j1 : json) : bool := match j0, j1 with Items l0, Items l1 => is_some (decode_list (l0 ++ l1)) | _, _ => true end.
 
+Definition is_text (j : option json) : bool := match j with Some (Text _) => true | _ => false end.
+
 Definition decode_pair (round : decimal -> option decimal) (j : json) : option pair_of_datasets :=
   match j with
   | Object fields =>
-    match has_fields ["d0"; "d1"; "relation"; "why"]%string [] fields, lookup "relation" fields, lookup "d0" fields, lookup "d1" fields with
+    match has_fields ["d0"; "d1"; "relation"; "why"]%string [] fields && is_text (lookup "why" fields),
+          lookup "relation" fields, lookup "d0" fields, lookup "d1" fields with
     | true, Some (Text s), Some j0, Some j1 =>
       match decode_relation s, decode_dataset round j0, decode_dataset round j1 with
       | Some (r, k), Some d0, Some d1 =>
@@ -244,7 +247,7 @@ Theorem decode_pair_spec : forall round j p, decode_pair round j = Some p ->
      /\ lookup "d0" fields = Some j0 /\ decode_dataset round j0 = Some (first p)
      /\ lookup "d1" fields = Some j1 /\ decode_dataset round j1 = Some (second p).
 Proof.
-  intros round [ | | | | | |fields] p; try easy. unfold decode_pair. destruct (has_fields _ _ _); [|easy].
+  intros round [ | | | | | |fields] p; try easy. unfold decode_pair. destruct (_ && _); [|easy].
   destruct (lookup "relation" fields) as [[ | | | |s| | ]|] eqn:Hr; try easy.
   destruct (lookup "d0" fields) as [j0|] eqn:H0; [|easy]. destruct (lookup "d1" fields) as [j1|] eqn:H1; [|easy].
   destruct (decode_relation s) as [[r k]|] eqn:Hs; [|easy].

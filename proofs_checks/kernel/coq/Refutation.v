@@ -17,11 +17,21 @@ Definition possible (k : tally) : Prop :=
   (0 <= right_of k /\ 0 <= wrong_of k /\ 0 <= lost_of k <= wrong_of k /\ right_of k + wrong_of k <= rounds_of k)%Z.
 
 Section Test.
-(** Units, the end of a walk over binomial weights, an upper bound of e^x, and a search for a limit of the frequency. *)
-Context (fuel : nat) (one stop : Z) (exp_above : Q -> Z) (find : Z -> Z -> Z -> Z).
+(** Units of 1 / one, where one = 2^width; an upper bound of e^x; and a search for a limit of the frequency. *)
+Context (fuel : nat) (one width : Z) (exp_above : Q -> Z) (find : Z -> Z -> Z -> Z).
 
 Definition floor (q : Q) : Z := (Qnum q * one / Zpos (Qden q))%Z.
 Definition ceiling (q : Q) : Z := (- floor (- q))%Z.
+
+Definition bit_length (z : Z) : Z := if (0 <? z)%Z then (Z.log2 z + 1)%Z else 0%Z.
+
+(** An upper bound of the binomial tail with as many digits as a comparison with the error needs: [chance] of checker.py. *)
+Definition chance (n k a c error : Z) : Z :=
+  let bits := Z.min width (128 + width - bit_length error) in
+  let shift := Z.max 0 (bit_length (Z.max a c) - bits) in
+  let a' := (a / 2 ^ shift + (if 0 <? shift then 1 else 0))%Z in
+  let c' := (c / 2 ^ shift)%Z in
+  if (0 <? c')%Z && (0 <=? bits)%Z then Z.min one (tail_bound fuel n k a' c' (2 ^ bits) (2 ^ 64) * 2 ^ (width - bits)) else one.
 
 (** Rate of wrong guesses on a line: at least this rate if the rate of guesses is [total]. *)
 Definition wrong_rate (total slope start : Z) : Z := ((total - start) * one / (one + slope))%Z.
@@ -41,20 +51,55 @@ Definition refutes (c : claim) (x : Q) (k : tally) (alpha : Q) : bool :=
   let observed := (guesses - lost_of k)%Z in
   let s := find (rounds_of k) observed gamma in
   let at_most total c := ((0 <? c) && (0 <? total - c) && (one / 2 ^ 140 <=? level)
-                          && (tail_bound fuel guesses (right_of k) (total - c) c one stop <=? level))%Z in
+                          && (chance guesses (right_of k) (total - c) c level <=? level))%Z in
   match kind_of c with
   | Pure => (0 <? observed)%Z && at_most one (wrong_rate one slope 0)
   | Approx =>
     let total := (2 * s / directions_of k)%Z in
-    ((0 <? s) && (s <? one) && (tail_bound fuel (rounds_of k) observed s (one - s) one stop <=? gamma))%Z
+    ((0 <? s) && (s <? one) && (chance (rounds_of k) observed s (one - s) gamma <=? gamma))%Z
     && at_most total (Z.max (wrong_rate total slope start)
                             (wrong_rate total (mirrored_slope slope) (mirrored_start slope start)))
   | _ => false
   end.
 
 Open Scope R_scope.
-Hypothesis one_positive : (0 < one)%Z.
+Hypothesis one_is_power : (one = 2 ^ width /\ 0 <= width)%Z.
+Let one_positive : (0 < one)%Z. Proof. destruct one_is_power as [-> H]. lia. Qed.
 Let unit_positive : 0 < IZR one := IZR_lt 0 one one_positive.
+
+Lemma chance_sound : forall n k a c error, (0 <= k <= n)%Z -> (0 < a)%Z -> (0 < c)%Z ->
+  tail (Z.to_nat n) (Z.to_nat k) (IZR a / IZR (a + c)) <= IZR (chance n k a c error) / IZR one.
+Proof.
+  intros n k a c error Hk Ha Hc. unfold chance. set (bits := Z.min _ _). set (shift := Z.max 0 _).
+  set (a' := (a / 2 ^ shift + _)%Z). set (c' := (c / 2 ^ shift)%Z).
+  assert (Hshare : forall a b, (0 < a -> 0 < b -> probability (IZR a / IZR (a + b)))%Z).
+  { intros u v Hu Hv. apply IZR_lt in Hu, Hv. rewrite plus_IZR. split; [apply Rmult_le_pos; [lra|left; apply Rinv_0_lt_compat; lra]|].
+    apply Rmult_le_reg_r with (IZR u + IZR v); [lra|]. unfold Rdiv. rewrite Rmult_assoc, Rinv_l by lra. lra. }
+  assert (Hall : tail (Z.to_nat n) (Z.to_nat k) (IZR a / IZR (a + c)) <= IZR one / IZR one).
+  { replace (IZR one / IZR one) with 1 by (field; lra). now apply tail_bounds, Hshare. }
+  destruct (_ && _) eqn:E; [|exact Hall]. apply andb_true_iff in E as [Hc' Hbits]. apply Z.ltb_lt in Hc'. apply Z.leb_le in Hbits.
+  set (U := tail_bound _ _ _ _ _ _ _). destruct (Z.min_spec one (U * 2 ^ (width - bits))) as [[_ ->]|[_ ->]]; [exact Hall|].
+  assert (Hpower : (0 < 2 ^ shift)%Z) by (apply Z.pow_pos_nonneg; lia).
+  assert (Hodds : (0 < a' /\ a * c' <= a' * c)%Z).
+  { assert (Hc2 : (c' * 2 ^ shift <= c)%Z) by now apply floor_le.
+    assert (Ha2 : (a <= a' * 2 ^ shift)%Z).
+    { unfold a'. destruct (Z.ltb_spec 0 shift); [|replace (2 ^ shift)%Z with 1%Z by (replace shift with 0%Z by lia; easy); rewrite Z.div_1_r; lia].
+      pose proof (Z.div_mod a (2 ^ shift) ltac:(lia)). pose proof (Z.mod_pos_bound a (2 ^ shift) Hpower). lia. }
+    split; nia. }
+  destruct Hodds as [Ha' Hodds].
+  apply Rle_trans with (tail (Z.to_nat n) (Z.to_nat k) (IZR a' / IZR (a' + c'))).
+  - apply tail_monotone; [now apply Hshare..|]. apply IZR_le in Hodds. rewrite !mult_IZR in Hodds. apply IZR_lt in Ha, Hc, Ha', Hc'.
+    rewrite !plus_IZR. apply Rmult_le_reg_r with ((IZR a + IZR c) * (IZR a' + IZR c')); [apply Rmult_lt_0_compat; lra|].
+    replace (IZR a / (IZR a + IZR c) * ((IZR a + IZR c) * (IZR a' + IZR c'))) with (IZR a * IZR a' + IZR a * IZR c') by (field; lra).
+    replace (IZR a' / (IZR a' + IZR c') * ((IZR a + IZR c) * (IZR a' + IZR c'))) with (IZR a * IZR a' + IZR a' * IZR c) by (field; lra).
+    lra.
+  - assert (Hunit : (0 < 2 ^ bits)%Z) by (apply Z.pow_pos_nonneg; lia).
+    pose proof (tail_bound_sound fuel (Z.to_nat n) k a' c' (2 ^ bits) (2 ^ 64) ltac:(lia) Ha' Hc' Hunit) as Hsound.
+    rewrite Z2Nat.id in Hsound by lia. fold U in Hsound. apply Rle_trans with (1 := Hsound). right.
+    assert (Hone : (one = 2 ^ bits * 2 ^ (width - bits))%Z).
+    { destruct one_is_power as [-> _]. rewrite <- Z.pow_add_r by lia. f_equal. lia. }
+    assert (Hrest : (0 < 2 ^ (width - bits))%Z) by (apply Z.pow_pos_nonneg; lia). rewrite Hone, !mult_IZR. apply IZR_lt in Hunit, Hrest. field. lra.
+Qed.
 
 Lemma floor_below : forall q, IZR (floor q) <= IZR one * Q2R q.
 Proof.
@@ -142,12 +187,11 @@ Proof.
   { intros z q Hz. apply Rmult_le_reg_r with (1 := unit_positive). unfold Rdiv. rewrite Rmult_assoc, Rinv_l by lra. lra. }
   assert (Hguesses : guesses (counts_in k) = Z.to_nat (right_of k + wrong_of k)) by (unfold guesses; simpl; lia).
   assert (Htail : forall total b, (0 < b)%Z -> (0 < total - b)%Z ->
-      (tail_bound fuel (right_of k + wrong_of k) (right_of k) (total - b) b one stop <= level)%Z ->
+      (chance (right_of k + wrong_of k) (right_of k) (total - b) b level <= level)%Z ->
       tail (guesses (counts_in k)) (correct (counts_in k)) (IZR (total - b) / IZR total) <= IZR level / IZR one).
   { intros total b Hb Ha Hp. rewrite Hguesses. simpl correct.
-    pose proof (tail_bound_sound fuel (Z.to_nat (right_of k + wrong_of k)) (right_of k) (total - b) b one stop
-      ltac:(lia) Ha Hb one_positive) as Hsound.
-    rewrite Z2Nat.id in Hsound by lia. replace (total - b + b)%Z with total in Hsound by lia.
+    pose proof (chance_sound (right_of k + wrong_of k) (right_of k) (total - b) b level ltac:(lia) Ha Hb) as Hsound.
+    replace (total - b + b)%Z with total in Hsound by lia.
     apply Rle_trans with (1 := Hsound). apply Rmult_le_compat_r; [left; now apply Rinv_0_lt_compat|now apply IZR_le]. }
   destruct (kind_of c); try easy; cbn [spent] in *.
   - rewrite !andb_true_iff, !Z.ltb_lt, !Z.leb_le in H. destruct H as (Hobserved & (((Hb & Ha) & _) & Hp)).
@@ -178,9 +222,8 @@ Proof.
     exists (IZR s / IZR one), (IZR (total - b) / IZR total). split; [|split; [|split]].
     + split; [pose proof (Hshare s (one - s)%Z Hs ltac:(lia)) as Hprob; now replace (s + (one - s))%Z with one in Hprob by lia|].
       unfold observed. rewrite Hguesses. simpl lost.
-      pose proof (tail_bound_sound fuel (Z.to_nat (rounds_of k)) (right_of k + wrong_of k - lost_of k) s (one - s) one stop
-        ltac:(lia) Hs ltac:(lia) one_positive) as Hsound.
-      rewrite Z2Nat.id in Hsound by lia. replace (s + (one - s))%Z with one in Hsound by lia.
+      pose proof (chance_sound (rounds_of k) (right_of k + wrong_of k - lost_of k) s (one - s) gamma ltac:(lia) Hs ltac:(lia)) as Hsound.
+      replace (s + (one - s))%Z with one in Hsound by lia.
       rewrite Z2Nat.inj_sub in Hsound by lia. apply Rle_trans with (1 := Hsound). apply Rle_trans with (IZR gamma / IZR one).
       * apply Rmult_le_compat_r; [left; now apply Rinv_0_lt_compat|now apply IZR_le].
       * apply Rle_trans with (1 := Hdivide _ _ Hgamma). lra.
