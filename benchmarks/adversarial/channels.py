@@ -66,6 +66,6 @@ def asked_check(rng: Generator) -> str:
 
 
 ATTACKS = (
-    Attack("check of a sound mechanism fails by its draws", sound_check, 1e-6, runs=12),
-    Attack("number of draws is not a note, or not found", asked_check, 1e-6, runs=20),
+    Attack("check of a sound mechanism fails by its draws", sound_check, runs=12),
+    Attack("number of draws is not a note, or not found", asked_check, runs=20),
 )
