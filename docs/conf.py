@@ -1,14 +1,19 @@
-"""How the pages are built: MyST markdown, a reference from docstrings, formulas as MathML, commands run in a copy of `examples`."""
+"""How the pages are built: MyST markdown, a reference from docstrings, formulas as MathML, and what runs in a copy of `examples`.
+
+Commands print their output on the page. Python examples must print what the page shows.
+"""
 
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
 
 HERE = Path(__file__).parent
 WORK = HERE.parent / "out" / "docs-examples"  # where `command-output` runs: out/docs-examples of the repository
@@ -56,6 +61,16 @@ def _inside(app: Any, docname: str, source: list[str]) -> None:
         source[0] = text.replace("](papers-checks.md#", "](#").replace("](docs/", "](../")
 
 
+def _run_examples(app: Any, docname: str, source: list[str]) -> None:
+    """Run the Python examples of a page; an output that differs from the page is a warning, which ends the build."""
+    if "```pycon" in source[0]:
+        page = HERE / f"{docname}.md"
+        command = [sys.executable, str(HERE / "page_examples.py"), str(WORK), str(page)]
+        ran = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        if ran.returncode:
+            logging.getLogger(__name__).warning("examples print something else:\n%s", ran.stdout, location=docname)
+
+
 def _inline(writer: Any, node: nodes.math) -> None:
     writer.body.append(tex2mathml(node.astext()))
     raise nodes.SkipNode
@@ -70,4 +85,5 @@ def setup(app: Any) -> None:
     """Formulas by the converter of docutils: MathML, which browsers draw without a script or a network."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("builder-inited", _set_the_table)
+    app.connect("source-read", _run_examples)
     app.connect("source-read", _inside)

@@ -104,10 +104,10 @@ def exact_figure(returns: str, reference: Reference, at: Point, accuracy: float 
         if returns == "zcdp":
             rates = [profile.renyi(arb(order)) / order for order in _ORDERS]
             return max(0.0, *(down(x.lower()) if x.is_finite() else 0.0 if x.is_nan() else math.inf for x in rates))
-        found = _largest(lambda value: _exceeds(returns, value, profile, at), accuracy)
-        if signed and returns == "epsilon" and found == 0:
+        largest = _largest(lambda value: _exceeds(returns, value, profile, at), accuracy)
+        if signed and returns == "epsilon" and largest == 0:
             return _negative(lambda value: _exceeds(returns, value, profile, at), at["delta"], accuracy)
-        return found
+        return largest
 
 
 def _finite(value: float) -> float:

@@ -36,7 +36,7 @@ _COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
 class Comparison:
     """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound.
 
-    The exact epsilon is 0 if it is not positive, except beside a negative figure, which it is compared with.
+    The exact epsilon is 0 if it is not positive. With a negative figure, it is the exact one, negative too.
     """
 
     at: Point

@@ -39,7 +39,7 @@ _COSTS = {"n_jobs": "1", "num_workers": "1", "n_workers": "1", "n_estimators": "
 _SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "parameters"}
 _TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more
 _SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
-TEXTS = re.compile(r"(typing\.|collections\.abc\.)?([Ll]ist|Sequence|Iterable)\[str\]")
+TEXTS = re.compile(r"(typing\.|collections\.abc\.)?(List|list|Sequence|Iterable)\[str\]")
 _FRAMES = ("df", "dataframe", "data_frame")
 
 
@@ -347,7 +347,7 @@ def _built(parameter: Parameter, form: Form, choice: Choice, classes: Mapping[st
 
     The epsilon of a budget object differs from an epsilon of the call, so its role is ``budget epsilon``.
     """
-    listed = re.match(r"(typing\.)?([Ll]ist|[Tt]uple|Sequence|Iterable|collections\.abc\.\w+)\[", parameter.annotation)
+    listed = re.match(r"(typing\.)?(List|list|Tuple|tuple|Sequence|Iterable|collections\.abc\.\w+)\[", parameter.annotation)
     for place in classes_of(parameter, classes) if depth < _DEPTH else ():
         cls = classes.get(place)
         if cls is None:

@@ -60,7 +60,7 @@ def _audited(rng: Generator, accountant: Callable[..., float], mechanism: str, n
 
 def right_epsilon(rng: Generator) -> str:
     """Run an attack with a right accountant: the true epsilon, 0 instead of a negative one, or more than the true epsilon."""
-    *question, exact = _question(rng)
+    mechanism, names, ranges, exact = _question(rng)
     excess = float(10 ** rng.uniform(-6, 0))
     kind, accountant = (
         ("true", exact),
@@ -68,16 +68,16 @@ def right_epsilon(rng: Generator) -> str:
         ("larger", lambda **at: exact(**at) + excess),
         ("infinite where negative", lambda **at: exact(**at) if exact(**at) > 0 else math.inf),
     )[int(rng.integers(4))]
-    found = _audited(rng, accountant, *question)
+    found = _audited(rng, accountant, mechanism, names, ranges)
     explained = any(note.startswith("negative figures that are not too low") for note in found.notes)
     if kind == "true" and found.verdict is Verdict.NOT_REFUTED and not explained:
-        return f"{question[0]}: negative epsilons are not explained: {found.notes}"
-    return failure_unless_verdict(found, {Verdict.NOT_REFUTED}, f"{kind} epsilon of {question[0]}: {found.headline()}")
+        return f"{mechanism}: negative epsilons are not explained: {found.notes}"
+    return failure_unless_verdict(found, {Verdict.NOT_REFUTED}, f"{kind} epsilon of {mechanism}: {found.headline()}")
 
 
 def wrong_epsilon(rng: Generator) -> str:
     """Run an attack with an accountant whose epsilon is too low by a constant, by its sign, or only where it is negative."""
-    *question, exact = _question(rng)
+    mechanism, names, ranges, exact = _question(rng)
     deficit, constant, factor = float(10 ** rng.uniform(-7, 0)), -float(rng.uniform(0.01, 5)), float(rng.uniform(1.01, 3))
     kind, accountant = (
         ("too low by a constant", lambda **at: exact(**at) - deficit),
@@ -86,11 +86,11 @@ def wrong_epsilon(rng: Generator) -> str:
         ("too low where it is negative", lambda **at: min(exact(**at), factor * exact(**at))),
         ("of the best mechanism", lambda **at: math.log1p(-at["delta"])),
     )[int(rng.integers(5))]
-    found = _audited(rng, accountant, *question)
-    missed = failure_unless_verdict(found, {Verdict.VIOLATED}, f"epsilon of {question[0]} {kind}: {found.headline()}")
+    found = _audited(rng, accountant, mechanism, names, ranges)
+    missed = failure_unless_verdict(found, {Verdict.VIOLATED}, f"epsilon of {mechanism} {kind}: {found.headline()}")
     truth = exact(**found.at) if not missed else 0.0
     stated = found.exact if truth > 0 or found.figure < 0 else truth
-    return missed or ("" if abs(stated - truth) < 1e-6 else f"{question[0]}: states {found.exact:.9g} for {truth:.9g}, {found.headline()}")
+    return missed or ("" if abs(stated - truth) < 1e-6 else f"{mechanism}: states {found.exact:.9g} for {truth:.9g}, {found.headline()}")
 
 
 def wrong_sign(rng: Generator) -> str:

@@ -1,11 +1,9 @@
 """Tests of the pages in docs/: links, examples and their output, names, commands and options.
 
-`make docs` (a part of `make release-check`) builds the pages, with warnings as errors, and runs their commands for a minute.
+`make docs` (a part of `make release-check`) builds the pages, with warnings as errors, and runs their commands and Python examples.
 """
 
 import contextlib
-import doctest
-import io
 import itertools
 import pkgutil
 import re
@@ -153,15 +151,21 @@ def test_a_wrong_option_would_be_seen():
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "pycon")], ids=lambda page: page.stem)
-def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
-    """All Python examples of a page run in one session, in a copy of the examples folder."""
+def test_examples_print_what_is_shown(page, tmp_path):
+    """All Python examples of a page run in one session, in a copy of the examples folder, as when the pages are built."""
     shutil.copytree(DOCS / "examples", tmp_path / "examples")
-    monkeypatch.chdir(tmp_path / "examples")
-    monkeypatch.syspath_prepend(str(tmp_path / "examples"))
-    session = doctest.DocTestParser().get_doctest("\n".join(fences(page, "pycon")), {"__name__": "page"}, page.name, str(page), 0)
-    told = io.StringIO()
-    found = doctest.DocTestRunner(verbose=False).run(session, out=told.write)
-    assert found.attempted and not found.failed, told.getvalue()
+    command = [sys.executable, str(DOCS / "page_examples.py"), str(tmp_path / "examples"), str(page)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_an_example_that_prints_something_else_is_noticed(tmp_path):
+    for shown, code in (("2", 0), ("3", 1)):
+        (tmp_path / "page.md").write_text(f"# A page\n\n```pycon\n>>> x = 1\n```\n\nText\n\n```pycon\n>>> x + 1\n{shown}\n```\n")
+        ran = subprocess.run(
+            [sys.executable, str(DOCS / "page_examples.py"), str(tmp_path), str(tmp_path / "page.md")], capture_output=True
+        )
+        assert ran.returncode == code and (b"Got:" in ran.stdout) == bool(code)
 
 
 def block(page, start):

@@ -1,10 +1,11 @@
 """Tests of the lock file, which must match pyproject.toml and name no source of packages, and of the installed packages."""
 
+import contextlib
 import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,34 @@ def test_every_requirement_is_met_by_its_pin(minor):
     assert len(pins) == len(lines), "a package is pinned twice"
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["test"], *extras["proofs"], *PROJECT["build-system"]["requires"]]
+    installed = [line for name in ("test", "proofs", "dev", "docs") for line in extras[name]]
+    wanted = [*project["dependencies"], *installed, *PROJECT["build-system"]["requires"]]
     unmet = [str(r) for r in map(Requirement, wanted) if not r.specifier.contains(pins.get(canonicalize_name(r.name), "0"))]
     assert unmet == []
+
+
+def test_what_the_pinned_packages_need_is_pinned_too():
+    """Of the packages that are installed here. An unpinned one changes without a commit, as codespell once did."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    ahead = [
+        Requirement(line).name
+        for name in ("test", "proofs", "dev", "docs")
+        for line in (*PROJECT["project"]["dependencies"], *extras[name])
+    ]
+    pinned, seen = {canonicalize_name(Requirement(line).name) for line in LINES}, set()
+    while ahead:
+        name = canonicalize_name(ahead.pop())
+        if name not in seen:
+            seen.add(name)
+            with contextlib.suppress(PackageNotFoundError):
+                needed = map(Requirement, requires(name) or [])
+                ahead += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    assert seen - pinned == set() and len(seen) > 60
+
+
+def test_every_extra_that_make_installs_is_pinned():
+    named = re.findall(r"^EXTRAS_\w+ := \[([\w,]+)\]", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {extra for each in named for extra in each.split(",")} == {"test", "proofs", "dev", "docs"}
 
 
 def test_every_folder_of_code_is_installed_under_one_name():

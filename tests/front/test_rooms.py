@@ -4,6 +4,7 @@
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def imports(module, file, known):
                     yield full if full in known else origin
 
 
+@functools.cache
 def graph():
     known = modules()
     return {name: {other for other in imports(name, file, known) if other != name} for name, file in known.items()}

@@ -13,6 +13,7 @@ from dpwitness.cli import main
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, entries_of, read_document
 from dpwitness.reports.audit.report import write_report
+from dpwitness.reports.formats import html_format
 from dpwitness.reports.formats.html_format import PICTURES, html
 from dpwitness.reports.formats.html_frame import inline
 from dpwitness.reports.formats.markdown_page import page
@@ -95,11 +96,14 @@ def test_hostile_texts_in_every_place_and_format(tmp_path, evil, parsed):
         assert (tmp_path / file.name).read_text() == text if file.suffix != ".xml" else True
 
 
-def test_many_audits_leave_pictures_out_and_say_so(found):
-    data = [build_document([each], title="t")["results"][0] | {"name": f"{each.name[:20]} {i}"} for i in range(34) for each in found]
+@pytest.mark.parametrize("pictures", [12, PICTURES])
+def test_many_audits_leave_pictures_out_and_say_so(found, pictures, monkeypatch):
+    monkeypatch.setattr(html_format, "PICTURES", pictures)
+    copies = pictures // 3 + 2
+    data = [build_document([each], title="t")["results"][0] | {"name": f"{each.name[:20]} {i}"} for i in range(copies) for each in found]
     text = made(data)
     assert len(text.encode()) < 2_000_000
-    assert text.count("<figure>") == PICTURES + 1 and "pictures are left out" in text
+    assert text.count("<figure>") == pictures + 1 and "pictures are left out" in text
     assert "pictures are left out" not in made(found)
 
 

@@ -25,7 +25,7 @@ def exact(sigma, delta):
 
 
 def audited(function, returns="epsilon", names=None, ranges=LARGE):
-    return audit_accountant(function, "gaussian", returns, names, ranges=ranges, evaluations=60, seconds=60)
+    return audit_accountant(function, "gaussian", returns, names, ranges=ranges, evaluations=30, seconds=60)
 
 
 def test_true_negative_epsilons_are_explained():
@@ -103,7 +103,7 @@ def test_the_note_on_rounding_states_the_measured_deficit():
 @pytest.mark.parametrize("answer", [True, np.bool_(True), "3", b"3", 3j, np.complex128(3), np.array(3j), None, [3.0], 10**400, math.nan])
 def test_answers_that_are_not_real_numbers_are_failed_calls(answer):
     found = audited(lambda sigma, delta: answer)
-    assert found.verdict.value == "ERROR" and found.failed == 60
+    assert found.verdict.value == "ERROR" and found.failed == 30
     assert "returned" in found.headline()
 
 
@@ -112,7 +112,7 @@ def test_answers_that_are_not_real_numbers_are_failed_calls(answer):
 )
 def test_numbers_of_other_types_are_read(kind):
     found = audited(lambda sigma, delta: kind(float(np.float32(exact(sigma, delta) + 1e-4))))
-    assert found.verdict.value == "NOT_REFUTED" and found.compared == 60, found.headline()
+    assert found.verdict.value == "NOT_REFUTED" and found.compared == 30, found.headline()
 
 
 @pytest.mark.parametrize("answer", [math.inf, True, "2", 10**400])

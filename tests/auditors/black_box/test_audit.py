@@ -27,12 +27,12 @@ def run(mechanism, **options):
 def test_same_counts_on_any_executor():
     """One thread, two threads, two processes: the pilot, the event and the counts are the same."""
     mechanism = zoo()["geometric"]
-    alone = audit(mechanism, trials=50_000, seed=3)
+    alone = audit(mechanism, trials=20_000, seed=3)
     for pool in (ThreadPoolExecutor(2), ProcessPoolExecutor(2)):
         with pool:
-            other = audit(mechanism, trials=50_000, seed=3, executor=pool)
+            other = audit(mechanism, trials=20_000, seed=3, executor=pool)
         assert (other.tally, other.p_value, other.event.to_json()) == (alone.tally, alone.p_value, alone.event.to_json())
-    assert audit(mechanism, trials=50_000, seed=4).tally != alone.tally
+    assert audit(mechanism, trials=20_000, seed=4).tally != alone.tally
 
 
 def test_counts_are_a_function_of_seed_pair_phase_and_chunk_only():

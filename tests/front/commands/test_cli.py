@@ -25,7 +25,7 @@ LEAKY = ("audit", "mine.py:leaky", "--claim", "pure:1")
 
 
 def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
-    found = shell.dpwitness(*LEAKY, *PAIR, "--report", "out")
+    found = shell.dpwitness(*LEAKY, *PAIR, "--trials", "200000", "--report", "out")
     assert found.returncode == 1 and found.stderr.count("\n") == 1 and found.stderr.endswith(" expected\n")
     lines = found.stdout.splitlines()
     assert lines[0].startswith("VIOLATED: epsilon > 1.") and "confidence 0.99" in lines[0]
@@ -43,10 +43,10 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
 
 
 def test_json_is_strict_and_holds_the_witness(shell):
-    arguments = ["audit", "mine:leaky", "--claim", "pure:1", *PAIR, "--trials", "1e6", "--seed", "3", "--json"]
+    arguments = ["audit", "mine:leaky", "--claim", "pure:1", *PAIR, "--trials", "2e5", "--seed", "3", "--json"]
     found = shell.dpwitness(*arguments)
     data = json.loads(found.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    assert (data["verdict"], data["claim"], data["requested"], data["seed"]) == ("VIOLATED", "pure:1", 1_000_000, 3)
+    assert (data["verdict"], data["claim"], data["requested"], data["seed"]) == ("VIOLATED", "pure:1", 200_000, 3)
     assert data["witness"]["target"]["target"] == "mine:leaky"
     assert data["witness"]["pair"]["d1"]["value"] == [1.0]
     parallel = json.loads(shell.dpwitness(*arguments, "--workers", "2").stdout)  # processes: it is Python code
@@ -54,7 +54,7 @@ def test_json_is_strict_and_holds_the_witness(shell):
 
 
 def test_threads_and_one_worker_count_the_same(shell):
-    laplace = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--trials", "1e5", "--json"]
+    laplace = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--trials", "2e4", "--json"]
     tallies = [json.loads(shell.dpwitness(*laplace, "--workers", k).stdout)["tally"] for k in ("1", "2")]
     assert tallies[0] == tallies[1]
     assert tallies[0]["correct"] > tallies[0]["wrong"] > 0

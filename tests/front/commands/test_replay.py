@@ -13,9 +13,8 @@ REPAIRED = "def scaled(dataset, size, rng, *, scale):\n    scale = 10.0\n"
 
 @pytest.fixture
 def witness(shell):
-    found = shell.dpwitness(
-        "audit", "mine.py:scaled", "--kwargs", '{"scale": 0.5}', "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]", "--report", "out"
-    )
+    pair = ["--d0", "[0]", "--d1", "[1]", "--trials", "20000", "--report", "out"]
+    found = shell.dpwitness("audit", "mine.py:scaled", "--kwargs", '{"scale": 0.5}', "--claim", "pure:1", *pair)
     assert found.returncode == 1
     return shell.folder / "out" / "witness-scaled.json"
 
