@@ -140,7 +140,8 @@ class CertifyResult(Result):
                 f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({evidence_text})"
             )
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
-        scope = f"for the pair '{self.pair.why}' only" if self.pair.why else "for this pair only"
+        named = self.pair.why not in ("", "given")
+        scope = f"for the pair '{self.pair.why}' only" if named else "for this pair only"
         if self.verdict is Verdict.CERTIFIED and low == high and self.lower_end == self.upper_end == "proved":
             proof = f"proved; {self.about}" if self.declared else self._with_mismatch("proved from its density")
             return f"CERTIFIED: {symbol} is {low} {scope}, within the claim {self.claim} ({proof})"

@@ -116,7 +116,9 @@ def _check_result(result: Json) -> bool:
     if traced and result["verdict"] == "NOT_REFUTED":
         _raise_damaged(result, "verdict", "INCONCLUSIVE, as its trace exceeds the claim", result["verdict"])
     if trace.get("verdict") == "SUPPORTED" and (traced or trace.get("doubt") or not trace.get("calls") or trace.get("findings")):
-        _raise_damaged(result, "trace", "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the claim", "SUPPORTED")
+        _raise_damaged(
+            result, "trace", "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the claim", "SUPPORTED"
+        )
     assumed = traced and result["verdict"] == "INCONCLUSIVE"
     if kind in _EVIDENCE and evidence not in (None, "assumed" if assumed or (doubted and evidence == "assumed") else _EVIDENCE[kind]):
         _raise_damaged(result, "evidence", _EVIDENCE[kind], evidence)
