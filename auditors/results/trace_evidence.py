@@ -142,7 +142,7 @@ class TraceEvidence:
         return Verdict.SUPPORTED if explained and self.loss <= self.claimed * (1 + 1e-3) else Verdict.INCONCLUSIVE
 
     def refuted_by_counts(self) -> Self:
-        """Return the evidence where the counts of an audit exceed the claim: then the traced runs do not show all that the mechanism does."""
+        """Return the evidence where the counts exceed the claim: then the traced runs do not show all that the mechanism does."""
         if self.verdict is not Verdict.SUPPORTED:
             return self
         doubt = "the counts exceed the claim: noise is not recorded, or not as declared, or these runs did not take a rare branch"

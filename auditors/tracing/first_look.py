@@ -179,8 +179,7 @@ def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
     """Return why a part of the output, or a part of the noise, is not accounted for; empty if all parts are.
 
     A part of the output that never changes may have noise that is not recorded. Noise that is drawn without the data, and changes nothing
-    in these runs, may decide about a rare output. Draws without a law of noise, such as a seed for a generator that is not recorded, are not
-    priced.
+    in these runs, may decide about a rare output. Draws without a law of noise, such as seeds, have no price.
     """
     if evidence.suspicions:
         return f"the runs on both datasets differ, which may be chance: {evidence.suspicions[0].message}"

@@ -63,8 +63,8 @@ def test_a_trace_without_noise_is_inconclusive_and_accuses_nobody():
     )
     document = build_document([result.to_json()], title="t")
     assert checked_document(document)["results"][0]["doubt"] == result.doubt
+    edited = {**result.to_json(), "verdict": "NOT_REFUTED", "headline": ""}
     with pytest.raises(dpw.InvalidArgument, match="verdict must be INCONCLUSIVE"):
-        edited = {**result.to_json(), "verdict": "NOT_REFUTED", "headline": ""}
         checked_document({"schema_version": 1, "results": [edited]})
 
 
