@@ -77,17 +77,17 @@ _KNOWN = ("ann", "bob", "cat", "dora", "eve", "finn")
 
 def _audited(rng: Generator, stable: bool) -> tuple[Any, str]:
     """Return the audit of released names on four pairs, one of which adds a name to the names of the dataset, and a description."""
-    probability, epsilon = float(10 ** rng.uniform(-2.5, -1.7)), float(rng.uniform(0.5, 1.0))
+    probability, epsilon = float(10 ** rng.uniform(-2.3, -1.7)), float(rng.uniform(0.5, 1.0))
     base = [name for name in _KNOWN[:3] for _ in range(int(rng.integers(6, 16)))]
     pairs = [Pair(base, [*base, name], "add-remove", name) for name in rng.permutation([*_KNOWN[:3], str(rng.choice(_KNOWN[3:]))]).tolist()]
     claim = PureDP(epsilon * float(rng.uniform(1.0, 1.5)))
     mechanism = _names(probability, epsilon, stable)
-    result = audit(mechanism, claim=claim, pair=pairs, trials=200_000, confidence=0.999, seed=seed_of(rng), bits=False, causes=False)
+    result = audit(mechanism, claim=claim, pair=pairs, trials=60_000, confidence=0.999, seed=seed_of(rng), bits=False, causes=False)
     return result, f"{result.headline():.80}: names of probability {probability:.4f} at {claim}"
 
 
 def rare_name(rng: Generator) -> str:
-    """Attack with the name of one record, which only one dataset can release."""
+    """Attack with the name of one record, which only one dataset can release. The choice of a pair misses some, at a stated rate of 1/2."""
     result, text = _audited(rng, stable=False)
     return "" if result.verdict is Verdict.VIOLATED else text
 
@@ -100,6 +100,6 @@ def known_names(rng: Generator) -> str:
 
 ATTACKS = (
     Attack("empty outputs end a trace", empty_output, runs=60),
-    Attack("name of one record is missed", rare_name, 0.02, runs=8),
-    Attack("release of known names VIOLATED", known_names, 0.001, runs=6),
+    Attack("name of one record is missed", rare_name, 0.5, runs=6),
+    Attack("release of known names VIOLATED", known_names, 0.001, runs=4),
 )

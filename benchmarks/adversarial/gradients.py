@@ -59,8 +59,11 @@ def _step(rng: Generator, clip: Clipping, batch: int) -> tuple[m.GradientSteps, 
 
 def _verdicts(rng: Generator, step: m.GradientSteps) -> list[Verdict]:
     """Return the verdicts of `certify` on the worst and the crowded pair, for a claim that leaves room for its numerics."""
-    claim, settings = ApproxDP(1.2 * step.claim.epsilon, step.delta), {"trials": 10_000, "density_runs": 0}
-    return [certify(step, pair, claim, seed=seed_of(rng), **settings).verdict for pair in (step.worst_pair(), step.crowded_pair())]
+    claim = ApproxDP(1.2 * step.claim.epsilon, step.delta)
+    return [
+        certify(step, pair, claim, trials=10_000, density_runs=0, seed=seed_of(rng)).verdict
+        for pair in (step.worst_pair(), step.crowded_pair())
+    ]
 
 
 def wrong_clipping(rng: Generator) -> str:

@@ -32,17 +32,17 @@ def _from_database(_: Generator) -> float:
 
 
 def _from_c(_: Generator) -> float:
-    return float(ctypes.CDLL(None).rand()) / 2.0**31
+    return int(ctypes.CDLL(None).rand()) / 2.0**31
 
 
 def _from_c_seeded(rng: Generator) -> float:
     library = ctypes.CDLL(None)
     library.srand(int(rng.integers(2**31)))
-    return float(library.rand()) / 2.0**31
+    return int(library.rand()) / 2.0**31
 
 
 def _from_table(_: Generator) -> float:
-    return _TABLE.pop() if len(_TABLE) > 1 else _TABLE[0]
+    return float(_TABLE.pop() if len(_TABLE) > 1 else _TABLE[0])
 
 
 _SOURCES: tuple[Callable[[Generator], float], ...] = (
