@@ -240,6 +240,7 @@ def build_result(
     return replace(
         base,
         verdict=verdict,
+        trace=findings.trace.refuted_by_counts() if findings.trace is not None and findings.refuted else findings.trace,
         epsilon_lower=test.epsilon,
         parameter_lower=test.lower,
         p_value=min(1.0, test.p_value * share),

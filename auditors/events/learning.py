@@ -160,9 +160,7 @@ def _training_set(outputs1: Outputs, outputs0: Outputs, rounds: int) -> tuple[Tr
     return Training.build(both, len(outputs1), rng), rng
 
 
-def expected_certificate(
-    outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, suspect: bool = False
-) -> float:
+def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, suspect: bool = False) -> float:
     """Estimate the parameter that an event learned from these outputs would certify.
 
     The estimate is accurate enough to rank pairs, at a small part of the cost of `learn`. Half of

@@ -140,13 +140,15 @@ class CertifyResult(Result):
                 f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({evidence_text})"
             )
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
+        named = self.pair.why not in ("", "given")
+        scope = f"for the pair '{self.pair.why}' only" if named else "for this pair only"
         if self.verdict is Verdict.CERTIFIED and low == high and self.lower_end == self.upper_end == "proved":
             proof = f"proved; {self.about}" if self.declared else self._with_mismatch("proved from its density")
-            return f"CERTIFIED: {symbol} is {low} for this pair, within the claim {self.claim} ({proof})"
+            return f"CERTIFIED: {symbol} is {low} {scope}, within the claim {self.claim} ({proof})"
         if self.verdict is Verdict.CERTIFIED:
-            return f"CERTIFIED for this pair: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
+            return f"CERTIFIED {scope}: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
         if self.verdict is Verdict.SUPPORTED:
-            return f"SUPPORTED for this pair, not proved: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
+            return f"SUPPORTED {scope}, not proved: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
         if self.verdict is Verdict.INCONCLUSIVE and self.route == "none":
             return f"INCONCLUSIVE: {self.notes[0]}"
         if self.verdict is Verdict.INCONCLUSIVE:

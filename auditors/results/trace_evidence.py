@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from dpwitness.auditors.results.verdicts import Verdict, strict
@@ -140,6 +140,13 @@ class TraceEvidence:
             return Verdict.VIOLATED
         explained = bool(self.calls) and not self.findings and not self.doubt
         return Verdict.SUPPORTED if explained and self.loss <= self.claimed * (1 + 1e-3) else Verdict.INCONCLUSIVE
+
+    def refuted_by_counts(self) -> Self:
+        """Return the evidence where the counts exceed the claim: then the traced runs do not show all that the mechanism does."""
+        if self.verdict is not Verdict.SUPPORTED:
+            return self
+        doubt = "the counts exceed the claim: noise is not recorded, or not as declared, or these runs did not take a rare branch"
+        return replace(self, doubt=doubt)
 
     @property
     def contradicts(self) -> bool:

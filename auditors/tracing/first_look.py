@@ -160,7 +160,10 @@ def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -
     loss = evidence.loss if evidence.priced or exceeds else math.nan
     doubt = evidence.doubt
     if not doubt and not findings and loss <= runs.claim.parameter * (1 + 1e-3):
-        doubt = _partial_doubt(runs, evidence)
+        try:
+            doubt = _partial_doubt(runs, evidence)
+        except Stopped:
+            doubt = "too few traced runs were allowed to see whether all noise is recorded"
     return TraceEvidence(
         pair=pair.why,
         claimed=runs.claim.parameter,
@@ -177,8 +180,7 @@ def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
     """Return why a part of the output, or a part of the noise, is not accounted for; empty if all parts are.
 
     A part of the output that never changes may have noise that is not recorded. Noise that is drawn without the data, and changes nothing
-    in these runs, may decide about a rare output. Draws without a law of noise, such as a seed for a generator that is not recorded, are not
-    priced.
+    in these runs, may decide about a rare output. Draws without a law of noise, such as seeds, have no price.
     """
     if evidence.suspicions:
         return f"the runs on both datasets differ, which may be chance: {evidence.suspicions[0].message}"
@@ -196,7 +198,9 @@ def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
         kind, place, value = min(constant)
         return f"{kind} {place} of the output is {value} in {REPEATS} runs, so that no recorded noise accounts for it"
     calls = Calls(runs.recorder.replay(recorded, runs.first)["table"])
-    unpriced = [calls.name(i) for i in calls.kinds() if calls.law(i) in ("uniform", "noise") or (calls.law(i) == "choice" and calls.source(i))]
+    unpriced = [
+        calls.name(i) for i in calls.kinds() if calls.law(i) in ("uniform", "noise") or (calls.law(i) == "choice" and calls.source(i))
+    ]
     if unpriced:
         return f"the output may depend on the draws of {unpriced[0]}, whose privacy loss is not computed"
     drawn = {i: calls.output(i) for i in range(len(calls)) if calls.free(i)}

@@ -83,7 +83,8 @@ def examine(recorder: Recorder, pair: Pair, promise: Claim, asked: tuple[str, ..
     for finding in evidence.calls.findings():
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where)
     evidence = _with_coupled_confirmed(runs, evidence.with_loss_findings(runs.claim), recordings)
-    return evidence if evidence.findings else replace(evidence, doubt=_doubt(runs, Calls(again["table"]), pairs))
+    doubt = "" if evidence.findings else _doubt(runs, Calls(again["table"]), pairs)
+    return replace(evidence, doubt=doubt, loss=math.nan) if doubt else evidence
 
 
 def _doubt(runs: PairSession, calls: Calls, pairs: list[Run]) -> str:

@@ -29,6 +29,9 @@ FAMILIES = (
     "independence",
     "accountants",
     "channels",
+    "unrecorded",
+    "gradients",
+    "empties",
 )
 _RUNS_PER_TASK = 20  # runs per worker task
 _FAST_RUNS_PER_TASK = 1000  # runs per worker task for attacks that take about a millisecond

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_callable, require_numbers
 from dpwitness.mechanisms.data.pairs import Pair
@@ -160,20 +161,39 @@ class GradientSteps:
         return Rows(self.records, ((-reach, reach),) * self.dimension, relation="add-remove")
 
     def worst_pair(self) -> Pair:
-        """Return the pair that adds a long gradient to gradients of 0, on which the true parameter is attained."""
-        return self._pair_adding_gradient(np.zeros((self.records - 1, self.dimension)), "a long gradient among others of 0")
+        """Return the pair that adds a gradient, long in every coordinate, to gradients of 0: the true parameter is attained.
+
+        Clipping that treats layers, blocks or coordinates separately, or leaves some of them out, lengthens the sum on this pair.
+        """
+        return self._pair_adding(np.arange(self.dimension) >= 0, crowded=False)
 
     def crowded_pair(self) -> Pair:
         """Return the pair that adds a long gradient to others half as long in the opposite direction.
 
         On this pair an audit detects clipping or sampling that treats the batch as one record.
         """
-        others = np.tile(-_GRADIENT_RANGE / 2 * self.clipping_norm * np.eye(1, self.dimension), (self.records - 1, 1))
-        return self._pair_adding_gradient(others, "a long gradient against all others")
+        return self._pair_adding(np.arange(self.dimension) >= 0, crowded=True)
 
-    def _pair_adding_gradient(self, others: FloatArray, why: str) -> Pair:
-        """Return the add-remove pair that adds one long gradient to `others`."""
-        single = _GRADIENT_RANGE * self.clipping_norm * np.eye(1, self.dimension)
+    def adversarial_pairs(self) -> list[Pair]:
+        """Return the worst and the crowded pair, and such pairs whose gradients are long in a part of the coordinates only.
+
+        The parts are the first and the last coordinate, and the first and the second half. A verdict on one pair covers no other.
+        """
+        place, half = np.arange(self.dimension), (self.dimension + 1) // 2
+        parts = [place >= 0, place == 0, place == self.dimension - 1, place < half, place >= half]
+        distinct = {part.tobytes(): part for part in parts if part.any()}
+        return [self._pair_adding(part, crowded=crowded) for part in distinct.values() for crowded in (False, True)]
+
+    def _pair_adding(self, part: NDArray[np.bool_], *, crowded: bool) -> Pair:
+        """Return the add-remove pair that adds a gradient of alternating signs, long in the coordinates of `part`.
+
+        Equal signs would hide errors of clipping at an upper limit only, and of sums in the place of norms.
+        """
+        signs = np.where(np.arange(self.dimension) % 2 == 0, 1.0, -1.0) * part
+        single = (_GRADIENT_RANGE * self.clipping_norm * signs)[None, :]
+        others = np.tile(-0.5 * single if crowded else 0 * single, (self.records - 1, 1))
+        where = "" if part.all() else f" in coordinates {np.flatnonzero(part)[0]} to {np.flatnonzero(part)[-1]}"
+        why = f"a long gradient{where} " + ("against all others" if crowded else "among others of 0")
         return Pair(others, np.concatenate([others, single]), "add-remove", why)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:

@@ -115,6 +115,10 @@ def _check_result(result: Json) -> bool:
     doubted = result["verdict"] == "INCONCLUSIVE" and any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
     if traced and result["verdict"] == "NOT_REFUTED":
         _raise_damaged(result, "verdict", "INCONCLUSIVE, as its trace exceeds the claim", result["verdict"])
+    if trace.get("verdict") == "SUPPORTED" and (traced or trace.get("doubt") or not trace.get("calls") or trace.get("findings")):
+        _raise_damaged(
+            result, "trace", "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the claim", "SUPPORTED"
+        )
     assumed = traced and result["verdict"] == "INCONCLUSIVE"
     if kind in _EVIDENCE and evidence not in (None, "assumed" if assumed or (doubted and evidence == "assumed") else _EVIDENCE[kind]):
         _raise_damaged(result, "evidence", _EVIDENCE[kind], evidence)
@@ -233,7 +237,7 @@ def _check_trace(result: Json) -> bool:
     confirmed, findings = (audit or {}).get("verdict") in ("VIOLATED", "SUSPECT"), bool(result.get("findings"))
     if found == "VIOLATED" and not confirmed:
         _raise_damaged(result, "verdict", "INCONCLUSIVE, as no audit confirms it", found)
-    if found == "NOT_REFUTED" and (confirmed or findings):
+    if found == "NOT_REFUTED" and (confirmed or findings or result.get("doubt")):
         _raise_damaged(result, "verdict", "VIOLATED" if confirmed else "INCONCLUSIVE", found)
     return determined and found == "VIOLATED"
 

@@ -165,7 +165,7 @@ _BIT_FIELDS = {"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended,
 _NESTED_FIELDS = {
     "bit_level": _BIT_FIELDS,
     "enclosure": {"parameter_lower": _extended, "parameter_upper": _extended},
-    "trace": {"pair": text(TEXT), "claimed": _extended, "loss": _extended, "exceeds": boolean, "runs": integer()},
+    "trace": {"pair": text(TEXT), "claimed": _extended, "loss": _extended, "exceeds": boolean, "runs": integer(), "doubt": text(TEXT)},
     "audit": _FIELDS | {"verdict": _VERDICT},
 }
 

@@ -129,6 +129,7 @@ def _trace_facts(entry: Entry) -> Facts:
     facts += [("finding", _format_finding(each)) for each in result.get("findings") or []]
     if result.get("verdict") != Verdict.ERROR.value:
         loss = result.get("loss")
+        facts.append(("doubt", escaped_markdown(result.get("doubt") or "")))
         description = "unknown for some calls" if loss == "nan" else f"{symbol} = {figure(loss, 6)}, for this pair and this trace"
         facts.append(("loss of the calls together", description))
         if result.get("charged") != "nan":
@@ -199,7 +200,8 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "trace": (
         _trace_facts,
         {
-            Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, but they are not certified.",
+            Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, but they are not certified. Without "
+            "findings, the recorded noise does not account for the outputs: `dpwitness audit` tests them.",
             Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is one pair of runs and not a proof for others.",
         },
     ),

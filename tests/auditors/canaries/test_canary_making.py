@@ -254,3 +254,45 @@ def test_opacus_from_one_run(case, verdict, monkeypatch):
     monkeypatch.setattr(script, "STEPS", 20)
     monkeypatch.setitem(script.NOISE, 2, 3.0)  # for 20 steps
     assert script.audit(case, 2)[0].verdict.name == verdict
+
+
+def clipped_by(part, blocks):
+    """An update without sampling that clips each gradient by the function `part` of its blocks."""
+
+    def update(gradients, rng):
+        clipped = [np.concatenate(part(np.split(each, np.cumsum(blocks)[:-1]))) for each in gradients]
+        return np.sum(clipped, axis=0) + rng.normal(size=sum(blocks))
+
+    return update
+
+
+def shortened(vector, order=2):
+    return vector / max(1.0, np.linalg.norm(vector, order))
+
+
+CLIPPINGS = {
+    "each block": lambda blocks: [shortened(each) for each in blocks],
+    "all but the last block": lambda blocks: [shortened(np.concatenate(blocks[:-1])), blocks[-1]],
+    "all but the first block": lambda blocks: [blocks[0], shortened(np.concatenate(blocks[1:]))],
+    "each coordinate": lambda blocks: [np.clip(each, -1.0, 1.0) for each in blocks],
+    "an upper limit": lambda blocks: [np.minimum(each, 1.0) for each in blocks],
+    "the largest entry": lambda blocks: [shortened(np.concatenate(blocks), np.inf)],
+    "the l1 norm": lambda blocks: [shortened(np.concatenate(blocks), 1)],
+    "the right norm": lambda blocks: [shortened(np.concatenate(blocks))],
+}
+
+
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+def test_clipping_by_parts_is_found_on_the_worst_pair(clipping):
+    """The density of the right step is another one, so that `certify` ends in an ERROR; the right step is never one."""
+    blocks = (2, 3, 1)
+    step = GradientSteps(noise_multiplier=1.0, delta=1e-3, dimension=sum(blocks), update=clipped_by(CLIPPINGS[clipping], blocks))
+    found = dpw.certify(step, step.worst_pair(), "approx:4,1e-3", trials=10_000, density_runs=0)
+    assert (found.verdict is dpw.Verdict.ERROR) == (clipping != "the right norm")
+
+
+def test_adversarial_pairs_are_long_in_parts_and_everywhere():
+    pairs = GradientSteps(noise_multiplier=1.0, dimension=5).adversarial_pairs()
+    parts = {tuple(np.flatnonzero(pair.d1[-1])) for pair in pairs}
+    assert parts == {(0, 1, 2, 3, 4), (0,), (4,), (0, 1, 2), (3, 4)} and len(pairs) == 10
+    assert len(GradientSteps(noise_multiplier=1.0).adversarial_pairs()) == 2

@@ -19,7 +19,7 @@ def told(capsys, *arguments):
 
 def test_a_claim_is_certified_for_a_pair(capsys):
     code, out = told(capsys, *LAPLACE, *PAIR, "--white-box", "--verbose")
-    assert code == 0 and out.startswith("CERTIFIED: epsilon is 1 for this pair, within the claim pure:1 (proved; sampler and density ")
+    assert code == 0 and out.startswith("CERTIFIED: epsilon is 1 for this pair only, within the claim pure:1 (proved; sampler and density ")
     assert "evidence   " in out and "--search looks for a worse one" in out
 
 
