@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.timing import (
     FEWEST,
@@ -236,6 +237,18 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
         remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)
         announce(f"{options.name}: {remaining:,} runs at {each}, about {format_duration(cost.time(remaining, len(pairs)))} expected")
     return replace(options, trials=trials)
+
+
+def runs_to_choose(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> int:
+    """Return the number of runs for which a sequential audit plans the choice of a pair: some for each pair, within its budget."""
+
+    def find() -> int:
+        runs = min(options.trials, MIN_RUNS_PER_PAIR * len(pairs))
+        if options.seconds is None:
+            return runs
+        return max(FEWEST, min(runs, measure_cost(runner, options, pairs[0]).trials(options.seconds, len(pairs))))
+
+    return runner.settled("runs to choose", find)
 
 
 def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:

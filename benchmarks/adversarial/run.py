@@ -15,7 +15,7 @@ from dpwitness.benchmarks.adversarial.attack import CHANCE, Attack, Rate
 from dpwitness.benchmarks.table import Table
 from dpwitness.executors.pools import pool
 
-FAMILIES = ("stopping", "alarms", "adapting", "leaves", "pairs", "stores", "files", "promises")
+FAMILIES = ("stopping", "alarms", "adapting", "leaves", "pairs", "stores", "files", "promises", "few_runs")
 _RUNS_PER_TASK = 20  # runs per worker task
 _FAST_RUNS_PER_TASK = 1000  # runs per worker task for attacks that take about a millisecond
 
