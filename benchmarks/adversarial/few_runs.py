@@ -1,4 +1,4 @@
-"""Attacks by slow mechanisms with continuous outputs, of which 130 to 500 runs fit in the time budget.
+"""Attacks by slow mechanisms with continuous outputs, of which 100 to 500 runs fit in the time budget.
 
 The outputs have a random form and 1 to 200 numbers. A faulty mechanism has noise that is 10 to 150 times too small, so that each number
 that moves does so by at least eight times the scale of its noise, or no noise on one number. Its sound twin has the noise of the claim.
@@ -75,7 +75,7 @@ def _mechanism(rng: Generator, *, faulty: bool) -> tuple[Any, str]:
 def slow(rng: Generator, *, faulty: bool, confidence: float) -> str:
     """Audit a slow mechanism with a budget for few runs."""
     mechanism, description = _mechanism(rng, faulty=faulty)
-    runs = int(rng.integers(130, 501))
+    runs = int(np.exp(rng.uniform(np.log(120), np.log(500))))
     options = {"pair": PAIR, "confidence": confidence, "seed": seed_of(rng), "causes": False}
     with patch.object(timing, "read_clock", lambda name: lambda: _Clock.now), patch.object(chunks, "perf_counter", lambda: _Clock.now):
         found = audit(mechanism, claim="pure:1", seconds=_COST * runs, trace=bool(rng.random() < 0.5), **options)
