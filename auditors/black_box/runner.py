@@ -39,6 +39,7 @@ from dpwitness.mechanisms.objects.single_runs import PerRun
 T = TypeVar("T")
 
 _CHANGED = 1.5  # factor on the number of remaining runs from which they are planned again
+_MIN_CHOICE = 1.0  # seconds for the choice of a pair in a sequential audit with a smaller time budget
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
@@ -246,7 +247,7 @@ def runs_to_choose(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
         runs = min(options.trials, MIN_RUNS_PER_PAIR * len(pairs))
         if options.seconds is None:
             return runs
-        return max(FEWEST, min(runs, measure_cost(runner, options, pairs[0]).trials(options.seconds, len(pairs))))
+        return max(FEWEST, min(runs, int(max(options.seconds, _MIN_CHOICE) / measure_cost(runner, options, pairs[0]).run)))
 
     return runner.settled("runs to choose", find)
 
