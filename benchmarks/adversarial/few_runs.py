@@ -53,7 +53,7 @@ def _mechanism(rng: Generator, *, faulty: bool) -> tuple[Any, str]:
     form, size = str(rng.choice(list(_FORMS))), int(np.exp(rng.uniform(0, np.log(200))))
     factor = float(np.exp(rng.uniform(np.log(10), np.log(150))))
     size += size % 2 if form == "frame" and size > 1 else 0
-    moving = rng.permutation(size)[: rng.integers(1, max(2, min(size, factor / _GROSS + 1)))]
+    moving = rng.permutation(size)[: rng.integers(1, max(2, min(size, int(factor / _GROSS + 1))))]
     move, scale = np.zeros(size), np.full(size, 1.0 * len(moving))  # the numbers that move have a sensitivity of 1 each
     move[moving] = rng.choice([-1.0, 1.0], len(moving))
     exact = faulty and rng.random() < 0.25
@@ -76,7 +76,7 @@ def slow(rng: Generator, *, faulty: bool, confidence: float) -> str:
     """Audit a slow mechanism with a budget for few runs."""
     mechanism, description = _mechanism(rng, faulty=faulty)
     runs = int(np.exp(rng.uniform(np.log(120), np.log(500))))
-    options = {"pair": PAIR, "confidence": confidence, "seed": seed_of(rng), "causes": False}
+    options: dict[str, Any] = {"pair": PAIR, "confidence": confidence, "seed": seed_of(rng), "causes": False}
     with patch.object(timing, "read_clock", lambda name: lambda: _Clock.now), patch.object(chunks, "perf_counter", lambda: _Clock.now):
         found = audit(mechanism, claim="pure:1", seconds=_COST * runs, trace=bool(rng.random() < 0.5), **options)
     text = f"{description}, {found.trials} runs"
