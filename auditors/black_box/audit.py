@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.causes import separate_causes
 from dpwitness.auditors.black_box.conclude import Findings, conclude
 from dpwitness.auditors.black_box.options import AuditOptions, Progress, require_find, validated_options
 from dpwitness.auditors.black_box.pilot import Known, audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.black_box.resume import extension_totals, require_same_chunks, resume
-from dpwitness.auditors.black_box.runner import RoundRunner, fix_budget, measure_cost, replan
+from dpwitness.auditors.black_box.runner import RoundRunner, fix_budget, measure_cost, replan, runs_to_choose
 from dpwitness.auditors.black_box.screening import trace_evidence, traced_pairs
 from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
@@ -338,7 +337,7 @@ def _run_plan(
 
 def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> Iterator[Findings]:
     """Run a sequential audit: choose a pair from few rounds, and test the pair until a violation is certified or excluded."""
-    runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
+    runner.planned = runs_to_choose(runner, options, pairs)
     options, probed = run_probes(runner, options, pairs)
     require_same_chunks(runner, probed)
     head = traced_pairs(runner, options, [each.pair for each in probed], "probed")

@@ -81,7 +81,8 @@ class ProbedPair:
 def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> tuple[AuditOptions, list[ProbedPair]]:
     """Probe the pairs for which there are enough runs; return the options that the probes determine, and the usable pairs."""
     most = tried_pairs(runner.planned)
-    pairs = screen(runner, options, pairs, most or SHORT_PAIRS)  # of so few runs, the first pair that does not always raise is tested
+    # with so few runs, the best pair of the looks that does not always raise is tested: all but one pair at most are left
+    pairs = screen(runner, options, pairs, most or max(1, min(SHORT_PAIRS, len(pairs) - 1)))
     options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
     probed = probe_pairs(runner, options, pairs, None if most else 1)
     bits = options.bits and most > 0 and any(each.floats for each in probed)

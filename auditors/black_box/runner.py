@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.timing import (
     FEWEST,
@@ -42,6 +43,7 @@ from dpwitness.mechanisms.objects.single_runs import PerRun
 T = TypeVar("T")
 
 _CHANGED = 1.5  # factor on the number of remaining runs from which they are planned again
+_MIN_CHOICE = 1.0  # seconds for the choice of a pair in a sequential audit with a smaller time budget
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
@@ -251,6 +253,18 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
         remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)
         announce(f"{options.name}: {remaining:,} runs at {each}, about {format_duration(cost.time(remaining, len(pairs)))} expected")
     return replace(options, trials=trials)
+
+
+def runs_to_choose(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> int:
+    """Return the number of runs for which a sequential audit plans the choice of a pair: some for each pair, within its budget."""
+
+    def find() -> int:
+        runs = min(options.trials, MIN_RUNS_PER_PAIR * len(pairs))
+        if options.seconds is None:
+            return runs
+        return max(FEWEST, min(runs, int(max(options.seconds, _MIN_CHOICE) / measure_cost(runner, options, pairs[0]).run)))
+
+    return runner.settled("runs to choose", find)
 
 
 def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:

@@ -179,7 +179,8 @@ class Draws:
     @cached_property
     def below(self) -> tuple[FloatArray, FloatArray]:
         """Mass of all cells below each cell, under D1 and D0."""
-        return tuple(beyond[:, :1] - beyond for beyond in self.beyond)
+        beyond1, beyond0 = self.beyond
+        return beyond1[:, :1] - beyond1, beyond0[:, :1] - beyond0
 
     def on_grid(self, goal: CertificateGoal, upper: NDArray[np.intp], lower: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
         """Return means over the draws for events with these cells: certificate, right, wrong and all guesses, number of directions.

@@ -32,6 +32,7 @@ FAMILIES = (
     "unrecorded",
     "gradients",
     "empties",
+    "few_runs",
 )
 _RUNS_PER_TASK = 20  # runs per worker task
 _FAST_RUNS_PER_TASK = 1000  # runs per worker task for attacks that take about a millisecond

@@ -8,7 +8,7 @@ import pytest
 from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Training, concatenate, encode, row_keys
-from dpwitness.auditors.events.posterior import CertificateGoal, Draws, Table, draw_shares, validated_choice
+from dpwitness.auditors.events.posterior import CertificateGoal, Draws, Table, draw_shares, expected_again, validated_choice
 from dpwitness.auditors.events.scorers import fit_model
 from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
 from dpwitness.benchmarks.power import oracle_at, specimens
@@ -120,3 +120,32 @@ def test_a_weak_shift_of_laplace_noise_is_guessed_on_almost_all_outputs():
         choice, _ = validated_choice(draw, goal)
         guessed.append(table.total[choice.upper :].sum() + table.total[: choice.lower].sum())
     assert np.median(guessed) > 0.6 * 4000
+
+
+def test_the_expected_count_of_an_output_that_occurred_once():
+    """With equal numbers of outputs that occurred once and twice, 1; without any that occurred twice, next to nothing."""
+    once, twice, often = (np.full(40, float(k)) for k in (1, 2, 9))
+    assert expected_again(once) == 1 / 41
+    assert expected_again(np.concatenate([once, often])) == 1 / 41
+    assert expected_again(np.concatenate([once, twice[:10]])) == 21 / 41
+    assert expected_again(np.concatenate([once, twice])) == 1.0
+
+
+@pytest.mark.parametrize("number", [8, 25])
+def test_outputs_that_do_not_repeat_are_no_event(number):
+    """Exact outputs of a vector of noisy numbers guess nothing of new outputs; the learned event guesses most of them right."""
+    rng = np.random.default_rng(number)
+    sides, new = ([encode(side + rng.laplace(0.0, 0.05, (size, 6)), size) for side in (1.0, 0.0)] for size in (number, 1_000))
+    found = learn(*sides, PureDP(1.0), alpha=0.01, rounds=4 * number)
+    right = [found.event.count(outputs)[place] for place, outputs in enumerate(new)]
+    assert found.method != "atoms" and min(right) > 900
+
+
+def test_thresholds_are_those_of_new_outputs_where_many_columns_fit_few_outputs():
+    """The scores of the outputs to which a score of 200 columns was fitted are more extreme than those of new outputs."""
+    rng = np.random.default_rng(0)
+    shift = np.where(np.arange(200) == 37, 3.0, 0.0)
+    sides, new = ([encode(shift * side + rng.laplace(0.0, 0.3, (size, 200)), size) for side in (1, 0)] for size in (30, 2_000))
+    event = learn(*sides, PureDP(1.0), alpha=0.01, rounds=140).event
+    (right1, wrong1), (wrong0, right0) = (event.count(outputs) for outputs in new)
+    assert right1 + right0 > 2_000 and wrong1 + wrong0 < 40
