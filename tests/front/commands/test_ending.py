@@ -1,6 +1,7 @@
 """Tests of exit codes: a failed output does not change the code of a violation, and no error gives code 1 or a traceback."""
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -235,11 +236,13 @@ def test_an_exception_in_a_check_is_its_error_and_the_others_go_on(monkeypatch):
     from dpwitness.auditors.checks import runner
     from dpwitness.mechanisms import Laplace
 
-    def check_broken(subject):
+    names = list(runner.CHECKS)[:3]
+
+    @functools.wraps(runner.CHECKS[names[0]])
+    def broken(subject):
         raise TypeError("of the check")
 
-    monkeypatch.setattr(runner, "CHECKS", {"check_broken": check_broken, **runner.CHECKS})
-    names = list(runner.CHECKS)[:3]
+    monkeypatch.setitem(runner.CHECKS, names[0], broken)
     found = check_mechanism(Laplace(1.0, arithmetic="grid"), trials=4_000, checks=names)
     assert [finding.check for finding in found.findings] == names and found.verdict.value == "ERROR"
     assert found.findings[0].reason == "ERROR: the check stopped with TypeError: of the check"
