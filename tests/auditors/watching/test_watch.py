@@ -238,5 +238,5 @@ def test_an_edited_slice_is_refused(tmp_path, field, value):
         entry = store.entries()[0]
         (_, key, text), *_ = [row for row in store.rows("facts", "audit = ?", entry.id) if row[1].startswith("slice ")]
         store.write("facts", entry.id, key, json.dumps(json.loads(text) | {field: value}))
-    with pytest.raises(InvalidArgument, match="store is damaged or edited at bits .*: a slice cannot be read"):
+    with pytest.raises(InvalidArgument, match=r"store is damaged or edited at bits .*: a slice cannot be read"):
         releases(path)

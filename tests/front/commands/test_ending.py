@@ -1,7 +1,7 @@
 """Tests of exit codes: a failed output does not change the code of a violation, and no error gives code 1 or a traceback."""
 
 import contextlib
-import functools
+import dataclasses
 import os
 import subprocess
 import sys
@@ -238,11 +238,10 @@ def test_an_exception_in_a_check_is_its_error_and_the_others_go_on(monkeypatch):
 
     names = list(runner.CHECKS)[:3]
 
-    @functools.wraps(runner.CHECKS[names[0]])
     def broken(subject):
         raise TypeError("of the check")
 
-    monkeypatch.setitem(runner.CHECKS, names[0], broken)
+    monkeypatch.setitem(runner.CHECKS, names[0], dataclasses.replace(runner.CHECKS[names[0]], function=broken))
     found = check_mechanism(Laplace(1.0, arithmetic="grid"), trials=4_000, checks=names)
     assert [finding.check for finding in found.findings] == names and found.verdict.value == "ERROR"
     assert found.findings[0].reason == "ERROR: the check stopped with TypeError: of the check"
