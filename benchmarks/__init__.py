@@ -37,7 +37,7 @@ BENCHMARKS: dict[str, str] = {
 
 
 SEEDED_BENCHMARKS = ("adversarial", "mutation-code")  # benchmarks with random cases, which take a seed: `measure(seed)`
-PARTED_BENCHMARKS = ("scan", "sequential", "slow")  # long benchmarks, of which parts can be chosen: `measure(parts)`
+PARTED_BENCHMARKS = ("adversarial", "scan", "sequential", "slow")  # long benchmarks, of which parts can be chosen: `measure(parts)`
 
 
 def bench(name: str, seed: int | None = None, parts: Sequence[str] = ()) -> Table:
@@ -49,6 +49,6 @@ def bench(name: str, seed: int | None = None, parts: Sequence[str] = ()) -> Tabl
     if parts and name not in PARTED_BENCHMARKS:
         raise InvalidArgument(f"--part is only for bench {', '.join(PARTED_BENCHMARKS)}, got {name!r}, which has no parts")
     measure = import_module(BENCHMARKS[name]).measure
-    table = measure(seed) if name in SEEDED_BENCHMARKS else measure(parts) if name in PARTED_BENCHMARKS else measure()
+    table = measure(*([seed] if name in SEEDED_BENCHMARKS else []), *([parts] if name in PARTED_BENCHMARKS else []))
     assert isinstance(table, Table)
     return table

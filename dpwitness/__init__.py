@@ -1,16 +1,28 @@
 """Public API of dpwitness: verification and auditing of differential-privacy implementations."""
 
-import importlib as _importlib
 import os as _os
-import warnings as _warnings
+import signal as _signal
+import sys as _sys
 
-from dpwitness.early_interrupt import end_at_interrupt as _end_at_interrupt
-from dpwitness.early_interrupt import is_command as _is_command
 
-if _is_command():
-    _end_at_interrupt()
+def _end_at_interrupt(sign: int, frame: object) -> None:
+    """End a command that Ctrl-C interrupts during its imports, before `interrupts` handles signals, with one line and its exit code."""
+    try:
+        _os.write(2, b"dpwitness: interrupted by SIGINT before the command began: nothing was changed; run the command again\n")
+    finally:
+        _os._exit(3)
 
-import lazy_loader as _lazy
+
+# First, because Python shows a traceback until the handler is installed. A program that imports dpwitness keeps its own handler.
+_command = _os.path.basename((_sys.argv or [""])[0])
+_is_command = _command in ("dpwitness", "dpwitness.exe") or (_command == "-m" and "dpwitness" in _sys.orig_argv)
+if _is_command and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _end_at_interrupt)
+
+import importlib as _importlib  # noqa: E402
+import warnings as _warnings  # noqa: E402
+
+import lazy_loader as _lazy  # noqa: E402
 
 _root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
 if _os.path.isfile(_os.path.join(_root, "mechanisms", "__init__.py")):

@@ -222,15 +222,18 @@ def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fie
         notes.append(f"the audit ended in {result.headline()}")
     if pair.unchecked:
         notes.append(pair.unchecked)
-    unconfirmed = Verdict.INCONCLUSIVE if findings or evidence.doubt else Verdict.NOT_REFUTED
+    doubt, loss = evidence.doubt, evidence.loss
+    if evidence.suspicions and result is None and not findings and not doubt:
+        doubt, loss = f"the runs on both datasets differ, which may be chance and was not tried by an audit: {evidence.suspicions[0]}", math.nan
+    unconfirmed = Verdict.INCONCLUSIVE if findings or doubt else Verdict.NOT_REFUTED
     return TraceResult(
         verdict=result.verdict if result is not None and confirmed else unconfirmed,
         pair=pair,
         findings=tuple(findings),
         calls=evidence.calls.summary(),
-        loss=evidence.loss,
+        loss=loss,
         charged=evidence.charged,
-        doubt=evidence.doubt,
+        doubt=doubt,
         audit=result,
         notes=tuple(notes),
         **fields,

@@ -6,6 +6,7 @@ import os
 import secrets
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
@@ -33,6 +34,7 @@ FAMILIES = (
     "gradients",
     "empties",
     "few_runs",
+    "commands",
 )
 _RUNS_PER_TASK = 20  # runs per worker task
 _FAST_RUNS_PER_TASK = 1000  # runs per worker task for attacks that take about a millisecond
@@ -44,17 +46,19 @@ def attacks() -> dict[str, Attack]:
     return {attack.name: attack for attack in found}
 
 
-def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", workers: int | None = None) -> Table:
+def measure(seed: int | None = None, parts: Sequence[str] = (), *, share: float = 1.0, only: str = "", workers: int | None = None) -> Table:
     """Run the attacks and return the table of their failure rates, one row per attack.
 
-    `share` is the fraction of each attack's runs to execute, and `only` a part of the names of the attacks to run. Without a seed,
-    one is drawn from the operating system and stated in the table.
+    `share` is the fraction of each attack's runs to execute. `parts` are texts, of which the names of the attacks to run must contain
+    one, and all must contain `only`. Without a seed, one is drawn from the operating system and stated in the table.
     """
     lacking = [name for name in ("networkx", "pandas", "z3") if find_spec(name) is None]
     if lacking:
         raise InvalidArgument(f"bench adversarial needs {' and '.join(lacking)}: pip install 'dpwitness[frames,graphs,proofs]'")
     seed = secrets.randbits(48) if seed is None else seed
-    chosen = {name: attack for name, attack in attacks().items() if only in name}
+    chosen = {name: attack for name, attack in attacks().items() if only in name and any(part in name for part in parts or ("",))}
+    if not chosen:
+        raise InvalidArgument(f"--part must be a part of the name of an attack ({', '.join(attacks())}), got {', '.join(parts)!r}")
     tasks = []
     for name, attack in chosen.items():
         runs, size = max(1, round(share * attack.runs)), _FAST_RUNS_PER_TASK if attack.runs > 10 * _FAST_RUNS_PER_TASK else _RUNS_PER_TASK

@@ -80,7 +80,6 @@ def _add_certify(command: common.Command, defaults: dict[str, Any]) -> None:
     common.subject(certify)
     common.confidence(certify, "sampled quantities")
     common.time_limit(certify)
-    common.interpreter(certify)
     common.accepting(certify)
     common.running(certify)
     common.detail(certify)

@@ -41,7 +41,8 @@ def _add_bench(command: Command) -> None:
         metavar="PART",
         action="append",
         default=[],
-        help="part of `scan`, `sequential` or `slow` to run; may be repeated; default: all, but of the draws of `scan` the newest only",
+        help="part of `scan`, `sequential` or `slow` to run, or of the names of attacks of `adversarial`; may be repeated; default: all, "
+        "but of the draws of `scan` the newest only",
     )
     bench.add_argument("--json", action="store_true", help="print as JSON")
 

@@ -215,3 +215,28 @@ def test_the_scripts_of_the_workflows_run(tmp_path, monkeypatch, capsys):
         assert out[1].startswith("release.py:noisy_count  VIOLATED")
     sarif = json.loads(Path("out/watch/audit.sarif").read_text())
     assert [each["ruleId"] for each in sarif["runs"][0]["results"]] == ["VALUE"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("runs", -991_032),
+        ("runs", 1),
+        ("runs", 1.5),
+        ("runs", "8"),
+        ("bound", -1.0),
+        ("time", "x"),
+        ("counts", [["x", 1, 1, 2, 0]]),
+        ("counts", 3),
+    ],
+)
+def test_an_edited_slice_is_refused(tmp_path, field, value):
+    """The row's checksum is right, as that of an edit by somebody who computes checksums."""
+    path = tmp_path / "w.db"
+    call(path, target(1.0))
+    with open_store(path) as store:
+        entry = store.entries()[0]
+        (_, key, text), *_ = [row for row in store.rows("facts", "audit = ?", entry.id) if row[1].startswith("slice ")]
+        store.write("facts", entry.id, key, json.dumps(json.loads(text) | {field: value}))
+    with pytest.raises(InvalidArgument, match=r"store is damaged or edited at bits .*: a slice cannot be read"):
+        releases(path)

@@ -1,6 +1,7 @@
 """Tests of exit codes: a failed output does not change the code of a violation, and no error gives code 1 or a traceback."""
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -150,3 +151,98 @@ def test_optimised_python_and_a_plotting_backend_that_is_not_there(shell):
     assert list((shell.folder / "out").glob("*.svg"))
     import_cma = "from dpwitness.mechanisms.numerics.cma_es import _package; print(_package().CMAEvolutionStrategy.__name__)"
     assert shell.run(sys.executable, "-OO", "-c", import_cma, MPLBACKEND="nonsense").stdout == "CMAEvolutionStrategy\n"
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Hook())
+sys.argv = ["dpwitness", "--version"]
+from dpwitness.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["lazy_loader", "dpwitness.cli", "dpwitness.commands.scan"])
+def test_ctrl_c_during_the_imports_of_a_command_is_one_line(shell, name):
+    ran = shell.run(sys.executable, "-c", INTERRUPTED.format(name=name))
+    assert ran.returncode == 3 and ran.stderr.startswith("dpwitness: interrupted by SIGINT") and ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("word", ["\uff12\uff10\uff10\uff10", "2_000", "+2000", " 2000", "2\u0660\u0660\u0660"])
+def test_numbers_in_other_spellings_are_refused(refused, word):
+    assert "must be a whole number" in refused("audit", "mine.py:fine", "--trials", word)
+    assert "must be a number" in refused("audit", "mine.py:fine", "--time-limit", word)
+    assert "claim" in refused("canaries", "scores.csv", "--claim", f"pure:{word}")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda file: file.symlink_to("/dev/null")], ids=["pipe", "device"])
+def test_a_store_that_is_no_regular_file_is_refused(shell, monkeypatch, refused, make):
+    monkeypatch.chdir(shell.folder)
+    make(shell.folder / "run.db")
+    assert "store must be a regular file" in refused(*FINE, "--store", "run.db")
+
+
+def test_a_store_that_is_full_says_why_with_quiet(shell):
+    command = ["bash", "-c", 'ulimit -f 50; "$@"', "-", sys.executable, "-m", "dpwitness", *FINE, "--store", "run.db", "--quiet"]
+    ran = shell.run(*command)
+    assert ran.returncode == 2 and ran.stdout.startswith("NOT REFUTED") and "the store could not be written to the end" in ran.stderr
+
+
+CAUSES = """
+import os
+
+def nan(dataset):
+    return float("nan")
+
+def constant(dataset):
+    return {"a": [1, None]}
+
+def forks(dataset):
+    if os.fork() == 0:
+        return sum(dataset)
+    os.wait()
+    return 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nan", "every output on D0 and D1 is NaN (float)"),
+        ("constant", "every output on D0 and D1 is the same {'a': "),
+        ("forks", "the mechanism forks, and the child returns from the call too"),
+    ],
+)
+def test_the_cause_of_outputs_that_never_change_is_named(shell, name, told):
+    (shell.folder / "causes.py").write_text(CAUSES)
+    ran = shell.dpwitness("audit", f"causes.py:{name}", "--claim", "pure:8", *PAIR, "--trials", "1000", "--no-trace", "--verbose")
+    assert told in ran.stdout and ran.stdout.count(told) == 1, ran.stdout
+
+
+def test_the_advice_on_leaking_low_bits_fits_the_verdict(shell):
+    ran = shell.dpwitness("audit", "mine.py:bare", "--claim", "pure:1", *PAIR, "--trials", "2e4")
+    assert ran.returncode == 0 and "round outputs to a grid, because their low bits leak" in ran.stdout
+    assert "confirm the violation" not in ran.stdout
+
+
+def test_an_exception_in_a_check_is_its_error_and_the_others_go_on(monkeypatch):
+    from dpwitness import check_mechanism
+    from dpwitness.auditors.checks import runner
+    from dpwitness.mechanisms import Laplace
+
+    names = list(runner.CHECKS)[:3]
+
+    def broken(subject):
+        raise TypeError("of the check")
+
+    monkeypatch.setitem(runner.CHECKS, names[0], dataclasses.replace(runner.CHECKS[names[0]], function=broken))
+    found = check_mechanism(Laplace(1.0, arithmetic="grid"), trials=4_000, checks=names)
+    assert [finding.check for finding in found.findings] == names and found.verdict.value == "ERROR"
+    assert found.findings[0].reason == "ERROR: the check stopped with TypeError: of the check"
+    assert all(finding.status != "failed" for finding in found.findings[1:])
