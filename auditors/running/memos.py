@@ -57,7 +57,9 @@ def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, second
         if _is_memo(each, None, run, datasets, seed):
             containers.append((each, None))
         elif isinstance(each, dict):
-            keys = [key for key in list(each)[:_MOST_CONTAINERS] if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)]
+            keys = [
+                key for key in list(each)[:_MOST_CONTAINERS] if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)
+            ]
             containers += [(each, keys)] if keys else []
     return Memos(caches, containers)
 
@@ -89,7 +91,7 @@ def _restore(container: _Container, content: _Container) -> None:
     if isinstance(container, list):
         container.extend(content)
     else:
-        container.update(content)  # type: ignore[arg-type]
+        container.update(content)
 
 
 def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:

@@ -1,4 +1,4 @@
-"""Attacks by mechanisms that never look at their data, and whose runs depend on each other: VIOLATED must be as rare as the audit states."""
+"""Attacks by mechanisms that never look at their data, and whose runs depend on each other: VIOLATED must stay rare."""
 
 from __future__ import annotations
 
