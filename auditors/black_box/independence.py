@@ -31,7 +31,7 @@ from dpwitness.auditors.statistics.dependence import log_dependence, mean_eviden
 from dpwitness.mechanisms.data.pairs import Pair
 
 _DOUBT = 1000.0  # evidence from which a violation is not believed
-_CALLS = 64  # calls of each dataset that show whether the runs of a call depend on each other
+_CALLS = 128  # calls of each dataset that show whether the runs of a call depend on each other
 _CALL_ROUNDS = 128  # rounds of the two calls of a chunk
 _SECONDS, _SHARE = 0.5, 0.05  # time for more calls, and again for fresh states: the larger of this and of this share of the audit's time
 _MOST_FRESH = 64  # runs in a fresh state
