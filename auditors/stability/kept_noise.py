@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.running.fresh_processes import STATES, in_new_processes
-from dpwitness.auditors.running.memos import memos_of
 from dpwitness.auditors.stability.outcomes import EXCEEDS, Comparison, Failure
 from dpwitness.auditors.stability.search import Found
 from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
+from dpwitness.auditors.targets.memos import memos_of
 from dpwitness.mechanisms.foreign.declared import Unfinished
 
 _SECONDS = 0.5  # time limit of the runs in fresh states

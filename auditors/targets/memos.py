@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.running.streams import stream
+from numpy.random import SFC64, Generator
 
 _MOST_OBJECTS = 5_000  # objects that are visited
 _MOST_CONTAINERS = 32  # containers that are tried
@@ -70,7 +70,7 @@ def _is_memo(container: _Container, keys: list[Any] | None, run: Callable[..., A
     _empty(container, keys)
     try:
         for side, dataset in enumerate(datasets):
-            run(dataset, 1, stream(seed, side))
+            run(dataset, 1, Generator(SFC64([seed, side])))
         return len(container) > 0 if keys is None else all(key in container for key in keys)
     except Exception:  # the content is needed
         return False
