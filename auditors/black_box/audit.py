@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.causes import separate_causes
 from dpwitness.auditors.black_box.conclude import Findings, conclude
+from dpwitness.auditors.black_box.final.wider_bounds import suggest_categories, suggest_wider_domain
 from dpwitness.auditors.black_box.options import AuditOptions, Progress, require_find, validated_options
 from dpwitness.auditors.black_box.pilot import Known, audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
@@ -25,7 +26,6 @@ from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, require_seconds
 from dpwitness.auditors.black_box.train import BothSides, Training, train
-from dpwitness.auditors.black_box.wider_bounds import suggest_categories, suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned

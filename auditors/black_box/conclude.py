@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpwitness.auditors.black_box.budget import EARLY_ALPHA
-from dpwitness.auditors.black_box.independence import Counted, require_independent
+from dpwitness.auditors.black_box.final.independence import Counted, require_independent
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.test import EventTest

@@ -214,10 +214,10 @@ def in_relation(rng: Generator) -> str:
 
 ATTACKS = (
     Attack("runs that depend on each other: fixed plan", partial(in_plan, False), _ALPHA, 40),
-    Attack("runs that depend on each other: sequential", partial(in_plan, True), _ALPHA, 40),
-    Attack("runs that depend on each other: watch", in_watch, _ALPHA, 15),
+    Attack("runs that depend on each other: sequential", partial(in_plan, True), _ALPHA, 20),
+    Attack("runs that depend on each other: watch", in_watch, _ALPHA, 8),
     Attack("runs that depend on each other: given outputs", in_given_outputs, _ALPHA, 40),
     Attack("runs that depend on each other: a relation of spreads", in_relation, 1e-4, 40),
-    Attack("noise that a process keeps", kept_noise, _ALPHA, 40),
+    Attack("noise that a process keeps", kept_noise, _ALPHA, 25),
     Attack("noise that a process keeps: transformations", kept_by_transformation, 0.0, 8),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, certify, replay
-from dpwitness.auditors.black_box import independence
+from dpwitness.auditors.black_box.final import independence
 from dpwitness.auditors.checks.check import CheckFailed, Subject, require_indistinguishable
 from dpwitness.auditors.running.fresh_processes import define
 from dpwitness.auditors.running.statefulness import Unfit
