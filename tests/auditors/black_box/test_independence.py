@@ -32,9 +32,9 @@ def shared(dataset, size, rng):
 
 
 def test_a_sequential_audit_does_not_accuse_noise_that_the_runs_of_a_call_share():
-    """Each audit may be VIOLATED with probability .01, and a third was."""
-    verdicts = [audit(shared, **SMALL, trials=1000, seed=seed, sequential=True).verdict for seed in range(6)]
-    assert Verdict.VIOLATED not in verdicts and verdicts.count(Verdict.ERROR) >= 4
+    """All three audits were VIOLATED. Each may be so with probability .01."""
+    verdicts = [audit(shared, **SMALL, trials=20_000, seed=seed, sequential=True).verdict for seed in (1, 3, 4)]
+    assert Verdict.VIOLATED not in verdicts and Verdict.ERROR in verdicts
 
 
 def test_a_watch_does_not_accuse_noise_that_the_runs_of_a_call_share(tmp_path):
