@@ -103,7 +103,8 @@ def audit(
         domain is given.
     trials : int
         Total number of runs of the mechanism: both datasets, pilot, training and test. At least
-        1,000; 1,000,000 by default.
+        1,000; 1,000,000 by default. Runs that a violation is compared with, to see whether runs are
+        independent, are not counted: they take about a second, or 10 % of the duration if that is longer.
     seconds : float, optional
         Approximate duration of the audit, instead of `trials`. Runs are timed to fix `trials`
         before the audit begins, and a note reports the number. The same seed gives the same counts
