@@ -52,7 +52,7 @@ def is_kept(found: Found, apply: Callable[[Sequence[Any]], list[Any]], compariso
     """Return whether the outcomes of a transformation that looks deterministic show another finding in some fresh state."""
     if found.excess.kind != EXCEEDS:
         return False
-    excesses = [comparison.excess(*outcomes, found.d_in) for outcomes in fresh_outcomes(apply, [found.first, found.second])]
+    excesses = [comparison.excess(first, second, found.d_in) for first, second in fresh_outcomes(apply, [found.first, found.second])]
     return any(each is None or each.kind != found.excess.kind or each.measured != found.excess.measured for each in excesses)
 
 

@@ -95,7 +95,7 @@ def in_given_outputs(rng: Generator) -> str:
     for _ in range(2):
         rows = rng.laplace(0.0, 1.0, size) if copies > 1 else mechanism(None, size, rng)
         sides.append(rng.permutation(np.repeat(rows, copies)) if copies > 1 else rows)
-    result = audit_outputs(*sides, "pure:0.2", confidence=1 - _ALPHA, seed=seed_of(rng))
+    result = audit_outputs(sides[0], sides[1], "pure:0.2", confidence=1 - _ALPHA, seed=seed_of(rng))
     return false_alarm(result, f"{what}, {copies} copies of {size} outputs")
 
 
