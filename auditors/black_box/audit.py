@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box.causes import separate_causes
 from dpwitness.auditors.black_box.conclude import Findings, conclude
+from dpwitness.auditors.black_box.final.wider_bounds import suggest_categories, suggest_wider_domain
 from dpwitness.auditors.black_box.options import AuditOptions, Progress, require_find, validated_options
 from dpwitness.auditors.black_box.pilot import Known, audit_low_bits, select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, probe_pair, run_probes
@@ -24,7 +25,6 @@ from dpwitness.auditors.black_box.sequential import SequentialTest
 from dpwitness.auditors.black_box.test import extend, run_test, single_event
 from dpwitness.auditors.black_box.timing import LEAST, RunCost, require_seconds
 from dpwitness.auditors.black_box.train import BothSides, Training, train
-from dpwitness.auditors.black_box.wider_bounds import suggest_categories, suggest_wider_domain
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned
@@ -102,7 +102,8 @@ def audit(
         domain is given.
     trials : int
         Total number of runs of the mechanism: both datasets, pilot, training and test. At least
-        1,000; 1,000,000 by default.
+        1,000; 1,000,000 by default. Runs that a violation is compared with, to see whether runs are
+        independent, are not counted: they take about a second, or 10 % of the duration if that is longer.
     seconds : float, optional
         Approximate duration of the audit, instead of `trials`. Runs are timed to fix `trials`
         before the audit begins, and a note reports the number. The same seed gives the same counts

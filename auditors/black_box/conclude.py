@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpwitness.auditors.black_box.budget import EARLY_ALPHA
-from dpwitness.auditors.black_box.independence import Counted, require_independent
+from dpwitness.auditors.black_box.final.independence import Counted, require_independent
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.test import EventTest
@@ -139,8 +139,9 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
     return result if runner.ledger is None else _store_result(runner, runner.ledger, findings.extensions, result)
 
 
-def _last(stages: Iterator[Findings], findings: Findings) -> tuple[Findings, bool, str]:
+def _last(stages: Iterator[Findings], start: Findings) -> tuple[Findings, bool, str]:
     """Return the last findings of the stages, whether the user interrupted them, and why they failed; an empty text if they did not."""
+    findings = start
     try:
         for findings in stages:  # noqa: B007
             pass
@@ -202,9 +203,7 @@ def _store_result(runner: RoundRunner, ledger: AuditLedger, extensions: int, res
     return result
 
 
-def build_result(
-    runner: RoundRunner, findings: Findings, interrupted: bool = False, failure: str = "", doubt: str = ""
-) -> AuditResult:
+def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = False, failure: str = "", doubt: str = "") -> AuditResult:
     """Return the result of the findings; `doubt` is why a violation is not believed."""
     if runner.clock == "wall":  # durations of segments are wall time: on a busy machine they grow while the CPU time does not
         runner.note(*filter(None, [runner.costs.growth()]))

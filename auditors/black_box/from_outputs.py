@@ -109,8 +109,8 @@ def audit_outputs(
             *([idle] if idle else []),
             *unaudited,
             *more,
-            "outputs were given and no mechanism was run: neighboring datasets and independent outputs are assumed; only dependence of nearby "
-            "rows and repeated outputs would show",
+            "outputs were given and no mechanism was run: neighboring datasets and independent outputs are assumed; of dependence, only "
+            "that of nearby rows and repeated outputs would show",
         ),
         seconds=time.perf_counter() - started,
     )

@@ -136,7 +136,9 @@ class RoundRunner:
         """Raise Unfit if the counts of a stage, together with those of earlier stages, vary between calls beyond chance."""
         tables = self.calls.get(stage.key, [])
         if len(tables) > 1:
-            self.dependence.append(mean_evidence([log_dependence(*np.array(each).transpose(1, 0, 2)) for each in zip(*tables, strict=True)]))
+            self.dependence.append(
+                mean_evidence([log_dependence(*np.array(each).transpose(1, 0, 2)) for each in zip(*tables, strict=True)])
+            )
             check_calls(self.dependence)
 
     def advance(self, rounds: int) -> None:

@@ -83,8 +83,9 @@ def more_epsilon_spreads_no_more(
 
     The relation is that of additive noise. Mechanisms with thresholds may break it: with more epsilon they release more.
 
-    A case counts as failed if the runs of a call depend on each other. Half of the runs fixes a distance t at which the two spreads differ most. The other half counts how often two outputs are further apart
-    than t; the distance of vectors is their largest coordinate, and that of outputs that are not numbers is 0 or 1.
+    A case counts as failed if the runs of a call depend on each other. Half of the calls fixes a distance t at which the two spreads differ
+    most. The other half counts how often two outputs are further apart than t; the distance of vectors is their largest coordinate, and
+    that of outputs that are not numbers is 0 or 1.
     The relation is broken if the lower limit of this probability at twice the epsilon exceeds the upper limit at
     epsilon (Clopper and Pearson 1934).
 

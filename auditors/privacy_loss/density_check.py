@@ -52,7 +52,7 @@ class Underflow(ValueError):
 
 
 def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
-    """Return the outputs of `size` runs as rows of numbers, from several calls; raise BadOracle if the runs of a call depend on each other."""
+    """Return the outputs of `size` runs as rows of numbers. Raise BadOracle if the runs of a call depend on each other."""
     if type(mechanism).__module__.startswith("dpwitness.") or size < _LEAST_ROWS:
         return _rows_of_call(mechanism, dataset, size, rng)
     calls = [_rows_of_call(mechanism, dataset, len(part), rng) for part in np.array_split(np.arange(size), _CALLS)]

@@ -3,7 +3,7 @@
 Noise that is kept between calls, such as a memoized answer, looks like a constant within one process. A fresh process draws the noise
 again. A new interpreter imports the mechanism once and is forked for each state, so that a state costs milliseconds. A class or function of
 the main script is defined by the statements of the script that it needs; the rest of the script does not run. A mechanism that cannot be
-pickled runs in this process, after its memos are emptied (`memos`).
+pickled runs in this process, after its memos are emptied (`targets/memos`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any, TypeVar
 
 from dpwitness.auditors.events.outputs import Outputs, WrongShape, concatenate
 from dpwitness.auditors.running.generator_locks import task_lock
-from dpwitness.auditors.running.memos import memos_of
 from dpwitness.auditors.running.stage import Sides, Stage
+from dpwitness.auditors.targets.memos import memos_of
 from dpwitness.mechanisms.foreign.target import Target
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ def define(name: str, sources: Sequence[tuple[str, str]], module: types.ModuleTy
                 needed |= used
     kept = [each for place, each in enumerate(statements) if place in chosen or _is_future(each)]
     module.__dict__["__file__"] = sources[0][0] if sources else None
-    exec(compile(ast.Module(kept, []), sources[0][0] if sources else "", "exec"), module.__dict__)  # noqa: S102
+    exec(compile(ast.Module(kept, []), sources[0][0] if sources else "", "exec"), module.__dict__)
 
 
 def _is_future(statement: ast.stmt) -> bool:

@@ -80,10 +80,10 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
     the rank of the first number.
     """
     flat = np.concatenate(keys)[:_MAX_CORRELATION_RUNS] if keys else np.empty(0, dtype=np.uint64)
-    if len(flat) < 200:
-        return
     values, counts = np.unique(flat, return_counts=True)
     _check_copies(counts, name)
+    if len(flat) < 200:
+        return
     if len(values) < len(flat) / 4:
         signal = (flat == values[np.argmax(counts)]).astype(float)
     else:

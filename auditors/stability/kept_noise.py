@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.running.fresh_processes import STATES, in_new_processes
-from dpwitness.auditors.running.memos import memos_of
 from dpwitness.auditors.stability.outcomes import EXCEEDS, Comparison, Failure
 from dpwitness.auditors.stability.search import Found
 from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
+from dpwitness.auditors.targets.memos import memos_of
 from dpwitness.mechanisms.foreign.declared import Unfinished
 
 _SECONDS = 0.5  # time limit of the runs in fresh states
@@ -52,7 +52,7 @@ def is_kept(found: Found, apply: Callable[[Sequence[Any]], list[Any]], compariso
     """Return whether the outcomes of a transformation that looks deterministic show another finding in some fresh state."""
     if found.excess.kind != EXCEEDS:
         return False
-    excesses = [comparison.excess(*outcomes, found.d_in) for outcomes in fresh_outcomes(apply, [found.first, found.second])]
+    excesses = [comparison.excess(first, second, found.d_in) for first, second in fresh_outcomes(apply, [found.first, found.second])]
     return any(each is None or each.kind != found.excess.kind or each.measured != found.excess.measured for each in excesses)
 
 

@@ -6,7 +6,8 @@ a group have in common gives each group a share of its own.
 **Theorem.** Let q(x_1), q(x_2 | x_1), ... be fixed predictions of the counts. With probability at least 1 - alpha, the ratio of
 q(x_1) ... q(x_m | x_1, ..., x_(m-1)) to the largest binomial likelihood max_p P_p(x_1, ..., x_m) is below 1/alpha at all m together.
 
-*Proof.* The ratio is at most that to P_p at the true p, a nonnegative martingale that starts at 1. Ville's inequality bounds its maximum. []
+*Proof.* The ratio is at most that to P_p at the true p, which is a nonnegative martingale that starts at 1. Ville's inequality bounds its
+maximum. []
 
 An average of ratios, and a product of ratios of independent counts, has the same property. So no count is too small for the test. The
 predictions are beta-binomial. Their mean is that of the shares of the groups before, weighted by precision; their spread exceeds the
@@ -27,11 +28,13 @@ from scipy.special import betaln, logsumexp, xlogy
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _EXCESS = 4.0 ** np.arange(-1, 10)  # variance of a count beyond the binomial, in units of the binomial variance at the mean size
-_MOST_SPREAD = 10.0
+_MOST_SPREAD = 10.0  # maximum of 1 / concentration: shares of groups are near 0 and 1
 
 
 def log_dependence(*sides: ArrayLike) -> float:
-    """Return the log-evidence that groups of runs have shares of their own; above ln(1/alpha) with probability at most alpha if they do not.
+    """Return the log-evidence that groups of runs have shares of their own.
+
+    If runs are independent, the result exceeds ln(1/alpha) with probability at most alpha.
 
     Parameters
     ----------

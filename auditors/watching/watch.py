@@ -27,7 +27,7 @@ from typing import Any
 from dpwitness.auditors.black_box.audit import MOST_TRIALS
 from dpwitness.auditors.black_box.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.black_box.conclude import Findings, build_result
-from dpwitness.auditors.black_box.independence import Counted, require_independent
+from dpwitness.auditors.black_box.final.independence import Counted, require_independent
 from dpwitness.auditors.black_box.options import validated_options
 from dpwitness.auditors.black_box.pilot import select_pair
 from dpwitness.auditors.black_box.probe import ProbedPair, run_probes

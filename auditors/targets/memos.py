@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.running.streams import stream
+from numpy.random import SFC64, Generator
 
 _MOST_OBJECTS = 5_000  # objects that are visited
 _MOST_CONTAINERS = 32  # containers that are tried
@@ -57,7 +57,9 @@ def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, second
         if _is_memo(each, None, run, datasets, seed):
             containers.append((each, None))
         elif isinstance(each, dict):
-            keys = [key for key in list(each)[:_MOST_CONTAINERS] if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)]
+            keys = [
+                key for key in list(each)[:_MOST_CONTAINERS] if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)
+            ]
             containers += [(each, keys)] if keys else []
     return Memos(caches, containers)
 
@@ -68,7 +70,7 @@ def _is_memo(container: _Container, keys: list[Any] | None, run: Callable[..., A
     _empty(container, keys)
     try:
         for side, dataset in enumerate(datasets):
-            run(dataset, 1, stream(seed, side))
+            run(dataset, 1, Generator(SFC64([seed, side])))
         return len(container) > 0 if keys is None else all(key in container for key in keys)
     except Exception:  # the content is needed
         return False
@@ -89,7 +91,7 @@ def _restore(container: _Container, content: _Container) -> None:
     if isinstance(container, list):
         container.extend(content)
     else:
-        container.update(content)  # type: ignore[arg-type]
+        container.update(content)
 
 
 def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
