@@ -224,7 +224,10 @@ def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fie
         notes.append(pair.unchecked)
     doubt, loss = evidence.doubt, evidence.loss
     if evidence.suspicions and result is None and not findings and not doubt:
-        doubt, loss = f"the runs on both datasets differ, which may be chance and was not tried by an audit: {evidence.suspicions[0]}", math.nan
+        doubt, loss = (
+            f"the runs on both datasets differ, which may be chance and was not tried by an audit: {evidence.suspicions[0]}",
+            math.nan,
+        )
     unconfirmed = Verdict.INCONCLUSIVE if findings or doubt else Verdict.NOT_REFUTED
     return TraceResult(
         verdict=result.verdict if result is not None and confirmed else unconfirmed,
