@@ -132,7 +132,7 @@ def _end(node: ast.expr) -> _Place:
 
 def _changes(node: ast.expr) -> Iterator[tuple[_Place, _Place, str, str]]:
     """Yield where to look for a text, the text, and its replacement."""
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool) and node.value:
         for factor in (0.5, 2):
             value = node.value * factor
             new = int(value) if isinstance(node.value, int) and value == int(value) else value
@@ -151,7 +151,7 @@ def _changes(node: ast.expr) -> Iterator[tuple[_Place, _Place, str, str]]:
 
 def sample(count: int, seed: int) -> list[CodeMutant]:
     """Return `count` random mutants: a kind of change first, then one of its mutants, so that numbers do not dominate."""
-    rng, kinds = random.Random(seed), {}
+    rng, kinds = random.Random(seed), dict[str, list[CodeMutant]]()
     for mutant in mutants():
         is_number = mutant.old[0].isdigit()
         kinds.setdefault(
@@ -197,8 +197,8 @@ def _install(folder: Path) -> None:
         "--no-deps",
         "--no-build-isolation",
         "--target",
-        folder / "packages",
-        ROOT,
+        str(folder / "packages"),
+        str(ROOT),
     ]
     subprocess.run(command, check=True)
     shutil.copytree(ROOT / "tests" / "contract", folder / "contract", ignore=shutil.ignore_patterns("__pycache__"))
@@ -208,7 +208,7 @@ def _install(folder: Path) -> None:
 def _fails(folder: Path, limit: float | None) -> bool:
     """Return whether a test of the contract suite fails, or the suite does not end in time."""
     environment = {**os.environ, "PYTHONPATH": str(folder / "packages"), "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", folder / "contract"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", str(folder / "contract")]
     try:
         return subprocess.run(command, check=False, env=environment, cwd=folder, timeout=limit, capture_output=True).returncode != 0
     except subprocess.TimeoutExpired:
