@@ -17,7 +17,7 @@ def arguments(command: Command) -> None:
     replay = command("replay", "test the event of a witness again, with fresh randomness")
     replay.add_argument("witness", metavar="WITNESS.json")
     replay.add_argument(
-        "--check", action="store_true", help="run nothing: the kernel checks the file and prints what it verified (exit code 3: not checked)"
+        "--check", action="store_true", help="run nothing: the kernel checks the file and prints what it verified (code 3: not checked)"
     )
     replay.add_argument("--target", metavar="FILE.py:NAME", help="run this target instead of the target that the witness names")
     replay.add_argument(
