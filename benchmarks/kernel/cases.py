@@ -21,7 +21,7 @@ def array(*values: Any, shape: tuple[int, ...] | None = None, dtype: str = "<f8"
     return {"$type": "array", "dtype": dtype, "shape": list(shape or (len(values),)), "value": list(values)}
 
 
-def labelled(x: list[float], copies: list[int]) -> Json:
+def labelled(x: list[float], copies: list[Any]) -> Json:
     """Return the JSON of labelled vectors with one feature."""
     fields = {"x": array(*x, shape=(len(x), 1)), "y": array(*[1.0] * len(x)), "multiplicity": array(*copies, dtype="<i8")}
     return {"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": fields}
@@ -159,9 +159,9 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     for some in (border, [{name: STAGE[name] for name in STAGE if name != "weight"}]):
         yield audit(bound=bounds["stages"], counts=LAST | stages | {"stages": some})
     binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
-    rule = {"events": [], "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
-    event = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
-    for name, value in (
+    rule: Json = {"events": [], "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
+    event: Json = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
+    settings: tuple[tuple[str, Any], ...] = (
         ("order", 1),
         ("order", 3),
         ("forward", False),
@@ -173,8 +173,9 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
         ("bets", array(1.0, 0.0)),
         ("bets", array(-0.1, 0.0)),
         ("loss", 3),
-    ):
-        other = {**event, "rule": {**event["rule"], "fields": {**rule, name: value}}}
+    )
+    for name, setting in settings:
+        other = {**event, "rule": {**event["rule"], "fields": {**rule, name: setting}}}
         yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned, event=other)
     yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | {"cells": binned["cells"]}, event=event)
     yield audit(bound=bounds["cells"], claim="approx:2,0.01", claim_numbers=[2.0, 0.01], counts=counts | binned, event=event)
