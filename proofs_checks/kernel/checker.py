@@ -620,8 +620,8 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
     is_possible = all(s["lost"] <= s["wrong"] and s["correct"] + s["wrong"] <= s["rounds"] for s in stages)
     require(is_possible and any(s["correct"] + s["wrong"] for s in stages), "counts: they are impossible, or there is no guess")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
-    least = directions(event["rule"]) if event and claim[0] != "pure" else 1
-    require(all(stage["directions"] >= least for stage in stages), "counts: the event guesses in more directions")
+    least = directions(event["rule"]) if event else 1
+    require(counts["directions"] >= least, "counts: the event guesses in more directions")  # earlier stages had other events
     rule, most = decode_cells(event, counts, claim[0]) if "cells" in counts else None, 1 - Fraction(repr(confidence))
     require("cells_alpha" in counts or not rule, "counts: cells_alpha is missing")
     alpha = Fraction(repr(counts["cells_alpha" if rule else "alpha"])) if rule or "alpha" in counts else most
