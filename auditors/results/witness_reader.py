@@ -225,20 +225,15 @@ def _check_bound(found: Witness) -> None:
             best, alpha = _bound_of_cells(claim, found.event, counts), counts.get("cells_alpha")
         else:
             bounded_claim, alpha = claim if level == "value" else claim.at_delta, counts.get("alpha")
-            _check_directions(found.event, claim, parts)
+            directions = parts[-1].tally.directions  # earlier stages had other events
+            if found.event is not None and directions < found.event.directions:
+                refuse("counts.directions", f"be that of the event, {found.event.directions}", directions)
             best = combined_bound(bounded_claim, parts, alpha or 1 - found.confidence)
         is_exact = alpha and (len(parts) == 1 or "combination" in counts or parts[0].prior is not None)  # else an earlier version wrote it
         if not (math.isclose(found.bound, best, rel_tol=1e-6) if is_exact else found.bound <= best * (1 + 1e-9)):
             refuse("bound", f"be what the counts certify, {'' if is_exact else 'at most '}{best:.9g}", raw["bound"])
     if (level != "bit" or claim.bounds_epsilon) and found.bound <= claim.parameter:
         refuse("bound", f"exceed the claim, {claim.symbol} = {claim.parameter:.9g}", raw["bound"])
-
-
-def _check_directions(event: Event | None, claim: Claim, parts: list[Part]) -> None:
-    """Raise InvalidArgument if the event guesses in more directions than the counts say, on which all bounds but pure ones depend."""
-    for part in parts:
-        if event is not None and not claim.is_pure and part.tally.directions < event.directions:
-            refuse("counts.directions", f"be that of the event, {event.directions}", part.tally.directions)
 
 
 def _bound_of_cells(claim: Claim, event: Binned, counts: Json) -> float:

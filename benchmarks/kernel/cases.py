@@ -21,7 +21,7 @@ def array(*values: Any, shape: tuple[int, ...] | None = None, dtype: str = "<f8"
     return {"$type": "array", "dtype": dtype, "shape": list(shape or (len(values),)), "value": list(values)}
 
 
-def labelled(x: list[float], copies: list[int]) -> Json:
+def labelled(x: list[float], copies: list[Any]) -> Json:
     """Return the JSON of labelled vectors with one feature."""
     fields = {"x": array(*x, shape=(len(x), 1)), "y": array(*[1.0] * len(x)), "multiplicity": array(*copies, dtype="<i8")}
     return {"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": fields}
@@ -159,9 +159,9 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     for some in (border, [{name: STAGE[name] for name in STAGE if name != "weight"}]):
         yield audit(bound=bounds["stages"], counts=LAST | stages | {"stages": some})
     binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
-    rule = {"events": [], "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
-    event = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
-    for name, value in (
+    rule: Json = {"events": [], "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
+    event: Json = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
+    settings: tuple[tuple[str, Any], ...] = (
         ("order", 1),
         ("order", 3),
         ("forward", False),
@@ -173,8 +173,9 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
         ("bets", array(1.0, 0.0)),
         ("bets", array(-0.1, 0.0)),
         ("loss", 3),
-    ):
-        other = {**event, "rule": {**event["rule"], "fields": {**rule, name: value}}}
+    )
+    for name, setting in settings:
+        other = {**event, "rule": {**event["rule"], "fields": {**rule, name: setting}}}
         yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned, event=other)
     yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | {"cells": binned["cells"]}, event=event)
     yield audit(bound=bounds["cells"], claim="approx:2,0.01", claim_numbers=[2.0, 0.01], counts=counts | binned, event=event)
@@ -195,21 +196,26 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield seal({"kind": "x" * 41})
 
 
+def _each(*values: Any) -> tuple[Any, ...]:
+    """Return the values as they are, of any type."""
+    return values
+
+
 TARGET: Json = {"target": "m.py:f", "kwargs": {"a": 1}}
 SCORE: Json = {"name": "s", "target": None, "suggested": True, "keys": [1]}
 CHANGES: tuple[Json, ...] = (  # of fields that decide nothing: accepted and refused
     *(
         {"target": target}
-        for target in (TARGET, {"target": ""}, {"target": "x" * 1000}, {"target": "x" * 1001}, {"kwargs": {}}, {**TARGET, "more": 1})
+        for target in _each(TARGET, {"target": ""}, {"target": "x" * 1000}, {"target": "x" * 1001}, {"kwargs": {}}, {**TARGET, "more": 1})
     ),
     *({"seed": seed} for seed in (0, -1, 2**128, 2**128 + 1, 1.0)),
     *({"trials": trials} for trials in (0, 1, 10**12, 10**12 + 1)),
     *({"confidence": c} for c in (0, 1, -0.5, 1e-300, 0.949, 0.9600001, 0.96, 5e-324, 1 - 2.0**-53, "0.95")),
     *({"schema_version": version} for version in (0, 1.0, 2)),
     *({"level": level} for level in ("bit", "other", 3)),
-    *({"scores": scores} for scores in ([], [SCORE], [SCORE] * 65, [{**SCORE, "keys": []}], [{**SCORE, "suggested": 1}], [{}])),
+    *({"scores": scores} for scores in _each([], [SCORE], [SCORE] * 65, [{**SCORE, "keys": []}], [{**SCORE, "suggested": 1}], [{}])),
     *({"source": source} for source in (None, {"file": "f", "sha256": "s"}, {"file": "f", "sha256": "s", "line": 0}, {"file": "f"})),
-    *({"versions": versions} for versions in ({}, {"numpy": "2"}, {"numpy": 2}, [])),
+    *({"versions": versions} for versions in _each({}, {"numpy": "2"}, {"numpy": 2}, [])),
     *({name: value} for name, value in (("ledger", "x" * 200), ("ledger", "x" * 201), ("own_claim", 1), ("own_claim", False), ("more", 1))),
     *({"name": "x" * size} for size in (0, 2000, 2001)),
     *({"event": event} for event in ({}, {**EVENT, "more": 1}, {**EVENT, "rule": 3}, {**EVENT, "kind": "x" * 101})),
@@ -254,7 +260,7 @@ FORMS: tuple[tuple[Any, Any], ...] = (
     *((value, (str, 1, 3)) for value in ("", "a", "abc", "abcd", 2)),
     *((value, [(float, 1, 3), 1, 2]) for value in ([], [1], [1, 3.0], [1, 4], [0.5], [1, 1, 1], [True], ["a"], (1,), 1)),
     *((value, [(int, 1, 3), 1, 2]) for value in ([1, 3], [1, 4], [0, 2], [1.0])),
-    *((value, [[(int, 1, 3), 0, 1], 1, 2]) for value in ([[]], [[1], [4]], [1])),
+    *((value, [[(int, 1, 3), 0, 1], 1, 2]) for value in _each([[]], [[1], [4]], [1])),
     *((value, {True, None, "a"}) for value in (True, 1, None, "a", "b")),
     *(
         (value, {"a": (int, 1, 3), "b?": (int, 1, 3)})

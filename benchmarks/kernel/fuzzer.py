@@ -34,7 +34,7 @@ from dpwitness.mechanisms.privacy import Claim, exact_claim, exact_text, parse_c
 from dpwitness.proofs_checks.kernel import checker
 
 SECONDS = 1.0  # of CPU time for one witness
-HOSTILE = (
+HOSTILE: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2, 1.0, 0.0, -0.0, 0.5, -0.5, 1e-320, 1e308, -1e308, 2**53 + 1, 2**63, 10**19, 10**400, 10**2001),
     *(
         "",
@@ -158,7 +158,7 @@ def random_witness(rng: Generator) -> Json:
     level, tally = "value", random_tally(rng)
     parts = [Part(tally)]
     event: Any = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0])) if tally.directions == 2 else LowBits(0, -40.0, 1)
-    counts = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions, "alpha": alpha}
+    counts: Json = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions, "alpha": alpha}
     if claim.kind in ("rdp", "zcdp") and rng.random() < 0.4:
         losses = np.sort(rng.normal(size=3)).round(3)
         binned = Binned((event, event), losses, float(claim.orders_among([2.0])[0]), bool(rng.random() < 0.5), np.array([0.3, 0.2]))

@@ -125,6 +125,7 @@ def ceil(x):
 
 def log(n, d):
     """Enclose ln(n / d) for integers n, d > 0: 4 ln m + k ln 2 with m^4 in [1, 2), where ln m = 2 artanh((m - 1) / (m + 1))."""
+    require(n > 0 and d > 0, "counts: a rate is too small to be computed with")
     k = n.bit_length() - d.bit_length()
     k -= (n << max(-k, 0)) < (d << max(k, 0))
     m = math.isqrt(math.isqrt((n << 2 * BITS + max(-k, 0)) // (d << max(k, 0))) << BITS)
@@ -325,6 +326,8 @@ def refutes(claim, x, stages, alpha, rule=None):
         return cells_excess(claim, x, rule, stages[-1]["cells"], alpha) > 0
     gamma = Fraction(0) if claim[0] == "pure" else alpha * SHARE / len(stages)  # error of the frequency of guesses in a stage
     level, left = floor(alpha - gamma * len(stages)), Fraction(1)
+    if level < LEAST:
+        return False
     for stage in stages[:-1]:
         more, as_many = p_values(claim, x, stage, gamma, True, LEAST)
         level = conditional_error(level, more, as_many, Fraction(stage["weight"]) ** 2 / left if left > 0 else left)
@@ -336,7 +339,7 @@ def p_values(claim, x, stage, gamma, several, error):
     """Return upper bounds on the probabilities of more right guesses than in the stage and of at least as many, if the parameter is x."""
     right, guesses = stage["correct"], stage["correct"] + stage["wrong"]
     total = 2 * frequency(stage["rounds"], guesses - stage["lost"], floor(gamma)) // stage["directions"] if gamma else ONE
-    a, c = allowed(claim, x, total, several)
+    a, c = allowed(claim, x, total, several) if total >= LEAST else (1, 0)  # too few guesses prove nothing
     more = 0 if right == guesses else chance(guesses, right + 1, a, c, error) if c and several else ONE
     return more, chance(guesses, right, a, c, error) if c else ONE
 
@@ -617,8 +620,8 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
     is_possible = all(s["lost"] <= s["wrong"] and s["correct"] + s["wrong"] <= s["rounds"] for s in stages)
     require(is_possible and any(s["correct"] + s["wrong"] for s in stages), "counts: they are impossible, or there is no guess")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
-    least = directions(event["rule"]) if event and claim[0] != "pure" else 1
-    require(all(stage["directions"] >= least for stage in stages), "counts: the event guesses in more directions")
+    least = directions(event["rule"]) if event else 1
+    require(counts["directions"] >= least, "counts: the event guesses in more directions")  # earlier stages had other events
     rule, most = decode_cells(event, counts, claim[0]) if "cells" in counts else None, 1 - Fraction(repr(confidence))
     require("cells_alpha" in counts or not rule, "counts: cells_alpha is missing")
     alpha = Fraction(repr(counts["cells_alpha" if rule else "alpha"])) if rule or "alpha" in counts else most

@@ -35,6 +35,7 @@ ROOMS = KERNEL + [room for package, names in INSIDE.items() for room in [*(f"{pa
 ROOMS += ["dpwitness.executors", "dpwitness", *(f"dpwitness.{name}" for name in ("option_values", "suites", "commands", "benchmarks"))]
 ROOMS += [
     "dpwitness.benchmarks.kernel",
+    "dpwitness.benchmarks.adversarial",  # attacks of the kernel are in its room
     "dpwitness.benchmarks.hostile",
     "dpwitness.benchmarks.performance",
     "dpwitness.benchmarks.mutation",

@@ -151,6 +151,15 @@ def test_it_always_answers(tmp_path, content):
     assert answer(tmp_path, content)[0] in (1, 3)
 
 
+@pytest.mark.parametrize("claim", [("approx:1,0.001", [1.0, 0.001]), ("rdp:2,1", [2.0, 1.0]), ("gdp:1", [1.0]), ("zcdp:0.5", [0.5])])
+@pytest.mark.parametrize(
+    "change", [{"alpha": 1e-300}, {"alpha": 5e-324}, {"lost": 60, "correct": 0}, {"lost": 60, "correct": 1, "rounds": 10**9}]
+)
+def test_extreme_errors_and_rates_are_refused(tmp_path, claim, change):
+    text, numbers = claim
+    assert answer(tmp_path, audit(bound=1.77, claim=text, claim_numbers=numbers, counts=COUNTS | change))[0] == 1
+
+
 def test_large_files_and_devices_are_not_read(tmp_path):
     path = Path(tmp_path, "large.json")
     path.write_bytes(b"[" + b"0," * 10**6 + b"0]")
