@@ -106,8 +106,8 @@ def audit_outputs(
         basis=Basis(alpha, (Part(tally),)),
         method=learned.method,
         notes=(
-            *([idle] if idle else []),
             *unaudited,
+            *([idle] if idle else []),
             *more,
             "outputs were given and no mechanism was run: neighboring datasets and independent outputs are assumed; of dependence, only "
             "that of nearby rows and repeated outputs would show",

@@ -198,7 +198,10 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
     at = np.flatnonzero(np.isfinite(shift) & (shift != 0)) + 1
     if not len(at) or len(shift) > width or not np.isfinite(data.matrix[:, at]).all():
         return []
-    aligned = data.matrix[:, at] - data.label[:, None] * shift[at - 1]
+    with np.errstate(over="ignore"):
+        aligned = data.matrix[:, at] - data.label[:, None] * shift[at - 1]
+    if not np.isfinite(aligned).all():
+        return []
     center, spread = np.median(aligned, axis=0), aligned.std(axis=0)
     scale, moves = np.abs(aligned - center).mean(axis=0), shift[at - 1]
     used = np.flatnonzero((np.minimum(spread, scale) > 0) & (center + moves != center))  # equal numbers may have a spread by rounding

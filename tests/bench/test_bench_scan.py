@@ -48,7 +48,7 @@ def test_by_default_the_newest_draw_is_scanned_and_first_scans_of_the_earlier_dr
 def test_an_unknown_part_is_refused():
     with pytest.raises(InvalidArgument, match=r"--part must be one of named, drawn.*got 'fourth'"):
         measure(["fourth"])
-    with pytest.raises(InvalidArgument, match="--part is only for bench scan"):
+    with pytest.raises(InvalidArgument, match="--part is only for bench adversarial, scan"):
         bench("speed", parts=["named"])
 
 

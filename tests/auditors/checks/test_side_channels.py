@@ -49,7 +49,7 @@ def test_a_difference_in_draws_is_a_note_unless_it_is_asked_for(mechanism):
     assert expected.findings[0].status == "expected failure"
 
 
-@pytest.mark.parametrize(("mechanism", "trials"), [(Rejecting(), 12_000), (Poisson(), 45_500)], ids=["rejection", "coins"])
+@pytest.mark.parametrize(("mechanism", "trials"), [(Rejecting(), 30_000), (Poisson(), 45_500)], ids=["rejection", "coins"])
 def test_a_sound_mechanism_passes_all_checks_without_being_asked(mechanism, trials):
     report = check_mechanism(mechanism, trials=trials)
     assert report.failed == () and report.verdict is Verdict.NOT_REFUTED, report.headline()

@@ -68,7 +68,7 @@ def _only_own_codes(text):
         (["audit", "theirs.py:raises", *PAIR], 3, "\x1b[33mERROR\x1b[0m: mechanism"),
         (["check", "theirs.py:raises", "-k", "claim", "--trials", "2e4"], 3, "  \x1b[33mfailed\x1b[0m            "),
         (["suite", "zoo", "-k", "svt5", "--trials", "2e4"], 0, "svt5  \x1b[1;31mVIOLATED\x1b[0m      eps"),
-        (["trace", "theirs.py:raises", *PAIR[:6]], 0, "\x1b[1mNOT REFUTED\x1b[0m: the trace"),
+        (["trace", "theirs.py:raises", *PAIR[:6]], 3, "\x1b[33mINCONCLUSIVE\x1b[0m: "),
     ],
 )
 def test_colours_change_no_word_and_nobody_else_chooses_one(ran, arguments, code, colored):
