@@ -43,6 +43,7 @@ def noisy_sum(data, epsilon):
 }
 PAIR = "--d0 [0] --d1 [1]"
 LAPLACE = "dpwitness.mechanisms:Laplace --kwargs '{\"epsilon\": 1.0}'"
+WEAK = LAPLACE.replace("1.0", "0.2")  # far from the violation that is looked for, so that few runs decide
 PURE = f"--claim pure:1 {PAIR}"
 TABLE = '\'{"kind": "Table", "columns": {"x": [0, 1]}, "frame": "dict"}\''
 RECORDS = '\'{"kind": "Records", "size": 1}\''
@@ -128,7 +129,7 @@ CALLS = {
     "plan": [
         (
             0,
-            f"plan {LAPLACE} --claim metric:1 --distance 1 {PAIR} --relation l1 --find 2 --power 0.8 --confidence 0.9 --workers 1 "
+            f"plan {WEAK} --claim metric:1 --distance 1 {PAIR} --relation l1 --find 4 --power 0.8 --confidence 0.9 --workers 1 "
             "--time-limit 60 --in-process --json --color never",
         ),
         (0, f"plan mine.py:fine --as batch {PURE} --trials 5000 --executor threads:1 {HERE}"),
@@ -153,7 +154,7 @@ CALLS = {
         (0, "suite zoo -k laplace-grid --seconds 1 --clock cpu --executor threads:1"),
     ],
     "scan": [
-        (0, f"scan pack --seconds 20 --clock cpu --trust noisy_sum --seed 1 --report out {HERE} {ALL} --quiet"),
+        (0, f"scan pack --seconds 8 --clock cpu --trust noisy_sum --seed 1 --report out {HERE} {ALL} --quiet"),
         (0, "scan pack --dry-run --verbose"),
         (0, f"targets new proposed.py --from pack:noisy_sum {HERE.partition(' --memory')[0]} --color never"),
         (0, "targets list --json"),
@@ -173,8 +174,7 @@ CALLS = {
 }
 
 # Options with a need that a smoke test cannot meet: `--ship` a Dask cluster (tests/front/executors), the claims minutes or a reviewed
-# clone; `certify --as` a form
-# with a density; and `trace` refuses programs with an advice (test_trace.py).
+# clone; `certify --as` a form with a density; and `trace` refuses programs with an advice (test_trace.py).
 ELSEWHERE = {"claims check --workers", "claims check --report", "claims accept", "certify --as"}
 ELSEWHERE |= {f"trace --{name}" for name in ("command", "cwd", "text", "text-runs")}
 
