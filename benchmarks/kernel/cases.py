@@ -27,6 +27,13 @@ def labelled(x: list[float], copies: list[Any]) -> Json:
     return {"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": fields}
 
 
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each object or list inside a value with each of its keys."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, key
+        yield from places(value[key])
+
+
 def pair(relation: str, d0: Any, d1: Any) -> Json:
     """Return the JSON of a pair."""
     return {"relation": relation, "d0": d0, "d1": d1, "why": ""}
@@ -159,7 +166,8 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     for some in (border, [{name: STAGE[name] for name in STAGE if name != "weight"}]):
         yield audit(bound=bounds["stages"], counts=LAST | stages | {"stages": some})
     binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
-    rule: Json = {"events": [], "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
+    events: Json = {"$type": "tuple", "value": [EVENT["rule"]] * 2}
+    rule: Json = {"events": events, "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
     event: Json = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
     settings: tuple[tuple[str, Any], ...] = (
         ("order", 1),
@@ -268,21 +276,4 @@ FORMS: tuple[tuple[Any, Any], ...] = (
     ),
     *((value, {"*": (int, 1, 3)}) for value in ({}, {"x": 1}, {"x": 4})),
     *((value, ((int, 1, 3), {"a"})) for value in (1, "a", 4)),
-)
-INFINITE: Json = {"$type": "float", "value": "inf"}
-
-
-def _rule(**fields: Any) -> Json:
-    """Return the JSON of a rule with these fields."""
-    return {"$type": "object", "class": "dpwitness.auditors:Rule", "fields": fields}
-
-
-RULES: tuple[Any, ...] = (  # with one or two directions
-    *(_rule(guesses=array(*guesses), missing=missing) for guesses in ([-1.0, 1.0], [1.0, 0.0], [-1.0], [0.0]) for missing in (0, 1, -1)),
-    *(_rule(guesses=array(*guesses)) for guesses in ([-1.0, 1.0], [1.0, 0.0], [INFINITE], [])),
-    *(_rule(low=low, high=high) for low in (0.0, 1, INFINITE) for high in (2.0, INFINITE)),
-    *(_rule(inner=inner, outer=outer) for inner in (-1.0, 0.0, 0.5, 5e-324, INFINITE) for outer in (1.0, INFINITE)),
-    *(_rule(side=side) for side in (1, -1, 0)),
-    *(_rule(side=side, event=_rule(side=1)) for side in (1, 0)),
-    *(_rule(low=1.0), _rule(high=1.0), _rule(inner=1.0), _rule(outer=1.0), _rule(), _rule(guesses=3), {"fields": 3}, {}, None, 3),
 )
