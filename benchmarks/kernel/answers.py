@@ -78,10 +78,13 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         ("gdp:2", [2]),
         ("gdp:0", [0]),
         ("no:1", [1]),
+        ("x" * 200 + ":1", [1]),
     ):
         yield lambda text=text, values=values: k.decode_claim(text, values)
     for value, form in FORMS:
         yield lambda v=value, f=form: k.fits(v, f)
+    for name in ("x" * 200, "dpwitness.auditors:LowBits", "dpwitness.auditors:Binned"):
+        yield lambda name=name: k.decode_rule({"$type": "object", "class": name, "fields": {}}, {"LowBits"})
     for rule in rules()[::5]:
         yield lambda r=rule: k.directions(r, k.EVENTS)
     for text in TEXTS:

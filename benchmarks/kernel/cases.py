@@ -79,7 +79,12 @@ def pairs() -> Iterator[Json]:
     yield pair("l1", [0.0], [-0.0])
     yield pair("l1", [1, 5e-324], [1, 1.0])
     yield pair("l1", 0.5, 1.5)
+    yield pair("l1", [0.1], [1.1])  # the distance exceeds 1 by more than half of what rounding explains
     yield pair("l1", [True], [2])
+    yield pair("x" * 200, [1], [2])
+    vectors = labelled([1.0], [1])
+    for change in ({"$type": "other"}, {"class": "os:system"}, {"class": "x" * 200}):
+        yield pair("replace-one", vectors | change, labelled([2.0], [1]))
     yield pair("l2", [0.1] * 3, [0.1, 0.7, 0.9])
     yield pair("l2", array({"$type": "float", "value": "inf"}), array(1.0))
     yield pair("replace-one", array({"$type": "float", "value": "nan"}, 1.0), array({"$type": "float", "value": "nan"}, 2.0))
@@ -224,7 +229,17 @@ CHANGES: tuple[Json, ...] = (  # of fields that decide nothing: accepted and ref
     *({"scores": scores} for scores in _each([], [SCORE], [SCORE] * 65, [{**SCORE, "keys": []}], [{**SCORE, "suggested": 1}], [{}])),
     *({"source": source} for source in (None, {"file": "f", "sha256": "s"}, {"file": "f", "sha256": "s", "line": 0}, {"file": "f"})),
     *({"versions": versions} for versions in _each({}, {"numpy": "2"}, {"numpy": 2}, [])),
-    *({name: value} for name, value in (("ledger", "x" * 200), ("ledger", "x" * 201), ("own_claim", 1), ("own_claim", False), ("more", 1))),
+    *(
+        {name: value}
+        for name, value in (
+            ("ledger", "x" * 200),
+            ("ledger", "x" * 201),
+            ("own_claim", 1),
+            ("own_claim", False),
+            ("more", 1),
+            ("x" * 200, 1),
+        )
+    ),
     *({"name": "x" * size} for size in (0, 2000, 2001)),
     *({"event": event} for event in ({}, {**EVENT, "more": 1}, {**EVENT, "rule": 3}, {**EVENT, "kind": "x" * 101})),
     *(
@@ -274,6 +289,9 @@ FORMS: tuple[tuple[Any, Any], ...] = (
         (value, {"a": (int, 1, 3), "b?": (int, 1, 3)})
         for value in ({}, {"a": 1}, {"a": 4}, {"a": 1, "b": 2}, {"a": 1, "b": 4}, {"a": 1, "c": 1}, 1)
     ),
+    *((value, [{1, "a"}, 0, 2]) for value in _each([1], ["a"], [2], [True], [1, 1, 1])),
+    *((value, [((int, 1, 3), {"a"}), 0, 2]) for value in _each([1], ["a"], [4], [1, "a"])),
+    *((value, [(str, 1, 3), 0, 2]) for value in _each(["a"], [""], ["abcd"], [1], ["a", 1])),
     *((value, {"*": (int, 1, 3)}) for value in ({}, {"x": 1}, {"x": 4})),
     *((value, ((int, 1, 3), {"a"})) for value in (1, "a", 4)),
 )
