@@ -95,6 +95,7 @@ def pairs() -> Iterator[Json]:
     for copies in ([-1, 3], [0, 2], [1, 1.0], [2**53 + 1, 1], [1], [True, 1]):
         yield pair("replace-one", labelled([1.0, 2.0], [1, 1]), labelled([1.0, 3.0], copies))
     yield pair("replace-one", labelled([0.0, 2.0], [1, 1]), labelled([-0.0, 3.0], [1, 1]))
+    yield pair("replace-one", array(shape=(2, 0)), array(shape=(1, 0)))
     yield pair("add-remove", [], [1])
     yield pair("add-remove", ["a"], ["a", "b"])
     yield pair("add-remove", ["a"], ["a", 1])
@@ -138,7 +139,7 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     counts = right["counts"]
     for name, value in (
         *(("correct", c) for c in (-1, 0, 449, 451, 450.0)),
-        *(("wrong", c) for c in (-1, 59, 61, 600)),
+        *(("wrong", c) for c in (-1, 0, 59, 61, 600)),
         *(("rounds", c) for c in (509, 510, 10**12, 10**12 + 1)),
         *(("directions", c) for c in (0, 1, 3)),
         *(("lost", c) for c in (-1, 1, 60, 61)),

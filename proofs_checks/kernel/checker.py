@@ -342,7 +342,7 @@ def conditional_error(level, more, as_many, share):
     share, cut, more, as_many = min(max(share, 0), Fraction(49, 50)), ONE - (level >> GUARD), max(more, LEAST), max(as_many, LEAST)
     slope = math.isqrt(floor(share / (1 - share)) << BITS)
     shift = (quantile(level - (level >> GUARD)) * math.isqrt(ONE * ONE + slope * slope) >> BITS) + 32
-    last, beyond, mass = min(as_many, cut), max(0, as_many - max(more, cut)), max(1, as_many - more)
+    last, beyond, mass = min(as_many, cut), max(0, as_many - max(more, cut)), max(LEAST, as_many - more)
     least = max(0, normal(shift + (slope * quantile(ONE - last) >> BITS) + 1)[0])  # A at the upper end
     low, high = quantile(last), -quantile(ONE - min(more, cut))
     terms = 30 + (2 * BITS - max(least, LEAST).bit_length() - mass.bit_length()) // 2
@@ -605,7 +605,7 @@ def check_distance(norm, d0, d1):
             return sum(size * size for size in sizes) <= limit * limit
         return (sum(sizes) if norm == "l1" else max(sizes, default=0)) <= limit
 
-    is_near = within([max(step - half, 0) for step, half in zip(steps, free)], one + room) and within(steps, one + (one >> 20))
+    is_near = within([step - min(step, half) for step, half in zip(steps, free)], one + room) and within(steps, one + (one >> 20))
     require(is_near, "pair: the distance exceeds 1")
     return not within(steps, one)
 
@@ -747,7 +747,7 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
         require(tested[0] in ("rdp", "fdp"), "bound: the counts do not prove it")  # a factor on a curve may be large
         raise NotChecked("bounds above %d are not computed" % MOST)
     if effort(claim, stages) > EFFORT:
-        raise NotChecked("the test of so many rounds, stages, cells or points takes too long")
+        raise NotChecked("the test of these rounds, stages, cells or points takes too long")
     slack = max(Fraction(1), Fraction(repr(bound))) * (SLACK if len(stages) == 1 else SLACKS)
     low, high = Fraction(repr(bound)) - slack, Fraction(repr(bound)) + slack
     proved = refutes(tested, low, stages, alpha, rule)  # who refutes a larger parameter refutes the claim
