@@ -70,6 +70,8 @@ def pairs() -> Iterator[Json]:
     yield pair("l1", [0, 0], [0.0, 0])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8000001])
+    for end in (0.5000000000000001, 0.5000000000000002, 0.5000000000000004):  # a step over two entries may have been divided by its norm
+        yield pair("l1", [0.0, 0.0], [end, end])
     yield pair("linf", [0.25, 0.0], [1.25, 1.0])
     yield pair("l1", array(999.75, 1e20), array(0.0, 1e20))
     yield pair("l1", array(0.25, 1e20), array(1.25, 1e20))
