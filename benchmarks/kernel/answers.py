@@ -135,7 +135,7 @@ def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:
     for x in (F(0), F(1, 3), F(-1, 3), F(7)):
         yield lambda x=x: (k.floor(x), k.ceil(x), k.exp(k.floor(x)), k.normal(k.floor(x)), k.density(k.floor(x)))
     yield lambda: k.exp(-400 * one)
-    for n, d in ((1, 1), (10, 1), (1, 10), (2**70 - 1, 2**35), (3, 4), (5, 7), (7, 5), (5 * one, one + 1)):
+    for n, d in ((1, 1), (0, 1), (1, 0), (10, 1), (1, 10), (2**70 - 1, 2**35), (3, 4), (5, 7), (7, 5), (5 * one, one + 1)):
         yield lambda n=n, d=d: k.log(n, d)
     for t in (-17, -3, 9, 16, 17, 40):
         yield lambda t=t: (k.normal(t * one), k.exp(t * one // 3), k.exp(t * one), k.density(t * one))

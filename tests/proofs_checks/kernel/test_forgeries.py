@@ -157,7 +157,7 @@ def test_an_event_with_cells_needs_their_counts(tmp_path):
 def test_rules_are_those_of_the_strict_reader():
     """Both accept the same rules, with the same number of directions, except for structures whose score is above 2^53."""
     accepted = 0
-    for rule in random.Random(1).sample(rules(), 3000):
+    for rule in random.Random(1).sample(rules(), 600):
         try:
             event = from_jsonable(rule)
             check_event(event, "event")
@@ -170,7 +170,7 @@ def test_rules_are_those_of_the_strict_reader():
             found = 0
         assert found == expected or "1e+308" in json.dumps(rule)
         accepted += found > 0
-    assert accepted > 200
+    assert accepted > 40
 
 
 def test_cells_are_those_of_a_renyi_claim(tmp_path):
