@@ -200,7 +200,7 @@ def _check_low_bits(rule: LowBits, require: Check, path: str) -> None:
     """Check the fields of `LowBits`."""
     require(_is_integer(rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
     require(_is_number(rule.below), "below must be a number")
-    require(rule.side in (-1, 1) and isinstance(rule.side, int), "side must be -1 or 1")
+    require(_is_integer(rule.side, -1, 1) and rule.side, "side must be -1 or 1")
 
 
 def _check_ball(rule: Ball, require: Check, path: str) -> None:
@@ -211,7 +211,7 @@ def _check_ball(rule: Ball, require: Check, path: str) -> None:
     )
     require(_is_number(rule.inner), "inner must be a number")
     require(_is_number(rule.outer) and rule.inner <= rule.outer, "outer must be a number, at least inner")
-    require(rule.inside in (-1, 1) and isinstance(rule.inside, int), "inside must be -1 or 1")
+    require(_is_integer(rule.inside, -1, 1) and rule.inside, "inside must be -1 or 1")
 
 
 def _check_binned(rule: Binned, require: Check, path: str) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dpwitness.benchmarks.kernel.cases import FORMS, RULES, STAGE, TEXTS, audit, pairs, witnesses
+from dpwitness.benchmarks.kernel.cases import FORMS, STAGE, TEXTS, audit, pairs, witnesses
+from dpwitness.benchmarks.kernel.rules import rules
 from dpwitness.mechanisms.core.json_reader import Json
 
 F = Fraction
@@ -44,6 +45,7 @@ def bounds_of(checker: ModuleType) -> dict[str, float]:
 
 def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Callable[..., Any]]:
     """Yield calls of the checker, cheap ones first."""
+    yield lambda: {name: _plain(value) for name, value in vars(k).items() if name.isupper()}
     yield from _questions_on_functions(k)
     yield from _questions_on_claims(k)
     yield from _questions_on_stages(k)
@@ -76,13 +78,15 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
         ("gdp:2", [2]),
         ("gdp:0", [0]),
         ("no:1", [1]),
+        ("x" * 200 + ":1", [1]),
     ):
         yield lambda text=text, values=values: k.decode_claim(text, values)
-    yield lambda: {name: _plain(value) for name, value in vars(k).items() if name.isupper()}
     for value, form in FORMS:
         yield lambda v=value, f=form: k.fits(v, f)
-    for rule in RULES:
-        yield lambda r=rule: k.directions(r)
+    for name in ("x" * 200, "dpwitness.auditors:LowBits", "dpwitness.auditors:Binned"):
+        yield lambda name=name: k.decode_rule({"$type": "object", "class": name, "fields": {}}, {"LowBits"})
+    for rule in rules()[::5]:
+        yield lambda r=rule: k.directions(r, k.EVENTS)
     for text in TEXTS:
         yield lambda text=text: k.read(text)
     yield lambda: [
@@ -131,7 +135,7 @@ def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:
     for x in (F(0), F(1, 3), F(-1, 3), F(7)):
         yield lambda x=x: (k.floor(x), k.ceil(x), k.exp(k.floor(x)), k.normal(k.floor(x)), k.density(k.floor(x)))
     yield lambda: k.exp(-400 * one)
-    for n, d in ((1, 1), (10, 1), (1, 10), (2**70 - 1, 2**35), (3, 4), (5, 7), (7, 5), (5 * one, one + 1)):
+    for n, d in ((1, 1), (0, 1), (1, 0), (10, 1), (1, 10), (2**70 - 1, 2**35), (3, 4), (5, 7), (7, 5), (5 * one, one + 1)):
         yield lambda n=n, d=d: k.log(n, d)
     for t in (-17, -3, 9, 16, 17, 40):
         yield lambda t=t: (k.normal(t * one), k.exp(t * one // 3), k.exp(t * one), k.density(t * one))

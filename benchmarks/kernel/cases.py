@@ -27,6 +27,13 @@ def labelled(x: list[float], copies: list[Any]) -> Json:
     return {"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": fields}
 
 
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each object or list inside a value with each of its keys."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, key
+        yield from places(value[key])
+
+
 def pair(relation: str, d0: Any, d1: Any) -> Json:
     """Return the JSON of a pair."""
     return {"relation": relation, "d0": d0, "d1": d1, "why": ""}
@@ -63,6 +70,8 @@ def pairs() -> Iterator[Json]:
     yield pair("l1", [0, 0], [0.0, 0])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8000001])
+    for end in (0.5000000000000001, 0.5000000000000002, 0.5000000000000004):  # a step over two entries may have been divided by its norm
+        yield pair("l1", [0.0, 0.0], [end, end])
     yield pair("linf", [0.25, 0.0], [1.25, 1.0])
     yield pair("l1", array(999.75, 1e20), array(0.0, 1e20))
     yield pair("l1", array(0.25, 1e20), array(1.25, 1e20))
@@ -72,7 +81,12 @@ def pairs() -> Iterator[Json]:
     yield pair("l1", [0.0], [-0.0])
     yield pair("l1", [1, 5e-324], [1, 1.0])
     yield pair("l1", 0.5, 1.5)
+    yield pair("l1", [0.1], [1.1])  # the distance exceeds 1 by more than half of what rounding explains
     yield pair("l1", [True], [2])
+    yield pair("x" * 200, [1], [2])
+    vectors = labelled([1.0], [1])
+    for change in ({"$type": "other"}, {"class": "os:system"}, {"class": "x" * 200}):
+        yield pair("replace-one", vectors | change, labelled([2.0], [1]))
     yield pair("l2", [0.1] * 3, [0.1, 0.7, 0.9])
     yield pair("l2", array({"$type": "float", "value": "inf"}), array(1.0))
     yield pair("replace-one", array({"$type": "float", "value": "nan"}, 1.0), array({"$type": "float", "value": "nan"}, 2.0))
@@ -83,6 +97,7 @@ def pairs() -> Iterator[Json]:
     for copies in ([-1, 3], [0, 2], [1, 1.0], [2**53 + 1, 1], [1], [True, 1]):
         yield pair("replace-one", labelled([1.0, 2.0], [1, 1]), labelled([1.0, 3.0], copies))
     yield pair("replace-one", labelled([0.0, 2.0], [1, 1]), labelled([-0.0, 3.0], [1, 1]))
+    yield pair("replace-one", array(shape=(2, 0)), array(shape=(1, 0)))
     yield pair("add-remove", [], [1])
     yield pair("add-remove", ["a"], ["a", "b"])
     yield pair("add-remove", ["a"], ["a", 1])
@@ -126,7 +141,7 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     counts = right["counts"]
     for name, value in (
         *(("correct", c) for c in (-1, 0, 449, 451, 450.0)),
-        *(("wrong", c) for c in (-1, 59, 61, 600)),
+        *(("wrong", c) for c in (-1, 0, 59, 61, 600)),
         *(("rounds", c) for c in (509, 510, 10**12, 10**12 + 1)),
         *(("directions", c) for c in (0, 1, 3)),
         *(("lost", c) for c in (-1, 1, 60, 61)),
@@ -159,7 +174,8 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     for some in (border, [{name: STAGE[name] for name in STAGE if name != "weight"}]):
         yield audit(bound=bounds["stages"], counts=LAST | stages | {"stages": some})
     binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
-    rule: Json = {"events": [], "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
+    events: Json = {"$type": "tuple", "value": [EVENT["rule"]] * 2}
+    rule: Json = {"events": events, "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
     event: Json = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
     settings: tuple[tuple[str, Any], ...] = (
         ("order", 1),
@@ -216,7 +232,17 @@ CHANGES: tuple[Json, ...] = (  # of fields that decide nothing: accepted and ref
     *({"scores": scores} for scores in _each([], [SCORE], [SCORE] * 65, [{**SCORE, "keys": []}], [{**SCORE, "suggested": 1}], [{}])),
     *({"source": source} for source in (None, {"file": "f", "sha256": "s"}, {"file": "f", "sha256": "s", "line": 0}, {"file": "f"})),
     *({"versions": versions} for versions in _each({}, {"numpy": "2"}, {"numpy": 2}, [])),
-    *({name: value} for name, value in (("ledger", "x" * 200), ("ledger", "x" * 201), ("own_claim", 1), ("own_claim", False), ("more", 1))),
+    *(
+        {name: value}
+        for name, value in (
+            ("ledger", "x" * 200),
+            ("ledger", "x" * 201),
+            ("own_claim", 1),
+            ("own_claim", False),
+            ("more", 1),
+            ("x" * 200, 1),
+        )
+    ),
     *({"name": "x" * size} for size in (0, 2000, 2001)),
     *({"event": event} for event in ({}, {**EVENT, "more": 1}, {**EVENT, "rule": 3}, {**EVENT, "kind": "x" * 101})),
     *(
@@ -266,23 +292,9 @@ FORMS: tuple[tuple[Any, Any], ...] = (
         (value, {"a": (int, 1, 3), "b?": (int, 1, 3)})
         for value in ({}, {"a": 1}, {"a": 4}, {"a": 1, "b": 2}, {"a": 1, "b": 4}, {"a": 1, "c": 1}, 1)
     ),
+    *((value, [{1, "a"}, 0, 2]) for value in _each([1], ["a"], [2], [True], [1, 1, 1])),
+    *((value, [((int, 1, 3), {"a"}), 0, 2]) for value in _each([1], ["a"], [4], [1, "a"])),
+    *((value, [(str, 1, 3), 0, 2]) for value in _each(["a"], [""], ["abcd"], [1], ["a", 1])),
     *((value, {"*": (int, 1, 3)}) for value in ({}, {"x": 1}, {"x": 4})),
     *((value, ((int, 1, 3), {"a"})) for value in (1, "a", 4)),
-)
-INFINITE: Json = {"$type": "float", "value": "inf"}
-
-
-def _rule(**fields: Any) -> Json:
-    """Return the JSON of a rule with these fields."""
-    return {"$type": "object", "class": "dpwitness.auditors:Rule", "fields": fields}
-
-
-RULES: tuple[Any, ...] = (  # with one or two directions
-    *(_rule(guesses=array(*guesses), missing=missing) for guesses in ([-1.0, 1.0], [1.0, 0.0], [-1.0], [0.0]) for missing in (0, 1, -1)),
-    *(_rule(guesses=array(*guesses)) for guesses in ([-1.0, 1.0], [1.0, 0.0], [INFINITE], [])),
-    *(_rule(low=low, high=high) for low in (0.0, 1, INFINITE) for high in (2.0, INFINITE)),
-    *(_rule(inner=inner, outer=outer) for inner in (-1.0, 0.0, 0.5, 5e-324, INFINITE) for outer in (1.0, INFINITE)),
-    *(_rule(side=side) for side in (1, -1, 0)),
-    *(_rule(side=side, event=_rule(side=1)) for side in (1, 0)),
-    *(_rule(low=1.0), _rule(high=1.0), _rule(inner=1.0), _rule(outer=1.0), _rule(), _rule(guesses=3), {"fields": 3}, {}, None, 3),
 )

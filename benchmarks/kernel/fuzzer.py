@@ -12,7 +12,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
@@ -22,11 +21,11 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
-from dpwitness.auditors.events.rules import Intervals, LowBits
 from dpwitness.auditors.results.witness_reader import check_seal, fingerprint, load_json, read_checked_witness
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.benchmarks.kernel.cases import array, audit, pair
+from dpwitness.benchmarks.kernel.cases import SCORE, TARGET, array, audit, pair, places
+from dpwitness.benchmarks.kernel.events import CLASSES, random_event, random_simple_event
 from dpwitness.mechanisms.core.json_codec import from_jsonable
 from dpwitness.mechanisms.core.json_reader import Json, parse
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -51,6 +50,11 @@ HOSTILE: tuple[Any, ...] = (
         [[]],
         {"$type": "array"},
         {"$type": "float", "value": "nan"},
+        {"$type": "float", "value": "inf"},
+        {"$type": "tuple", "value": []},
+        array(1.0),
+        array(0, 1, dtype="<i8"),
+        *(2**17, 2**17 + 1, -(2**53), 1.5),
     ),
 )
 TEXTS = {
@@ -74,9 +78,15 @@ TEXTS = {
         "l0",
     ),
     "level": ("value", "bit", "white box", "trace", ""),
-    "kind": ("audit", "sensitivity", "claim", "low bits", "binned"),
+    "kind": ("audit", "sensitivity", "claim", "low bits", "binned", "intervals", "lattice", "atoms", "ball", "threshold", "restricted"),
     "dtype": ("<f8", "<i8", "<f4", "|b1", ">f8", "<U3", "object"),
-    "class": ("dpwitness.mechanisms:LabelledVectors", "dpwitness.mechanisms:LinearCosts", "os:system"),
+    "class": (
+        "dpwitness.mechanisms:LabelledVectors",
+        "dpwitness.mechanisms:LinearCosts",
+        "os:system",
+        *(f"dpwitness.auditors:{name}" for name in CLASSES),
+    ),
+    "$type": ("array", "object", "tuple", "float", "int", "scalar", "dict"),
     "bound": ("inf",),
 }
 NAMES = (
@@ -94,6 +104,12 @@ NAMES = (
     "more",
     "scores",
     "source",
+    "missing",
+    "names",
+    "exact",
+    "mask",
+    "side",
+    "less",
 )
 
 
@@ -156,12 +172,15 @@ def random_witness(rng: Generator) -> Json:
     claim, alpha, confidence = random_claim(rng), float(10 ** rng.uniform(-5, -1.3)), float(rng.choice([0.95, 0.9, 0.99]))
     alpha = min(alpha, (1 - confidence) * float(rng.choice([1, 0.5, 0.8])))
     level, tally = "value", random_tally(rng)
+    event = random_event(rng)
+    tally = replace(tally, directions=max(tally.directions, event.directions))
     parts = [Part(tally)]
-    event: Any = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0])) if tally.directions == 2 else LowBits(0, -40.0, 1)
     counts: Json = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions, "alpha": alpha}
     if claim.kind in ("rdp", "zcdp") and rng.random() < 0.4:
-        losses = np.sort(rng.normal(size=3)).round(3)
-        binned = Binned((event, event), losses, float(claim.orders_among([2.0])[0]), bool(rng.random() < 0.5), np.array([0.3, 0.2]))
+        losses, nested = np.sort(rng.normal(size=3)).round(3), (random_event(rng), random_simple_event(rng))
+        order, forward = float(claim.orders_among([2.0])[0]), bool(rng.random() < 0.5)
+        binned = Binned(nested, losses, order, forward, np.array([0.3, 0.2]))
+        counts["directions"] = 2
         cells = [rng.multinomial(tally.rounds, law).tolist() for law in ([0.6, 0.3, 0.1], [0.1, 0.3, 0.6])]
         counts = {**counts, "cells": cells, "cells_alpha": counts.pop("alpha")}
         bound, event = renyi_lower_bound(claim, binned, np.array(cells), alpha), binned
@@ -171,7 +190,17 @@ def random_witness(rng: Generator) -> Json:
             counts |= {"stages": [parts[0].to_json()], "combination": "conditional error", "lost": 0}
         level = str(rng.choice(["value", "bit"], p=[0.8, 0.2]))
         bound = combined_bound(claim if level == "value" else claim.at_delta, parts, alpha)
+    optional: Json = {
+        "source": {"file": "m.py", "sha256": "a", "line": 3},
+        "versions": {"numpy": "2"},
+        "own_claim": False,
+        "scores": [SCORE],
+        "ledger": "here",
+        "target": TARGET,
+        "description": "some",
+    }
     return audit(
+        **{name: deepcopy(value) for name, value in optional.items() if rng.random() < 0.3},
         claim=exact_text(claim),
         claim_numbers=list(claim.numbers),
         level=level,
@@ -183,18 +212,10 @@ def random_witness(rng: Generator) -> Json:
     )
 
 
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each object or list inside a value with each of its keys."""
-    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
-        yield value, key
-        yield from places(value[key])
-
-
 def mutate(rng: Generator, witness: Json, other: Json) -> None:
     """Change one field of a witness in place; `other` is a witness from which values are taken."""
-    parts = [witness.get(name) for name in ("pair", "counts", "counts", "claim_numbers")]
-    with suppress(KeyError, TypeError):  # of events, the kernel reads the settings of a test of cells
-        parts.append({name: witness["event"]["rule"]["fields"][name] for name in ("loss", "bets")})
+    parts = [witness.get(name) for name in ("pair", "counts", "counts", "claim_numbers", "event", "event", "event")]
+    parts.append({name: witness[name] for name in ("source", "versions", "scores", "target") if name in witness})
     fields = [(witness, name) for name in witness]  # one of them, or a part of one, which is then changed as often as larger ones
     found = fields if rng.random() < 0.3 else list(places(parts[int(rng.integers(len(parts)))]))
     if not found:
@@ -207,8 +228,8 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
         parent[str(rng.choice(NAMES))] = deepcopy(HOSTILE[int(rng.integers(len(HOSTILE)))])
     elif kind == 2:
         parent[key] = deepcopy(HOSTILE[int(rng.integers(len(HOSTILE)))])
-    elif kind == 3 and isinstance(key, str) and key in other:
-        parent[key] = deepcopy(other[key])
+    elif kind == 3 and (donors := [part[name] for part, name in places(other) if name == key]):
+        parent[key] = deepcopy(donors[int(rng.integers(len(donors)))])
     elif kind <= 5 and isinstance(key, str) and key in TEXTS:
         parent[key] = str(rng.choice(TEXTS[key]))
     elif isinstance(value, list) and value:

@@ -19,7 +19,7 @@ from dpwitness.benchmarks.kernel.answers import answer, questions
 from dpwitness.proofs_checks.kernel import checker
 
 PATH = Path(checker.__file__)
-SECONDS = 8  # limit of CPU time for all answers of a mutant, four times what the checker needs
+SECONDS = 12  # limit of CPU time for all answers of a mutant, four times what the checker needs
 COMPARISONS = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt)}
 OTHER = {ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,)}
 OPERATORS = {

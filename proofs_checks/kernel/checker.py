@@ -12,7 +12,7 @@ import math
 import os
 import re
 import sys
-from collections import Counter
+from collections import Counter, namedtuple
 from fractions import Fraction
 from functools import lru_cache
 
@@ -62,7 +62,7 @@ AUDIT = {
     "bound": ({"inf"}, (float, LEAST_DOUBLE, LARGEST)),
     "confidence": INNER,
     "seed": (int, 0, 1 << 128),
-    "event": {"kind": (str, 0, 100), "rule": {"$type": {"object"}, "class": (str, 1, 400), "fields": {"*": ANY}}},
+    "event": {"kind": TEXT, "rule": ANY},
     "description": TEXT,
     "trials": ROUNDS,
     "counts": COUNTS,
@@ -72,6 +72,57 @@ AUDIT = {
     "versions?": {"*": (str, 0, 200)},
     "own_claim?": BOOL,
     "scores?": [{"name": (str, 1, 200), "target": TARGET, "suggested": BOOL, "keys": [ANY, 1, 256]}, 1, 64],
+}
+COLUMN, SIDE, BOUNDED, EXTENDED = (int, 0, 1 << 17), (int, -1, 1), FINITE[1:], (FINITE, {"$type": {"float"}, "value": {"inf", "-inf"}})
+TWO = {"$type": {"tuple"}, "value": [ANY, 2, 2]}
+TEXTS, PAIRS = ({"$type": {"tuple"}, "value": [form, 0, SIZE]} for form in (TEXT, TWO))
+# An array of a rule: its sides by name (`name+` is longer by one), the least and most entry, or their set, or None for all, and its dtype.
+Array = namedtuple("Array", "sides within dtype", defaults=["<f8"])
+SIDES = {**{"2": (2, 2), "knots": (2, 256), "keys": (0, 256)}, **dict.fromkeys(("at", "roots"), (1, 256))}  # least and most length
+SIDES.update(dict.fromkeys(("rows", "columns", "nodes"), (1, SIZE)))
+RISING = {"edges", "codes", "keys", "knots"}  # arrays in increasing order
+WIDE, GUESSES, KNOTS = (-math.inf, math.inf), Array("rows", {-1.0, 0.0, 1.0}), Array("knots", BOUNDED)
+NODES, NUMBERS = Array("nodes", None, "<i8"), Array("nodes", BOUNDED)
+AT, CENTER = Array("at", COLUMN[1:], "<i8"), Array("at", BOUNDED)
+SCALED = {"at": AT, "center": CENTER, "scale": Array("at", (LEAST_DOUBLE, LARGEST))}
+APART = {**SCALED, "one": CENTER, "zero": CENTER}
+RULES = {  # fields of the classes of events, scores and features
+    "LowBits": {"column": COLUMN, "below": EXTENDED, "side": {-1, 1}},
+    "Intervals": {"column": COLUMN, "edges": Array("edges", WIDE), "guesses": Array("edges+", GUESSES.within), "missing?": SIDE},
+    "Lattice": {"column": COLUMN, "rows": Array("rows 2", None), "guesses": GUESSES},
+    "Atoms": {"rows": Array("rows columns", None), "guesses": GUESSES, "names?": TEXTS, "exact?": Array("pairs 2", None)},
+    "Ball": {"center": Array("columns", BOUNDED), "inner": EXTENDED, "outer": EXTENDED, "inside": {-1, 1}},
+    "Threshold": {"score": ANY, "low": EXTENDED, "high": EXTENDED},
+    "Restricted": {"event": ANY, "codes": Array("codes", WIDE), "mask?": ANY, "inside?": BOOL, "side?": SIDE},
+    "Binned": {
+        "events": {"$type": {"tuple"}, "value": [ANY, 1, 256]},
+        "loss": Array("cells", (-50, 50)),
+        "order": (float, 1 + Fraction(1, 1 << 52), 10**4),
+        "forward": BOOL,
+        "bets": Array("2", (0, INNER[2])),
+    },
+    "WeightedScore": {"width": COLUMN, "blocks": PAIRS, "offset?": FINITE, "structures?": PAIRS},
+    "Levels": {"column": COLUMN, "keys": Array("keys", WIDE)},
+    "Ramps": {"column": COLUMN, "less": (int, -1, COLUMN[2]), "knots": KNOTS},
+    **dict.fromkeys(("Affine", "SignedLog", "Sorted", "Products"), SCALED),
+    "Distances": APART,
+    "WhitenedDistances": {**APART, "whitening": Array("at at", BOUNDED)},
+    "ProjectedRamps": {**SCALED, "direction": CENTER, "knots": KNOTS},
+    "Places": {"at": AT, "value": EXTENDED},
+    "Trees": {
+        **dict.fromkeys(("feature", "left", "right"), NODES),
+        **dict.fromkeys(("threshold", "value"), NUMBERS),
+        "roots": Array("roots", COLUMN[1:], "<i8"),
+    },
+}
+SIMPLE = {**{name: name.lower() for name in ("Intervals", "Lattice", "Atoms", "Ball", "Threshold")}, "LowBits": "low bits"}  # kinds
+NESTED = {**SIMPLE, "Restricted": "restricted"}
+EVENTS = {**NESTED, "Binned": "binned"}
+WEIGHTS = {  # (a, b, c): a feature on n columns, keys or knots has a n (n - 1) / 2 + b n + c weights
+    **dict.fromkeys(("Levels", "Affine", "SignedLog", "Sorted"), (0, 1, 0)),
+    **dict.fromkeys(("Ramps", "ProjectedRamps"), (0, 1, -1)),
+    **dict.fromkeys(("Distances", "WhitenedDistances"), (0, 0, 3)),
+    **{"Products": (1, 1, 0), "Places": (0, 3, 2), "Trees": (0, 0, 1)},
 }
 FAITH = (
     "the rounds are independent runs of the mechanism on the two datasets, and the counts are theirs",
@@ -291,7 +342,7 @@ def conditional_error(level, more, as_many, share):
     share, cut, more, as_many = min(max(share, 0), Fraction(49, 50)), ONE - (level >> GUARD), max(more, LEAST), max(as_many, LEAST)
     slope = math.isqrt(floor(share / (1 - share)) << BITS)
     shift = (quantile(level - (level >> GUARD)) * math.isqrt(ONE * ONE + slope * slope) >> BITS) + 32
-    last, beyond, mass = min(as_many, cut), max(0, as_many - max(more, cut)), max(1, as_many - more)
+    last, beyond, mass = min(as_many, cut), max(0, as_many - max(more, cut)), max(LEAST, as_many - more)
     least = max(0, normal(shift + (slope * quantile(ONE - last) >> BITS) + 1)[0])  # A at the upper end
     low, high = quantile(last), -quantile(ONE - min(more, cut))
     terms = 30 + (2 * BITS - max(least, LEAST).bit_length() - mass.bit_length()) // 2
@@ -554,7 +605,7 @@ def check_distance(norm, d0, d1):
             return sum(size * size for size in sizes) <= limit * limit
         return (sum(sizes) if norm == "l1" else max(sizes, default=0)) <= limit
 
-    is_near = within([max(step - half, 0) for step, half in zip(steps, free)], one + room) and within(steps, one + (one >> 20))
+    is_near = within([step - min(step, half) for step, half in zip(steps, free)], one + room) and within(steps, one + (one >> 20))
     require(is_near, "pair: the distance exceeds 1")
     return not within(steps, one)
 
@@ -570,34 +621,97 @@ def check_pair(pair):
     return found[0] + ", up to the rounding of entries (below 1e-6)" * check_distance(found[0], pair["d0"], pair["d1"])
 
 
-def directions(rule):
-    """Return how many of the two guesses a rule can make, 1 or 2; 2 where its fields do not show it."""
-    content = rule.get("fields") if isinstance(rule, dict) else None
-    if not isinstance(content, dict):
+def decode_rule(value, names):
+    """Return the class of a rule, a score or a feature, and its fields: arrays and tuples as lists, infinities as numbers."""
+    require(fits(value, {"$type": {"object"}, "class": TEXT, "fields": {"*": ANY}}), "event: a part is not an object of a class")
+    package, _, name = value["class"].partition(":")
+    if package != "dpwitness.auditors" or name not in RULES:
+        raise NotChecked("events with the class %s are not modelled" % ascii(value["class"])[:80])
+    require(name in names, "event: a %s is at the place of another class" % name)
+    forms = {field.rstrip("?"): form for field, form in RULES[name].items()}
+    content = {field: inner for field, inner in value["fields"].items() if inner is not None or field not in ("exact", "mask")}
+    plain = {field: ARRAY if isinstance(form, Array) else form for field, form in RULES[name].items()}
+    require_fields(content, "event", plain)
+    lengths = {}
+    for field, inner in content.items():
+        if isinstance(forms[field], Array):
+            content[field] = decode_entries(inner, field, forms[field], lengths)
+        elif isinstance(inner, dict) and forms[field] is not ANY:
+            content[field] = float(inner["value"]) if forms[field] is EXTENDED else inner["value"]
+        require(type(inner) is not int or abs(inner) <= 1 << 53, "event: %s is a whole number that no double represents" % field)
+    return name, content
+
+
+def decode_entries(value, field, form, lengths):
+    """Return the entries of an array of a rule. `lengths` holds those of sides by name, and learns the new ones."""
+    (dtype, shape, entries), sides, within = decode_array(value), form.sides.split(), form.within
+    is_right = dtype == form.dtype and len(shape) == len(sides)
+    for side, found in zip(sides, shape):
+        name, size = side.rstrip("+"), found - side.count("+")
+        least, most = SIDES.get(name, (0, SIZE))
+        is_right = is_right and least <= size <= most and lengths.setdefault(name, size) == size
+    is_right = is_right and (field not in RISING or all(a < b for a, b in zip(entries, entries[1:])))
+    if within is not None and is_right:
+        is_right = all(entry in within for entry in entries) if isinstance(within, set) else fits(entries, [(float, *within), 0, SIZE])
+    require(is_right, "event: %s has another dtype, length or order, or an entry out of range" % field)
+    return entries
+
+
+def directions(rule, names):
+    """Return how many of the two guesses a rule of a class among `names` can make, 1 or 2. Raise Refused unless its fields are valid."""
+    name, found = decode_rule(rule, names)
+    if name == "Restricted":
+        inner = [directions(found[part], SIMPLE) for part in ("event", "mask") if part in found]
+        return 1 if found.get("side") else inner[0]
+    if name == "Binned":
+        inner = [directions(event, NESTED) for event in found["events"]]
+        require(len(found["loss"]) == len(inner) + 1, "event: the losses are not those of its cells")
         return 2
-    if fits(content.get("guesses"), ARRAY):
-        guesses = content["guesses"]["value"] + [content.get("missing", 0)]
-        return len({guess > 0 for guess in guesses if guess}) or 1 if fits(guesses, [NUMBER, 0, SIZE]) else 2
-    if "inner" in content and "outer" in content:
-        return (not fits(content["inner"], (float, -LARGEST, 0))) + (not fits(content["outer"], NO_NUMBER)) or 1
-    if "low" in content and "high" in content:
-        return sum(not fits(content[name], NO_NUMBER) for name in ("low", "high")) or 1
-    if "side" in content and content["side"] != 0:
-        return 1
-    return directions(content.get("event"))
+    if name in ("Threshold", "Ball"):
+        low, high = (found[limit] for limit in (("low", "high") if name == "Threshold" else ("inner", "outer")))
+        require(low <= high, "event: its first limit exceeds its second")
+        if name == "Threshold":
+            check_score(found["score"])
+        return max(1, (low > 0 if name == "Ball" else math.isfinite(low)) + math.isfinite(high))
+    if name == "Atoms":
+        count = len(found["guesses"])
+        known = all(column % 1 == 0 and 1 <= column < len(found["rows"]) // count for column in found.get("exact", [])[::2])
+        require(known and len(found.get("names", [])) in (0, count), "event: its names or its exact values are not those of the rows")
+    return len({guess > 0 for guess in [*found.get("guesses", []), found.get("missing", 0)] if guess}) or 1
+
+
+def check_score(score):
+    """Raise Refused unless a score names columns that it has, with a finite weight for each feature."""
+    found = decode_rule(score, {"WeightedScore"})[1]
+    for name, number in (part["value"] for part in found.get("structures", [])):
+        require(fits(name, TEXT) and fits(number, ((float, -(1 << 53), 1 << 53), EXTENDED[1])), "event: structures have other entries")
+    for block, weights in (part["value"] for part in found["blocks"]):
+        name, feature = decode_rule(block, WEIGHTS)
+        columns = [*feature.get("at", []), feature.get("column", 0), max(feature.get("less", 0), 0)]
+        if name == "Trees":
+            nodes = list(zip(feature["feature"], feature["left"], feature["right"]))
+            is_tree = all(one < 0 or i < min(one, other) <= max(one, other) < len(nodes) for i, (_, one, other) in enumerate(nodes))
+            require(is_tree and max(feature["roots"]) < len(nodes), "event: a node of a tree is not after its parent")
+            columns = [column for column, left, _ in nodes if left >= 0]
+        require(all(0 <= column <= found["width"] for column in columns), "event: a feature has a column that the outputs have not")
+        n, (a, b, c) = len(feature.get("knots", feature.get("keys", feature.get("at", [])))), WEIGHTS[name]
+        decode_entries(weights, "weights", Array("weights", BOUNDED), {"weights": a * n * (n - 1) // 2 + b * n + c})
+
+
+def check_event(event, counts):
+    """Raise Refused unless an event is one of its kind, guesses in the directions of the counts, and has the cells that were counted."""
+    least = directions(event["rule"], EVENTS)
+    name = event["rule"]["class"].partition(":")[2]
+    require(event["kind"] == EVENTS[name] and (name == "Binned") == ("cells" in counts), "event: it is of another kind")
+    require(counts["directions"] >= least, "counts: the event guesses in more directions")  # earlier stages had other events
 
 
 def decode_cells(event, counts, kind):
     """Return loss, order, direction and bets of a Renyi rule whose cells were counted."""
-    content = {"events": ANY, "loss": ARRAY, "order": (float, 1, 10**4), "forward": BOOL, "bets": ARRAY}
-    rule = {"$type": {"object"}, "class": (str, 0, 100), "fields": content}
-    require_fields(event, "event", {"kind": {"binned"}, "rule": rule})
-    found = event["rule"]["fields"]
-    loss, bets = (decode_array(found[name])[2] for name in ("loss", "bets"))
-    is_right = len(counts["cells"][0]) == len(counts["cells"][1]) == len(loss) and len(bets) == 2 and kind in ("zcdp", "rdp")
-    is_right = is_right and all(-50 <= value <= 50 for value in loss) and all(0 <= bet < 1 for bet in bets)
-    require(is_right, "event: its cells, losses or bets are not those of the claim and the counts")
-    return {**found, "order": Fraction(repr(found["order"])), "loss": list(map(Fraction, loss)), "bets": list(map(Fraction, bets))}
+    found = decode_rule(event["rule"], {"Binned"})[1]
+    is_right = len(counts["cells"][0]) == len(counts["cells"][1]) == len(found["loss"]) and kind in ("zcdp", "rdp")
+    require(is_right, "event: its cells are not those of the claim and the counts")
+    return {**found, "order": Fraction(repr(found["order"])), **{name: list(map(Fraction, found[name])) for name in ("loss", "bets")}}
 
 
 def effort(claim, stages):
@@ -620,8 +734,8 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
     is_possible = all(s["lost"] <= s["wrong"] and s["correct"] + s["wrong"] <= s["rounds"] for s in stages)
     require(is_possible and any(s["correct"] + s["wrong"] for s in stages), "counts: they are impossible, or there is no guess")
     require(sum(Fraction(stage["weight"]) ** 2 for stage in stages[:-1]) <= 1 + SLACK, "counts: the squared weights exceed 1")
-    least = directions(event["rule"]) if event else 1
-    require(counts["directions"] >= least, "counts: the event guesses in more directions")  # earlier stages had other events
+    if event:
+        check_event(event, counts)
     rule, most = decode_cells(event, counts, claim[0]) if "cells" in counts else None, 1 - Fraction(repr(confidence))
     require("cells_alpha" in counts or not rule, "counts: cells_alpha is missing")
     alpha = Fraction(repr(counts["cells_alpha" if rule else "alpha"])) if rule or "alpha" in counts else most
@@ -633,7 +747,7 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
         require(tested[0] in ("rdp", "fdp"), "bound: the counts do not prove it")  # a factor on a curve may be large
         raise NotChecked("bounds above %d are not computed" % MOST)
     if effort(claim, stages) > EFFORT:
-        raise NotChecked("the test of so many rounds, stages, cells or points takes too long")
+        raise NotChecked("the test of these rounds, stages, cells or points takes too long")
     slack = max(Fraction(1), Fraction(repr(bound))) * (SLACK if len(stages) == 1 else SLACKS)
     low, high = Fraction(repr(bound)) - slack, Fraction(repr(bound)) + slack
     proved = refutes(tested, low, stages, alpha, rule)  # who refutes a larger parameter refutes the claim

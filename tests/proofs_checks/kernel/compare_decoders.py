@@ -227,6 +227,9 @@ def pair(rng):
     return mutated(rng, value) if rng.random() < 0.05 else value
 
 
+LOW_BITS = {"column": 0, "below": -40.0, "side": 1}
+
+
 def witness(rng, checker):
     """Return a witness that is accepted, before its mutation."""
     claim, k = rng.choice([PURE, APPROX]), rng.choice([1, 2])
@@ -237,7 +240,7 @@ def witness(rng, checker):
         **{"schema_version": 1, "name": "a", "level": rng.choice(["value", "bit"]), "target": None, **claim, "seed": 1},
         "pair": {"d0": [0, 1], "d1": [0, 0], "relation": rng.choice(["replace-one", "add-remove:k=2"]), "why": ""},
         **{"bound": rng.choice([0.6, 1.0, 1, 0.75]), "confidence": rng.choice([0.9, 0.99, 0.999]), "description": "", "trials": 1},
-        "event": {"kind": "a", "rule": {"$type": "object", "class": "a", "fields": {"side": 1}}},
+        "event": {"kind": "low bits", "rule": {"$type": "object", "class": "dpwitness.auditors:LowBits", "fields": LOW_BITS}},
         "counts": counts,
     }
     if rng.random() < 0.2:  # the bound that the counts prove

@@ -1,6 +1,7 @@
 """Forged and damaged witnesses: the kernel refuses them, says what it does not check, and always answers within a second."""
 
 import json
+import random
 import subprocess
 import sys
 import time
@@ -8,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from dpwitness.auditors.events.rule_reader import check_event
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.benchmarks.kernel.answers import BOUNDS
-from dpwitness.benchmarks.kernel.cases import array, audit, labelled, pair
+from dpwitness.benchmarks.kernel.cases import EVENT, array, audit, labelled, pair
+from dpwitness.benchmarks.kernel.rules import rules
+from dpwitness.mechanisms.core.json_codec import from_jsonable
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.proofs_checks.kernel import checker
 
 RIGHT = audit(bound=BOUNDS["pure"])
@@ -111,13 +116,76 @@ def test_nothing_is_accepted_on_faith(tmp_path, witness):
     assert answer(tmp_path, witness)[0] == 3
 
 
+def event_of(name, kind, **fields):
+    """Return the JSON of an event."""
+    return {"kind": kind, "rule": {"$type": "object", "class": f"dpwitness.auditors:{name}", "fields": fields}}
+
+
+LOW_BITS = {"column": 0, "below": -53.0, "side": -1}
+CUTS = {"column": 0, "edges": array(1.0, 2.0), "guesses": array(-1.0, 0.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [
+        (event_of("LowBits", "low bits", **LOW_BITS | {"column": 2**17}), 0),
+        (event_of("LowBits", "low bits", **LOW_BITS | {"column": 2**17 + 1}), 1),
+        (event_of("LowBits", "low bits", **LOW_BITS | {"column": 10**19}), 1),
+        (event_of("LowBits", "low bits", **LOW_BITS | {"below": {"$type": "float", "value": "nan"}}), 1),
+        (event_of("LowBits", "low bits", **LOW_BITS | {"side": True}), 1),
+        (event_of("LowBits", "low bits", **LOW_BITS | {"more": 1}), 1),
+        (event_of("LowBits", "binned", **LOW_BITS), 1),
+        (event_of("Other", "low bits", **LOW_BITS), 3),
+        (event_of("Intervals", "intervals", **CUTS), 0),
+        (event_of("Intervals", "intervals", **CUTS | {"edges": array(2.0, 1.0)}), 1),
+        (event_of("Intervals", "intervals", **CUTS | {"guesses": array(-1.0, 1.0)}), 1),
+        (event_of("Intervals", "intervals", **CUTS | {"guesses": array(-1.0, 0.5, 1.0)}), 1),
+        (event_of("Ball", "ball", center=array(1.0), inner=2.0, outer=1.0, inside=1), 1),
+        (event_of("Affine", "affine", at=array(0, dtype="<i8"), center=array(0.0), scale=array(1.0)), 1),
+    ],
+)
+def test_the_rule_of_an_event_is_one_that_the_program_writes(tmp_path, event, code):
+    assert answer(tmp_path, audit(bound=BOUNDS["pure"], event=event))[0] == code
+
+
+def test_an_event_with_cells_needs_their_counts(tmp_path):
+    fields = {"events": {"$type": "tuple", "value": [EVENT["rule"]]}, "loss": array(0.0, 1.0), "order": 2.0, "forward": True}
+    binned = event_of("Binned", "binned", **fields, bets=array(0.1, 0.1))
+    assert answer(tmp_path, audit(bound=BOUNDS["pure"], event=binned))[0] == 1
+
+
+def test_rules_are_those_of_the_strict_reader():
+    """Both accept the same rules, with the same number of directions, except for structures whose score is above 2^53."""
+    accepted = 0
+    for rule in random.Random(1).sample(rules(), 600):
+        try:
+            event = from_jsonable(rule)
+            check_event(event, "event")
+            expected = event.directions
+        except InvalidArgument:
+            expected = 0
+        try:
+            found = checker.directions(rule, checker.EVENTS)
+        except (checker.Refused, checker.NotChecked):
+            found = 0
+        assert found == expected or "1e+308" in json.dumps(rule)
+        accepted += found > 0
+    assert accepted > 40
+
+
 def test_cells_are_those_of_a_renyi_claim(tmp_path):
     """The numbers of an (epsilon, delta) claim are not an order and a divergence."""
     counts = COUNTS | {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
-    rule = {"events": [], "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
+    rule = {
+        "events": {"$type": "tuple", "value": [EVENT["rule"]] * 2},
+        "loss": array(-0.4, 0.0, 0.7),
+        "order": 2,
+        "forward": True,
+        "bets": array(0.3, 0.2),
+    }
     event = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
     forged = audit(bound=2.1, claim="approx:2,0.01", claim_numbers=[2.0, 0.01], counts=counts, event=event)
-    assert answer(tmp_path, forged) == (1, "event: its cells, losses or bets are not those of the claim and the counts")
+    assert answer(tmp_path, forged) == (1, "event: its cells are not those of the claim and the counts")
 
 
 @pytest.mark.parametrize(
