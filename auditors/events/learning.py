@@ -50,6 +50,7 @@ from dpwitness.auditors.events.scorers import (
     held_out_scores,
     repeated,
 )
+from dpwitness.auditors.events.simple_events import FEW_ALPHA, best_interval, best_one_sided
 from dpwitness.mechanisms.privacy import Claim
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
@@ -60,9 +61,6 @@ _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 # outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise leads the order; with more outputs,
 # weights can be fitted to all features
 _FEW_ROWS = 2**12
-_FEW_ALPHA = 1e-5  # error probability of these certificates: so small that the largest of many pairs and events is seldom due to chance
-_SCANNED_CELLS = 40  # maximum number of cells of a column, between whose ends lie the intervals that are compared
-_MAX_SCANNED = 64  # maximum number of columns whose intervals are compared
 _SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
 
 
@@ -167,13 +165,13 @@ def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, 
     the outputs order the other half, in three ways: by the one column that varies, by a model whose
     priors are not tuned, and by the counts of repeated outputs. From few outputs, the estimate is
     for about as many runs, unless the pair is `suspect` for another reason than its outputs, so that
-    an event that is rare in them may be real. The intervals of each column are compared too. The
-    other arguments are those of `learn`.
+    an event that is rare in them may be real. The intervals of each column are compared too, and the
+    values that occur on one side only. The other arguments are those of `learn`.
     """
     data, rng = _training_set(outputs1, outputs0, rounds)
     size = len(data.label)
     few = size <= _FEW_ROWS and not suspect
-    goal = CertificateGoal(claim, min(alpha, _FEW_ALPHA) if few else alpha, min(rounds, size) if few else rounds, rough=True)
+    goal = CertificateGoal(claim, min(alpha, FEW_ALPHA) if few else alpha, min(rounds, size) if few else rounds, rough=True)
     place = np.arange(size)
     few_atoms = data.distinct is not None and counts_suffice(len(data.distinct.first), size)  # all outputs are counted at once
     if size > _RANK_ROWS and not few_atoms:
@@ -181,29 +179,8 @@ def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, 
     with _one_thread():
         held_out = data.label[1::2]
         found = [_rough_value(score, held_out, goal, rng) for score in _rough_scores(data, place % 2 == 0)]
-    return max([*found, _best_interval(data, claim, min(rounds, 2 * size)) if few else 0.0])
-
-
-def _best_interval(data: Training, claim: Claim, rounds: int) -> float:
-    """Return the largest parameter that `rounds` runs would certify from an interval of one column, or from all outputs outside of it.
-
-    Its error probability is so small that noise seldom leads.
-    """
-    rates = [np.zeros((2, 0))]
-    sides = [np.flatnonzero(data.label), np.flatnonzero(~data.label)]
-    for column in data.matrix[:, data.varying[:_MAX_SCANNED]].T:
-        _, value = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
-        rank = np.cumsum(np.bincount(value))
-        levels = rank if len(rank) <= _SCANNED_CELLS else np.linspace(0, len(value), _SCANNED_CELLS + 1)[1:]
-        ends = np.unique(np.searchsorted(rank, levels))
-        counts = np.array([np.append(0, np.cumsum(np.bincount(value[side], minlength=len(rank)))[ends]) for side in sides])
-        below = counts / np.maximum(counts[:, -1:], 1)
-        first, last = np.triu_indices(below.shape[1], 1)
-        inside = below[:, last] - below[:, first]
-        rates += [inside, 1 - inside, inside[::-1], 1 - inside[::-1]]
-    right, wrong = 0.5 * np.concatenate(rates, axis=1)
-    goal = CertificateGoal(claim, _FEW_ALPHA, rounds)
-    return float(goal.value(right, wrong, 1).max(initial=0.0))
+    one_sided = best_one_sided(data, CertificateGoal(claim, alpha, rounds))
+    return max([*found, one_sided, best_interval(data, claim, min(rounds, 2 * size)) if few else 0.0])
 
 
 def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatArray]:
