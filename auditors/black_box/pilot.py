@@ -11,9 +11,9 @@ from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.probe import ProbedPair
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.train import BothSides, both_sides, training_outputs
-from dpwitness.auditors.events.bits import learn_float_bits
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import expected_certificate
+from dpwitness.auditors.events.simple_events import learn_float_bits
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Phase

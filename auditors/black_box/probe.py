@@ -27,8 +27,8 @@ from dpwitness.auditors.black_box.budget import SHORT_PAIRS, probe_chunk, tried_
 from dpwitness.auditors.black_box.options import AuditOptions
 from dpwitness.auditors.black_box.runner import RoundRunner
 from dpwitness.auditors.black_box.screening import screen
-from dpwitness.auditors.events.bits import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
+from dpwitness.auditors.events.simple_events import floating
 from dpwitness.auditors.running.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
 from dpwitness.auditors.running.environment_errors import check_one_sided, is_environment_fault, what_to_try
 from dpwitness.auditors.running.generator_locks import current_lock, task_lock

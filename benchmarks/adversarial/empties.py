@@ -87,7 +87,10 @@ def _audited(rng: Generator, stable: bool) -> tuple[Any, str]:
 
 
 def rare_name(rng: Generator) -> str:
-    """Attack with the name of one record, which only one dataset can release. The choice of a pair misses some, at a stated rate of 1/2."""
+    """Attack with the name of one record, which only one dataset can release.
+
+    The choice of a pair misses names that the pilot hardly sees, at a stated rate of 1/4.
+    """
     result, text = _audited(rng, stable=False)
     return "" if result.verdict is Verdict.VIOLATED else text
 
@@ -100,6 +103,6 @@ def known_names(rng: Generator) -> str:
 
 ATTACKS = (
     Attack("empty outputs end a trace", empty_output, runs=60),
-    Attack("name of one record is missed", rare_name, 0.5, runs=6),
+    Attack("name of one record is missed", rare_name, 0.25, runs=6),
     Attack("release of known names VIOLATED", known_names, 0.001, runs=4),
 )

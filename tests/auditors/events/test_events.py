@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.events.bits import learn_float_bits
 from dpwitness.auditors.events.features import Levels, Ramps
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import WrongShape, concatenate, encode, row_keys
@@ -22,6 +21,7 @@ from dpwitness.auditors.events.rules import (
     lattice,
     lowest_bit_exponents,
 )
+from dpwitness.auditors.events.simple_events import learn_float_bits
 from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP, Records
 
 
