@@ -238,7 +238,13 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
     elif isinstance(value, bool) or value is None or isinstance(value, str):
         parent[key] = HOSTILE[int(rng.integers(len(HOSTILE)))]
     elif isinstance(value, int):
-        parent[key] = int(value + rng.choice([-1, 1, -2, 10, -value, -2 * value, value])) if kind < 9 else float(value)
+        parent[key] = (
+            int(value + rng.choice([-1, 1, -2, 10, -value, -2 * value, value]))
+            if kind < 9
+            else float(value)
+            if abs(value) < 2**1000
+            else -value
+        )
     elif isinstance(value, float):
         parent[key] = value * float(rng.choice([-1, 0, 1 + 1e-12, 1 - 1e-7, 1 + 1e-5, 0.9, 1.1, 2, 1e-300]))
     elif isinstance(value, dict) and "d0" in value:
