@@ -18,6 +18,7 @@ from dpwitness.benchmarks.adversarial.programs import HEADER, Writer, changed_pr
 from dpwitness.proofs_checks.alignments.meaning import difference
 from dpwitness.proofs_checks.alignments.prove import prove
 from dpwitness.proofs_checks.alignments.reader import read
+from dpwitness.proofs_checks.alignments.zeros import zero_problem
 
 # Before the function; before the loop; loop; in the loop; when the query is published. A wrong reading of the text never publishes.
 BIG = "1" + "0" * 400
@@ -102,7 +103,7 @@ def published(rng: random.Random) -> tuple[str, str]:
     lines += [f"        {line}" for line in inside.splitlines()]
     lines += [
         f"        if {condition}:",
-        "            out.append(Q)",
+        "            out.append(Q + 0.0)",
         "        else:",
         "            out.append(Q + noise)",
         "    return out, kept",
@@ -195,7 +196,7 @@ CHANGES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def changed_function_differs(rng: Generator) -> str:
-    """Change a function after its definition. The change is refused, or the program that is read is the function that would run."""
+    """Change a function after its definition. It is refused, or the program that is read is the function that would run."""
     texts, name = [Writer(seed_of(rng)).text() for _ in range(2)], str(rng.choice(list(CHANGES)))
     function, other = (function_of(text) for text in texts)
     try:
@@ -203,7 +204,7 @@ def changed_function_differs(rng: Generator) -> str:
         program = read(function)
     except (InvalidArgument, ValueError) as error:
         return "" if isinstance(error, InvalidArgument) or "nfree" in str(error) or "code" in str(error) else f"{name}: {error}"
-    found = difference(function, program, seed_of(rng))
+    found = "" if zero_problem(program) else difference(function, program, seed_of(rng))
     return f"{name}: {found}\n{texts[0]}" if found else ""
 
 

@@ -28,6 +28,7 @@ from dpwitness.proofs_checks.alignments.program import SIZE, Program
 from dpwitness.proofs_checks.alignments.reader import read
 from dpwitness.proofs_checks.alignments.search import Trial, alignments, survivors
 from dpwitness.proofs_checks.alignments.search import trials as trial_runs
+from dpwitness.proofs_checks.alignments.zeros import zero_problem
 from dpwitness.proofs_checks.engine.ledger import need
 
 ASSUMPTIONS = (
@@ -147,7 +148,8 @@ def prove(function: Any, *, seconds: float = 60.0, trials: int = 100_000, confid
     Raises
     ------
     InvalidArgument
-        If the function is outside the subset, or the defaults of its parameters do not satisfy its condition.
+        If the function is outside the subset, a number that it returns may be -0.0, or the defaults of its parameters do not satisfy its
+        condition.
     MissingPackage
         If z3 is not installed: ``pip install 'dpwitness[proofs]'``.
     """
@@ -168,6 +170,8 @@ def prove(function: Any, *, seconds: float = 60.0, trials: int = 100_000, confid
     found = [_proof(program, direction, members, start + seconds, seed) for direction in DIRECTIONS[program.neighbors]]
     proofs = tuple(proof for proof in found if proof is not None)
     if len(proofs) == len(found):
+        if problem := zero_problem(program):
+            raise InvalidArgument(f"prove: {program.name}: {problem}. The proof is about real numbers, which have one zero")
         return ProofResult(verdict=Verdict.CERTIFIED, proofs=proofs, seconds=time.monotonic() - start, **common)
     notes = ["the search for a proof ended at its time limit"] if time.monotonic() > start + seconds else []
     result = None

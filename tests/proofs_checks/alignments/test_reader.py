@@ -35,7 +35,7 @@ def f(queries, rng, epsilon: float = 1.0, limit: int = 2):
             out.append(q + noise)
     return out
 """
-PARTS = {"START": "n = 2", "LOOP": "q in queries", "SCALE": "1 / epsilon", "TEST": "q != q", "BODY": "out.append(q)"}
+PARTS = {"START": "n = 2", "LOOP": "q in queries", "SCALE": "1 / epsilon", "TEST": "q != q", "BODY": "out.append(q + 0.0)"}
 BIG = "1" + "0" * 400
 
 

@@ -1,0 +1,83 @@
+"""Tests of the sign of zero: -0.0 is no real number, and a program that may return it is not certified."""
+
+import math
+import random
+
+import pytest
+
+from dpwitness import InvalidArgument, Verdict
+from dpwitness.benchmarks.adversarial.programs import Writer, function_of
+from dpwitness.proofs_checks import prove
+from dpwitness.proofs_checks.alignments.meaning import ForcedNoise
+from dpwitness.proofs_checks.alignments.reader import read
+from dpwitness.proofs_checks.alignments.zeros import zero_problem
+
+PROGRAM = """
+from dpwitness.proofs_checks import provable
+
+@provable(cost="2 * epsilon", where="epsilon > 0", neighbors="one")
+def f(queries, rng, epsilon: float = 1.0, offset: float = 0.0):
+    out = []
+    total = 0.0
+    for i, q in enumerate(queries):
+        noise = q + rng.laplace(scale=1 / epsilon)
+        spread = rng.exponential(1 / epsilon)
+        free = rng.laplace(scale=1 / epsilon)
+        total = total + noise
+        out.append(VALUE)
+    return out
+"""
+UNSAFE = ["0 * q", "-(q - q)", "q if q == 0 else 0.0", "(q - q) / -2", "offset", "-total", "0.0 * noise", "(i - i) / -2", "-(1 - 1) * q"]
+SAFE = [
+    "0 * q + 0.0",
+    "abs(0 * q)",
+    "total",
+    "-free",
+    "free * spread / -2",
+    "2 * spread - 0 * q",
+    "1 - offset",
+    "i * 1.0",
+    "noise - offset",
+]
+
+
+@pytest.mark.parametrize("value", UNSAFE)
+def test_a_number_that_may_be_minus_zero_is_noticed(value):
+    assert "may be -0.0" in zero_problem(read(function_of(PROGRAM.replace("VALUE", value))))
+
+
+@pytest.mark.parametrize("value", SAFE)
+def test_a_number_that_is_never_minus_zero_is_not(value):
+    assert not zero_problem(read(function_of(PROGRAM.replace("VALUE", value))))
+
+
+def test_a_proof_is_refused_if_the_sign_of_a_zero_may_tell_a_query():
+    rare = "0 * q if q < -1e5 else 0.0"  # no run of `prove` meets it
+    with pytest.raises(InvalidArgument, match=r"returned number `.*` may be -0\.0.*add 0\.0"):
+        prove(function_of(PROGRAM.replace("VALUE", rare)), trials=0)
+    assert prove(function_of(PROGRAM.replace("VALUE", f"0.0 + ({rare})")), trials=0).verdict is Verdict.CERTIFIED
+
+
+def test_random_programs_without_the_refusal_never_return_minus_zero():
+    rng, accepted = random.Random(11), 0
+    for _ in range(1500):
+        try:
+            program = read(function := function_of(Writer(rng.getrandbits(40)).text()))
+        except InvalidArgument:
+            continue
+        if zero_problem(program):
+            continue
+        accepted += 1
+        queries = [rng.choice((0.0, 0.0, -1.0, 1.0, -0.5)) for _ in range(rng.randrange(4))]
+        noise = [rng.choice((-1.0, 1.0, -0.5, 2.0)) for _ in range((len(queries) + 2) * len(program.noises))]
+        try:
+            found = function(queries, ForcedNoise(iter(noise)))
+        except ZeroDivisionError:  # the remainder of no queries
+            continue
+        numbers = [number for number in _flat(found) if type(number) is float]
+        assert all(number or math.copysign(1, number) > 0 for number in numbers), (queries, noise)
+    assert accepted > 300
+
+
+def _flat(output):
+    return [number for item in output for number in _flat(item)] if isinstance(output, list | tuple) else [output]
