@@ -121,7 +121,11 @@ class Subject:
 
 
 class Skip(Exception):
-    """Signal that a check does not apply to a mechanism."""
+    """Signal that a check does not apply to a mechanism, or that its audit has no verdict: the `result`."""
+
+    def __init__(self, reason: str, result: AuditResult | None = None) -> None:
+        super().__init__(reason)
+        self.result = result
 
 
 class CheckFailed(AssertionError):

@@ -117,8 +117,13 @@ def check_density_agrees_with_sampler(subject: Subject) -> None:
 
 @check(Tag.CLAIM, share=CLAIM_SHARE, group=CLAIM)
 def check_claim(subject: Subject) -> None:
-    """Check that a black-box audit finds no violation of the mechanism's claim, with a false-alarm probability of 1e-9."""
+    """Check that a black-box audit finds no violation of the mechanism's claim, with a false-alarm probability of 1e-9.
+
+    It is skipped if the outputs on both datasets of all pairs look equal: far more noise than the claim needs is no fault.
+    """
     result = _shared_audit(subject)
+    if result.verdict is Verdict.INCONCLUSIVE and result.exercised is False:
+        raise Skip(f"no verdict on the claim: {result.headline()}", result)
     if result.verdict is not Verdict.NOT_REFUTED:
         raise CheckFailed(result.headline(), result)
 

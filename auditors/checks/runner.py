@@ -59,7 +59,8 @@ class CheckFinding:
 class CheckReport(Result):
     """All findings on one mechanism.
 
-    The verdict is VIOLATED if a check refuted the claim, SUSPECT if a check refuted a guessed claim, ERROR if another check failed.
+    The verdict is VIOLATED if a check refuted the claim, SUSPECT if a check refuted a guessed claim, ERROR if another check failed, and
+    INCONCLUSIVE if none failed and the audit of the claim has no verdict, as its pairs may not exercise the mechanism.
     """
 
     name: str
@@ -73,7 +74,8 @@ class CheckReport(Result):
     @property
     def verdict(self) -> Verdict:  # type: ignore[override]
         if not self.failed:
-            return Verdict.NOT_REFUTED
+            undecided = any(f.status == "skipped" and f.result is not None for f in self.findings)
+            return Verdict.INCONCLUSIVE if undecided else Verdict.NOT_REFUTED
         guessed = guess_of(self.mechanism)
         if guessed and any(f.violation or (f.result is not None and f.result.verdict is Verdict.SUSPECT) for f in self.failed):
             return Verdict.SUSPECT
@@ -251,7 +253,7 @@ def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str,
     try:
         check(subject)
     except Skip as reason:
-        return CheckFinding(name, "skipped", str(reason))
+        return CheckFinding(name, "skipped", str(reason), reason.result)
     except (CheckFailed, MechanismFailed, ValueError) as error:
         result, violation = getattr(error, "result", None), getattr(error, "violation", False)
         if name in expected:

@@ -260,7 +260,7 @@ def lines(kind, numbers, x, several):
     steep, before = [(exp(ceil(x))[1], ceil(numbers[1]))] if kind in ("pure", "approx") else [], None
     for a, b, later, below in zip(numbers[::2], numbers[1::2], numbers[2::2], numbers[3::2]):  # the pieces of a curve through points
         slope, start = (b - below) / (later - a), 1 - b - a * (b - below) / (later - a)
-        require(a < later and (before is None or slope <= before), "claim: the points are not those of a convex curve")
+        require(before is None or slope <= before, "claim: the points are not those of a convex curve")
         before = slope
         if slope > 0:
             slope, start = max((slope, start), (1 / slope, (slope + start - 1) / slope))  # of the line and its mirror image, the steep one

@@ -130,3 +130,15 @@ def test_checks_keep_to_a_time_and_say_what_they_expect():
     assert report.failed == () and len(told) == 1 and " runs at " in told[0] and told[0].endswith("expected")
     with pytest.raises(InvalidArgument, match="trials and seconds exclude each other"):
         check_mechanism(mechanism, seconds=3.0, trials=2000)
+
+
+class Quiet(Counting):
+    def sample(self, dataset, size, rng):
+        return super().sample(dataset, size, rng) + np.rint(rng.laplace(0.0, 500.0, size))
+
+
+def test_far_more_noise_than_the_claim_needs_is_no_fault():
+    report = check_mechanism(Quiet(Records(3)), trials=400_000, checks=["check_claim", "check_one_output_per_run"])
+    (claim,) = [finding for finding in report.findings if finding.check == "check_claim"]
+    assert report.failed == () and claim.status == "skipped" and "may not exercise the mechanism" in claim.reason
+    assert report.verdict is Verdict.INCONCLUSIVE
