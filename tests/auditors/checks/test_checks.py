@@ -138,7 +138,7 @@ class Quiet(Counting):
 
 
 def test_far_more_noise_than_the_claim_needs_is_no_fault():
-    report = check_mechanism(Quiet(Records(3)), trials=400_000, checks=["check_claim", "check_one_output_per_run"])
+    report = check_mechanism(Quiet(Records(3)), trials=80_000, checks=["check_claim"])
     (claim,) = [finding for finding in report.findings if finding.check == "check_claim"]
     assert report.failed == () and claim.status == "skipped" and "may not exercise the mechanism" in claim.reason
     assert report.verdict is Verdict.INCONCLUSIVE
