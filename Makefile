@@ -42,12 +42,10 @@ types: $(VENV)/.lint
 	rm -rf out/typed
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target out/typed .
 	cp -r benchmarks out/typed/dpwitness
-	cp -r reports/papers reports/reproductions reports/site out/typed/dpwitness/reports
-	cp -r proofs_checks/review out/typed/dpwitness/proofs_checks
 	cd out/typed && ../../$(VENV)/bin/mypy --config-file ../../pyproject.toml -p dpwitness
 
 site: $(VENV)/.audit
-	$(VENV)/bin/python -m dpwitness.reports.site reports/published
+	$(VENV)/bin/python -m dpwitness.benchmarks.pages reports/published
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -E -W -n --keep-going docs out/docs
@@ -65,8 +63,8 @@ proofs:
 	for answer in ACCEPTED 'NOT CHECKED' REFUSED 'CANNOT READ'; do echo "$$answer: $$(grep -c "^$$answer" out-proofs.txt)"; done; \
 	grep -A 1 -e ^REFUSED -e '^CANNOT READ' out-proofs.txt; rm -f out-proofs.txt; test $$status = 0 -o $$status = 3
 	@if test -x $(VENV)/bin/python && $(VENV)/bin/python -c 'import flint, sympy' 2> /dev/null; then \
-	rm -rf out/proof-objects && $(VENV)/bin/python -m dpwitness.proofs_checks.proof_objects.objects write-large out/proof-objects && \
-	$(VENV)/bin/python -m dpwitness.proofs_checks.proof_objects.objects check proofs_checks/proof_objects/stored out/proof-objects || exit 1; \
+	rm -rf out/proof-objects && $(VENV)/bin/python -m dpwitness.benchmarks.proofs.proof_objects.objects write-large out/proof-objects && \
+	$(VENV)/bin/python -m dpwitness.benchmarks.proofs.proof_objects.objects check benchmarks/proofs/proof_objects/stored out/proof-objects || exit 1; \
 	else echo "The proof objects of claims are skipped: they need $(VENV) with dpwitness[proofs] (make lint makes it)"; fi
 
 $(VENV)/.python:

@@ -25,7 +25,7 @@ from typing import Any
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.finding import ClaimFinding
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
-from dpwitness.proofs_checks.review.check_code import Definition, is_claims_module, places
+from dpwitness.benchmarks.proofs.review.check_code import Definition, is_claims_module, places
 
 PACKAGE = "dpwitness.proofs_checks"
 FLIPPED_COMPARISONS = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}

@@ -170,7 +170,7 @@ def _accept(args: argparse.Namespace) -> int:
     file = Path(dpwitness.reports.__file__).parent / "published" / "claim-texts.json"
     if not file.exists():
         raise InvalidArgument(f"claims accept: {str(file)!r} does not exist: run it in a checkout of the project, after pip install -e .")
-    from dpwitness.proofs_checks.review.reviewed_texts import accept, differences, read_reviewed
+    from dpwitness.benchmarks.proofs.review.reviewed_texts import accept, differences, read_reviewed
 
     reviewed, claims = read_reviewed(file), [declaration(id) for id in args.ids]
     for claim in claims:
@@ -203,7 +203,7 @@ def _check_all(args: argparse.Namespace) -> int:
     from dpwitness.suites import run_all
 
     if args.report is not None:
-        if find_spec("dpwitness.reports.papers") is None:
+        if find_spec("dpwitness.benchmarks.pages.papers") is None:
             raise InvalidArgument("claims check all --report: the page is made in a checkout of the project, after pip install -e .")
         check_writable(args.report)
     out = sys.stderr if args.json else sys.stdout
@@ -224,7 +224,7 @@ def _check_all(args: argparse.Namespace) -> int:
         print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
     write_failed = False
     if args.report is not None:
-        from dpwitness.reports.papers.claims_page import write
+        from dpwitness.benchmarks.pages.papers.claims_page import write
 
         report, write_failed = try_to_write("report", lambda: write(results, args.report))
         if report is not None:

@@ -46,9 +46,9 @@ def _third_party_rows(results: list[Json], missing: dict[str, str], folder: Path
 
 def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
     """Check all claims of the papers, and write their page next to the audits; in a clone, which has the page's builder."""
-    if find_spec("dpwitness.reports.papers") is None:
+    if find_spec("dpwitness.benchmarks.pages.papers") is None:
         return
-    from dpwitness.reports.papers.claims_page import write
+    from dpwitness.benchmarks.pages.papers.claims_page import write
 
     write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
 

@@ -12,7 +12,7 @@ from dpwitness.benchmarks.adversarial.attack import Attack, Outcome, Rate
 from dpwitness.benchmarks.adversarial.run import attacks, measure
 from dpwitness.benchmarks.table import Table
 from dpwitness.cli import main
-from dpwitness.reports.site.trust_page import page
+from dpwitness.benchmarks.pages.trust_page import page
 
 
 def _rate(failures, runs, stated):

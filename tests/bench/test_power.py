@@ -8,7 +8,7 @@ import pytest
 
 from dpwitness.benchmarks.power import measure
 from dpwitness.mechanisms import InvalidArgument
-from dpwitness.reports.site.power_page import main
+from dpwitness.benchmarks.pages.power_page import main
 
 BEFORE = Path(__file__).parents[2] / "reports" / "published" / "power-before.json"
 

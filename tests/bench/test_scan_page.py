@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dpwitness.reports.site.scan_page import main, page
+from dpwitness.benchmarks.pages.scan_page import main, page
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

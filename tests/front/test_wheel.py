@@ -36,8 +36,8 @@ def test_the_wheel_has_what_an_audit_needs_and_nothing_else(packed):
     assert {file.partition("/")[0] for file in packed} == set(packages)
     sources = {p.relative_to(ROOT).as_posix() for name in packages for p in (ROOT / name).rglob("*.py")}
     clone_only = (
-        *("reports/site/", "reports/papers/", "reports/reproductions/", "reports/recall/"),  # pages, a corpus
-        *("proofs_checks/proof_objects/", "proofs_checks/review/"),
+        *("benchmarks/pages/", "benchmarks/pages/papers/", "benchmarks/pages/reproductions/", "reports/recall/"),  # pages, a corpus
+        *("benchmarks/proofs/proof_objects/", "benchmarks/proofs/review/"),
     )
     assert packed.isdisjoint(source for source in sources if source.startswith(clone_only))
     assert {source for source in sources if not source.startswith(clone_only)} <= packed

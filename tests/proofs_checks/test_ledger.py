@@ -12,7 +12,7 @@ from dpwitness.cli import main
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, settle
 from dpwitness.proofs_checks.engine import ledger
 from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.reports.papers.claims_page import checks_page, page, write
+from dpwitness.benchmarks.pages.papers.claims_page import checks_page, page, write
 from dpwitness.suites import claims
 
 HERE = Path(__file__).parent

@@ -10,8 +10,8 @@ import pytest
 from flint import arb, ctx
 
 from dpwitness.proofs_checks.engine.enclosures import Box
-from dpwitness.proofs_checks.proof_objects import objects
-from dpwitness.proofs_checks.proof_objects.intervals import Arb
+from dpwitness.benchmarks.proofs.proof_objects import objects
+from dpwitness.benchmarks.proofs.proof_objects.intervals import Arb
 
 STORED = Path(objects.__file__).with_name("stored")
 
@@ -68,7 +68,7 @@ def test_every_claim_over_a_box_has_an_object():
 def test_objects_are_checked_without_flint(tmp_path):
     for name in ("CM-05-line", "JT-03", "MN-02"):
         (tmp_path / f"{name}.json").write_text((STORED / f"{name}.json").read_text(encoding="utf-8"), encoding="utf-8")
-    command = [sys.executable, "-m", "dpwitness.proofs_checks.proof_objects.objects", "check", str(tmp_path)]
+    command = [sys.executable, "-m", "dpwitness.benchmarks.proofs.proof_objects.objects", "check", str(tmp_path)]
     accepted = subprocess.run(command, capture_output=True, text=True, check=False)
     assert accepted.returncode == 0 and "3 proof objects of claims accepted without flint" in accepted.stdout, accepted.stderr
     forged = json.loads((STORED / "JT-03.json").read_text(encoding="utf-8"))

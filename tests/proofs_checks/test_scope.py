@@ -14,7 +14,7 @@ from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, chec
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
 from dpwitness.proofs_checks.engine.finding import scope_summary
-from dpwitness.reports.papers.claims_page import page, ranges
+from dpwitness.benchmarks.pages.papers.claims_page import page, ranges
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent / "comparison"))
 
 from dpwitness import audit
 from dpwitness.mechanisms import TruncatedGeometric
-from dpwitness.reports.site.site import build
+from dpwitness.benchmarks.pages.site import build
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

@@ -23,7 +23,7 @@ from dpwitness.cli import main
 from dpwitness.mechanisms.domains.records import Records
 from dpwitness.reports.audit.document import build_document, result_json
 from dpwitness.reports.audit.report import write_document
-from dpwitness.reports.site.site import PAGES
+from dpwitness.benchmarks.pages.site import PAGES
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

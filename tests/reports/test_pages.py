@@ -20,7 +20,7 @@ from dpwitness.reports.formats.markdown_page import page
 from dpwitness.reports.phrasing.pair_diff import differing
 from dpwitness.reports.plots.album import Album
 from dpwitness.reports.plots.inline import inline_svg
-from dpwitness.reports.site.site import build
+from dpwitness.benchmarks.pages.site import build
 
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
 EVIL = "<script>window.hit=1</script>](javascript:alert(1)) \x1b[31m \u202egnp.exe `x` <img src=x onerror=window.hit=1> " + "y" * 100_000

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness.reports.reproductions import accuracy as acc
-from dpwitness.reports.reproductions import logistic as lr
-from dpwitness.reports.reproductions.__main__ import SEED, figure_2_cell, write
-from dpwitness.reports.reproductions.page import page
+from dpwitness.benchmarks.pages.reproductions import accuracy as acc
+from dpwitness.benchmarks.pages.reproductions import logistic as lr
+from dpwitness.benchmarks.pages.reproductions.__main__ import SEED, figure_2_cell, write
+from dpwitness.benchmarks.pages.reproductions.page import page
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

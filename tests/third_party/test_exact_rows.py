@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from dpwitness.reports.site import exact_audits
-from dpwitness.reports.site.exact_audits import _words, accountant_rows, exact_parts, finding_rows, uncovered
-from dpwitness.reports.site.exact_rows import section, upstream
+from dpwitness.benchmarks.pages import exact_audits
+from dpwitness.benchmarks.pages.exact_audits import _words, accountant_rows, exact_parts, finding_rows, uncovered
+from dpwitness.benchmarks.pages.exact_rows import section, upstream
 
 FILE = """
 LIBRARY = "iniconfig"

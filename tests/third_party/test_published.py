@@ -8,7 +8,7 @@ import pytest
 from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.cli import main as dpwitness
 from dpwitness.mechanisms.foreign.environments import FOLDER, environments
-from dpwitness.reports.site.third_party_page import main, page
+from dpwitness.benchmarks.pages.third_party_page import main, page
 from dpwitness.suites.third_party import cases, page_content
 from dpwitness.suites.third_party_rows import ROWS
 

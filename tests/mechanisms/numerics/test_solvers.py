@@ -22,7 +22,7 @@ from dpwitness.mechanisms.numerics.solvers import (
     minimize_perturbed_risk,
     noise_for_minimizers,
 )
-from dpwitness.reports.reproductions.experiment_data import breast_cancer
+from dpwitness.benchmarks.pages.reproductions.experiment_data import breast_cancer
 
 SMOOTH = [name for name in LOSSES if Loss(name).smooth]
 

@@ -13,7 +13,7 @@ from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 from dpwitness.mechanisms.papers.logistic import hypercube
-from dpwitness.reports.reproductions.experiment_data import breast_cancer, padded, pima, sphere_with_margin
+from dpwitness.benchmarks.pages.reproductions.experiment_data import breast_cancer, padded, pima, sphere_with_margin
 
 
 def loss_at(mechanism, pair, outputs):

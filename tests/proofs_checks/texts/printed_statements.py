@@ -15,7 +15,7 @@ from printed_readings import LINKS
 
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
-from dpwitness.proofs_checks.review.check_code import places
+from dpwitness.benchmarks.proofs.review.check_code import places
 
 _BOUND_PHRASE = re.compile(r"(at most|at least|bounded by(?! B\b)|no larger than) ([^,;]+)")
 _NESTED_PARENTHESES = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))+?"

@@ -16,7 +16,7 @@ from printed_statements import statement_problem
 import dpwitness.reports
 from dpwitness.cli import main
 from dpwitness.proofs_checks import declarations
-from dpwitness.proofs_checks.review.reviewed_texts import accept, differences, digest, read_reviewed
+from dpwitness.benchmarks.proofs.review.reviewed_texts import accept, differences, digest, read_reviewed
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 UNCOVERED = json.loads((Path(__file__).parent / "uncovered_texts.json").read_text())

@@ -15,7 +15,7 @@ from dpwitness.mechanisms import Gaussian, Laplace
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.formats.osv_format import osv
 from dpwitness.reports.formats.sp800_226_format import NOT_COVERED, sheet
-from dpwitness.reports.site.osv_feed import publish_osv
+from dpwitness.benchmarks.pages.osv_feed import publish_osv
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "reports" / "published"
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -8,7 +8,7 @@ import pytest
 from dpwitness.benchmarks.calibration import Counted
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms import InvalidArgument
-from dpwitness.reports.site.trust_page import main, page
+from dpwitness.benchmarks.pages.trust_page import main, page
 
 ROWS = [
     Counted("false VIOLATED, all mechanisms, alpha 0.5", 40, 100, 0.5).row(),

@@ -4,8 +4,8 @@ import json
 import tomllib
 from pathlib import Path
 
-from dpwitness.reports.site import violations_page
-from dpwitness.reports.site.violations_page import _every, audited, confirmed, main, page
+from dpwitness.benchmarks.pages import violations_page
+from dpwitness.benchmarks.pages.violations_page import _every, audited, confirmed, main, page
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 SAME = tomllib.loads(Path(violations_page.__file__).with_name("same_violations.toml").read_text(encoding="utf-8"))

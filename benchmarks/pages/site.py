@@ -16,8 +16,8 @@ from dpwitness.reports.formats.markdown_page import page
 from dpwitness.reports.formats.md_format import markdown
 from dpwitness.reports.phrasing.summary import family
 from dpwitness.reports.plots.album import Album
-from dpwitness.reports.site.osv_feed import publish_osv
-from dpwitness.reports.site.overview import overview
+from dpwitness.benchmarks.pages.osv_feed import publish_osv
+from dpwitness.benchmarks.pages.overview import overview
 
 PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
     ("zoo", "Zoo", "correct and broken mechanisms whose true privacy is known"),
@@ -101,10 +101,10 @@ def publish_zoo(report: Path | str, folder: Path | str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``python -m dpwitness.reports.site FOLDER [AUDIT.json of the zoo]``: publish the zoo if given, and build the site."""
+    """Run ``python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo]``: publish the zoo if given, and build the site."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if len(given) not in (1, 2):
-        raise SystemExit("usage: python -m dpwitness.reports.site FOLDER [AUDIT.json of the zoo]")
+        raise SystemExit("usage: python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo]")
     if len(given) == 2:
         publish_zoo(given[1], given[0])
     records = publish_osv(given[0]) if (Path(given[0]) / "third-party.json").is_file() else []

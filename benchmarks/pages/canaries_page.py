@@ -1,6 +1,6 @@
 """Page on canaries: the bounds that one training run certifies, next to a published tool, from the JSON of `dpwitness bench canaries`.
 
-``python -m dpwitness.reports.site.canaries_page FOLDER canaries.json`` writes ``canaries.md`` and its plot. All numbers come from the JSON.
+``python -m dpwitness.benchmarks.pages.canaries_page FOLDER canaries.json`` writes ``canaries.md`` and its plot. All numbers come from the JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import figure, table
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.reports.site.trust_page import outcome, read_table, required, sentences
+from dpwitness.benchmarks.pages.trust_page import outcome, read_table, required, sentences
 
 _INTRODUCTION = (
     "A training is audited from one run by canaries: fair coins decide which of some examples are in its data, and "
@@ -89,7 +89,7 @@ def plot(details: Sequence[Mapping[str, Any]], path: Path) -> None:
 def main(arguments: Sequence[str], echo: Callable[[str], Any] = print) -> int:
     """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 2:
-        echo("usage: python -m dpwitness.reports.site.canaries_page FOLDER CANARIES.json")
+        echo("usage: python -m dpwitness.benchmarks.pages.canaries_page FOLDER CANARIES.json")
         return 2
     folder, file = map(Path, arguments)
     found = read_table(file, "canaries")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.reports.reproductions.logistic import FIGURE_2, PROBLEMS
+from dpwitness.benchmarks.pages.reproductions.logistic import FIGURE_2, PROBLEMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

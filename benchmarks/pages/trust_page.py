@@ -1,7 +1,7 @@
 """Page on trust: error rates of this project's own statements, from the JSON of its benchmarks. All numbers come from the JSON.
 
 ``dpwitness bench calibration --json > calibration.json``, the same for ``adversarial``, ``fuzz`` and ``mutation``, and then
-``python -m dpwitness.reports.site.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md
+``python -m dpwitness.benchmarks.pages.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md
 docs/explanation/limits.md``. A markdown file becomes a section.
 """
 
@@ -207,7 +207,7 @@ def read_table(path: Path, name: str) -> Mapping[str, Any]:
 def main(arguments: Sequence[str], echo: Callable[[str], Any] = print) -> int:
     """Write the page from the command-line arguments: the output file, then JSON of benchmarks and sections in markdown."""
     if len(arguments) < 2:
-        echo("usage: python -m dpwitness.reports.site.trust_page OUT.md FILE.json|FILE.md ...")
+        echo("usage: python -m dpwitness.benchmarks.pages.trust_page OUT.md FILE.json|FILE.md ...")
         return 2
     out, *files = map(Path, arguments)
     tables = [entry for path in files if path.suffix != ".md" for entry in read_tables(path)]

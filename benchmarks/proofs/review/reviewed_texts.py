@@ -17,7 +17,7 @@ from dpwitness.mechanisms.core import json_reader
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.proofs_checks.review.check_code import places
+from dpwitness.benchmarks.proofs.review.check_code import places
 
 TEXTS = ("source", "statement", "formula")
 _IGNORED = {"ctx", "kind", "type_comment", "type_params", "type_ignores", "decorator_list"}

@@ -1,6 +1,6 @@
 """Page on power: certified bounds relative to an oracle's limit, and the causes of the gap, from the JSON of `dpwitness bench power`.
 
-``python -m dpwitness.reports.site.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. All numbers come from
+``python -m dpwitness.benchmarks.pages.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. All numbers come from
 the JSON.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import count, figure, table
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.reports.site.trust_page import read_table
+from dpwitness.benchmarks.pages.trust_page import read_table
 
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 
@@ -174,7 +174,7 @@ def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
 def main(arguments: Sequence[str], echo: Callable[[str], Any] = print) -> int:
     """Write the page and its plot from the command-line arguments; return the exit code."""
     if len(arguments) != 3:
-        echo("usage: python -m dpwitness.reports.site.power_page FOLDER BEFORE.json AFTER.json")
+        echo("usage: python -m dpwitness.benchmarks.pages.power_page FOLDER BEFORE.json AFTER.json")
         return 2
     folder, *files = map(Path, arguments)
     before, after = (read_table(file, "power") for file in files)

@@ -1,8 +1,8 @@
 """Page of the audits of third-party libraries, made from the JSON file of the suite or from the page's own JSON file.
 
-``python -m dpwitness.reports.site.third_party_page DIR reports/published`` publishes a report of
+``python -m dpwitness.benchmarks.pages.third_party_page DIR reports/published`` publishes a report of
 ``dpwitness suite third-party --report DIR``.
-``python -m dpwitness.reports.site.third_party_page --exact ADAPTER=PYTHON... FINDINGS.json... reports/published`` audits declared
+``python -m dpwitness.benchmarks.pages.third_party_page --exact ADAPTER=PYTHON... FINDINGS.json... reports/published`` audits declared
 accountants of adapters, each with an interpreter that has its library, adds findings of scans, asks the package index for the newest
 releases, and writes the page again. Rows of other sources stay.
 """
@@ -20,8 +20,8 @@ from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, figure, number, table, verdict
-from dpwitness.reports.site.exact_audits import exact_parts, newest_release
-from dpwitness.reports.site.exact_rows import section
+from dpwitness.benchmarks.pages.exact_audits import exact_parts, newest_release
+from dpwitness.benchmarks.pages.exact_rows import section
 
 Found = Json
 

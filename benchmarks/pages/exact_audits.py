@@ -27,7 +27,7 @@ from dpwitness.mechanisms.foreign.declared import declarations, library_note
 from dpwitness.mechanisms.foreign.environments import FOLDER, adapter_file
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
-from dpwitness.reports.site.exact_rows import order_of_release
+from dpwitness.benchmarks.pages.exact_rows import order_of_release
 
 _SECONDS = 30.0  # of the search for one accountant
 _CALL_SECONDS = 60.0  # longest duration of one batch of calls

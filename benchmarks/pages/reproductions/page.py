@@ -5,8 +5,8 @@ from __future__ import annotations
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
 from dpwitness.reports.phrasing.wording import table
-from dpwitness.reports.reproductions.accuracy import CONSTANTS, POINTS
-from dpwitness.reports.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
+from dpwitness.benchmarks.pages.reproductions.accuracy import CONSTANTS, POINTS
+from dpwitness.benchmarks.pages.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 
 _COLUMN = {"A1": 0, "A2": 1, "LR": 2}
 
@@ -15,7 +15,7 @@ def page(numbers: Json) -> str:
     """Return the markdown of the page from the numbers of `compute`."""
     parts = [
         "# Published figures, reproduced",
-        f"From seed {numbers['seed']}, by `python -m dpwitness.reports.reproductions reports/published`; the numbers are in "
+        f"From seed {numbers['seed']}, by `python -m dpwitness.benchmarks.pages.reproductions reports/published`; the numbers are in "
         "`reproductions.json`. Papers: CM08 = Chaudhuri and Monteleoni 2008, JT13 and JT14 = Jain and Thakurta 2013 and 2014.",
         *_summary(numbers),
         *_figure_2(numbers),

@@ -204,7 +204,7 @@ def write(findings: Sequence[Finding], folder: Path | str) -> Path:
     for prefix in PAPERS:
         own_findings = [f for f in published if _prefix(f) == prefix]
         if _has_plot(own_findings):
-            from dpwitness.reports.papers.claims_plot import plot_claims
+            from dpwitness.benchmarks.pages.papers.claims_plot import plot_claims
 
             plot_claims(own_findings, path / f"papers-{prefix.lower()}.svg")
     write_text(path / CHECKS, checks_page(published))

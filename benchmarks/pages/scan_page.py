@@ -1,6 +1,6 @@
 """Page on the scan: what is found in packages of the registry, from the JSON of `dpwitness bench scan`.
 
-``python -m dpwitness.reports.site.scan_page FOLDER scan.json`` writes ``scan.md``. All numbers come from the JSON.
+``python -m dpwitness.benchmarks.pages.scan_page FOLDER scan.json`` writes ``scan.md``. All numbers come from the JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import escaped_markdown, table
-from dpwitness.reports.site.trust_page import read_table
+from dpwitness.benchmarks.pages.trust_page import read_table
 
 _INTRODUCTION = (
     "`dpwitness scan` reads signatures and docstrings. For each of {packages} packages, a person first"

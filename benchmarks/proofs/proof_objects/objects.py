@@ -1,6 +1,6 @@
 """Proof objects of claims over boxes: lists of cells, each with the bound that settles its sign.
 
-``python -m dpwitness.proofs_checks.proof_objects.objects check FOLDER...`` checks the objects in folders without flint: the excess of each
+``python -m dpwitness.benchmarks.proofs.proof_objects.objects check FOLDER...`` checks the objects in folders without flint: the excess of each
 claim is computed again with the intervals of `intervals`, on each cell, and the cells must cover the domain. ``write FOLDER`` makes the
 objects with flint, ``write-large FOLDER`` those that are too large to be stored.
 """
@@ -138,7 +138,7 @@ def write(folder: str, large: bool = False) -> int:
 
 def check(folders: Sequence[str]) -> int:
     """Check all objects of the folders without flint, print the refused ones and the numbers, and return the exit code."""
-    from dpwitness.proofs_checks.proof_objects.intervals import as_flint
+    from dpwitness.benchmarks.proofs.proof_objects.intervals import as_flint
 
     sys.modules["flint"] = as_flint()
     accepted, refused, cells, refined = 0, 0, 0, 0
