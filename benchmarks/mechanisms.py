@@ -16,9 +16,9 @@ from numpy.random import default_rng
 from threadpoolctl import threadpool_limits
 
 from dpwitness import mechanisms as m
+from dpwitness.benchmarks.experiment_data import MissingOptionalDependency, breast_cancer
 from dpwitness.benchmarks.table import Row, Table, best_time
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
-from dpwitness.benchmarks.pages.reproductions.experiment_data import MissingOptionalDependency, breast_cancer
 
 SEED = 20080101
 

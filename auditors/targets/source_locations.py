@@ -46,7 +46,7 @@ def _place_of_target(file: str, name: str) -> tuple[Path | None, int | None, str
     path = Path(file) if file.endswith(".py") else adapter_file(file)
     if path is None or not path.is_file():
         return None, None, ""
-    module = f"dpwitness.mechanisms.foreign.adapters.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else ""
+    module = f"dpwitness.benchmarks.libraries.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else ""
     return path, line_of(path, name), module
 
 

@@ -22,10 +22,10 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpwitness.benchmarks.proofs.review.check_code import Definition, is_claims_module, places
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.finding import ClaimFinding
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
-from dpwitness.benchmarks.proofs.review.check_code import Definition, is_claims_module, places
 
 PACKAGE = "dpwitness.proofs_checks"
 FLIPPED_COMPARISONS = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}

@@ -1,6 +1,7 @@
 """Page on canaries: the bounds that one training run certifies, next to a published tool, from the JSON of `dpwitness bench canaries`.
 
-``python -m dpwitness.benchmarks.pages.canaries_page FOLDER canaries.json`` writes ``canaries.md`` and its plot. All numbers come from the JSON.
+``python -m dpwitness.benchmarks.pages.canaries_page FOLDER canaries.json`` writes ``canaries.md`` and its
+plot. All numbers come from the JSON.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpwitness.benchmarks.pages.trust_page import outcome, read_table, required, sentences
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import figure, table
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.benchmarks.pages.trust_page import outcome, read_table, required, sentences
 
 _INTRODUCTION = (
     "A training is audited from one run by canaries: fair coins decide which of some examples are in its data, and "

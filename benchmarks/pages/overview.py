@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from dpwitness.benchmarks.pages.sections import SECTIONS, SIGNS, SectionCharts
 from dpwitness.reports.formats.html_frame import block, render
 from dpwitness.reports.phrasing.scope import QUESTION
-from dpwitness.benchmarks.pages.sections import SECTIONS, SIGNS, SectionCharts
 
 _SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it
 _LEAD = (

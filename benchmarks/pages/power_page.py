@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.benchmarks.pages.trust_page import read_table
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import count, figure, table
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.benchmarks.pages.trust_page import read_table
 
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpwitness.benchmarks.pages.trust_page import read_table
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import escaped_markdown, table
-from dpwitness.benchmarks.pages.trust_page import read_table
 
 _INTRODUCTION = (
     "`dpwitness scan` reads signatures and docstrings. For each of {packages} packages, a person first"

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpwitness.benchmarks.pages.osv_feed import publish_osv
+from dpwitness.benchmarks.pages.overview import overview
 from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
@@ -16,8 +18,6 @@ from dpwitness.reports.formats.markdown_page import page
 from dpwitness.reports.formats.md_format import markdown
 from dpwitness.reports.phrasing.summary import family
 from dpwitness.reports.plots.album import Album
-from dpwitness.benchmarks.pages.osv_feed import publish_osv
-from dpwitness.benchmarks.pages.overview import overview
 
 PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
     ("zoo", "Zoo", "correct and broken mechanisms whose true privacy is known"),

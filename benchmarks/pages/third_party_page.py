@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpwitness.benchmarks.pages.exact_audits import exact_parts, newest_release
+from dpwitness.benchmarks.pages.exact_rows import section
 from dpwitness.mechanisms.core.atomic_files import write_json, write_text
 from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, figure, number, table, verdict
-from dpwitness.benchmarks.pages.exact_audits import exact_parts, newest_release
-from dpwitness.benchmarks.pages.exact_rows import section
 
 Found = Json
 

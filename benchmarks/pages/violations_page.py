@@ -1,7 +1,7 @@
 """Page that counts the violations of third-party libraries on all published pages, each bug once in a release.
 
-``python -m dpwitness.benchmarks.pages.violations_page reports/published`` writes ``violations.md`` from the JSON of the audits of libraries and
-of the recall campaign, and from the table of findings.
+``python -m dpwitness.benchmarks.pages.violations_page reports/published`` writes ``violations.md`` from the JSON of the audits of libraries
+and of the recall campaign, and from the table of findings.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpwitness.benchmarks.pages.exact_rows import order_of_release
+from dpwitness.benchmarks.pages.markdown_tables import tables
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.mechanisms.core.json_reader import Json, read_json
 from dpwitness.reports.phrasing.wording import escaped_markdown, table
-from dpwitness.benchmarks.pages.exact_rows import order_of_release
-from dpwitness.benchmarks.pages.markdown_tables import tables
 
 _SAME = Path(__file__).with_name("same_violations.toml")
-_RECALL = Path(__file__).resolve().parents[1] / "recall" / "adapters"
+_RECALL = Path(__file__).resolve().parents[1] / "libraries"
 _PAGES = {"third-party": "Libraries", "recall": "Recall", "findings": "Findings"}
 _INTRODUCTION = (
     "The published pages confirm {violations} violations by values in {releases} releases of {libraries} libraries: {bugs} bugs, some of "
@@ -29,8 +29,8 @@ _DEFINITION = (
     "A *violation by values* is a claim of a release that the values of its outputs refute: counts that certify more than the claim at the "
     "confidence of the page, outputs of a transformation further apart than its map allows, an accountant's figure below the exact one, or "
     "a bug that the page of findings demonstrates. A release is a library and a version. A bug that several pages or several rows show in "
-    "one release counts once there (`benchmarks/pages/same_violations.toml` has the names of these rows, by reading), and once in each other "
-    "release. Not counted are violations by floating-point bits, exceptions or aborts alone, those of guessed claims (SUSPECT), and "
+    "one release counts once there (`benchmarks/pages/same_violations.toml` has the names of these rows, by reading), and once in each "
+    "other release. Not counted are violations by floating-point bits, exceptions or aborts alone, those of guessed claims (SUSPECT), and "
     "inconclusive rows. Causes are distinguished as finely as their pages do: one repair may mend several of them."
 )
 

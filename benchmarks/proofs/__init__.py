@@ -1,0 +1,1 @@
+"""Proofs beside the package: proof objects, and reviewed texts of claims."""

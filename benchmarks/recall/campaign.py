@@ -20,7 +20,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.declared import declarations
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
 
-PUBLISHED = FOLDER.parent / "published" / "recall.json"
+PUBLISHED = FOLDER.parents[1] / "reports" / "published" / "recall.json"
 NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed
 BUDGETS = (1, 10)  # CPU minutes
 RunKey = tuple[str, str, int, bool]

@@ -1,7 +1,7 @@
-"""Corpus of documented bugs: one folder of ``reports/recall/adapters`` per library, with ``entries.toml`` and target files.
+"""Corpus of documented bugs: one folder of `benchmarks/libraries` for each library, with ``entries.toml`` and target files.
 
 An entry names two releases of a library, and a target that was written from the library's documentation: a claim and a domain, but no pair
-of datasets and no event. ``reports/recall/split.json`` names the entries that are set aside: a third of the first corpus, and later ones.
+of datasets and no event. ``split.json`` names the entries that are set aside: a third of the first corpus, and later ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import Environment, adapter_file
 
-FOLDER = Path(__file__).resolve().parents[2] / "reports" / "recall"
+FOLDER = Path(__file__).resolve().parents[1] / "libraries"
 FAMILIES = (
     "sensitivity",
     "scale",
@@ -33,7 +33,7 @@ FAMILIES = (
     "seeding",
 )
 TUNED, SET_ASIDE, SECOND = PARTS = ("tuned", "set aside", "second set aside")  # parts of the corpus
-_ADAPTER = "adapter:"  # prefix of a target that is one of the adapters of `mechanisms/foreign`
+_ADAPTER = "adapter:"  # prefix of a target that is one of the adapters of the published report
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def corpus(folder: Path = FOLDER) -> tuple[Entry, ...]:
     Parameters
     ----------
     folder : Path
-        Folder with ``adapters/*/entries.toml`` and ``split.json``.
+        Folder with ``*/entries.toml`` and ``split.json``.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def corpus(folder: Path = FOLDER) -> tuple[Entry, ...]:
     split = json.loads((folder / "split.json").read_text(encoding="utf-8"))
     parts = dict.fromkeys(split["held_out"], SET_ASIDE) | dict.fromkeys(split["second"], SECOND)
     found: dict[str, Entry] = {}
-    for path in sorted(folder.glob("adapters/*/entries.toml")):
+    for path in sorted(folder.glob("*/entries.toml")):
         for entry in _read(path):
             if entry.name in found:
                 raise InvalidArgument(f"{path}: entry {entry.name!r} occurs twice")

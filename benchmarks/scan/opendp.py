@@ -19,7 +19,7 @@ from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import environments
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
-READER = Path(__file__).with_name("opendp_reader")  # scripts that run in an interpreter with OpenDP
+READER = Path(__file__).resolve().parents[1] / "libraries" / "opendp"  # scripts that run in an interpreter with OpenDP
 SCAN_SECONDS = 600.0
 VIOLATIONS = 1  # violated claims that a scan of ten minutes must find
 ISSUES = Path(__file__).with_name("opendp_tracker.json")

@@ -7,10 +7,10 @@ import hashlib
 import json
 import sys
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpwitness.clone import from_clone
 from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, add_color_option, confidence, print_json
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
 from dpwitness.mechanisms.core import json_reader
@@ -28,7 +28,7 @@ KEPT = ("verdict", "evidence", "scope")  # fields of a finding that are cached f
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
     claims = command("claims", "list, show and check the claims of the papers")
-    actions = claims.add_subparsers(dest="action", metavar="list|show|check|accept", required=True)
+    actions = claims.add_subparsers(dest="action", metavar="list|show|check", required=True)
     for name, text in (("list", "list all claims"), ("show", "show one claim and its proof"), ("check", "check one claim, or all")):
         action = actions.add_parser(name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
         if name != "list":
@@ -46,9 +46,6 @@ def arguments(command: Command) -> None:
             )
         action.add_argument("--json", action="store_true", help="print as JSON")
         add_color_option(action)
-    text = "record that the texts of claims were reviewed against their checks; needs a checkout of the project"
-    accept = actions.add_parser("accept", help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
-    accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness list claims`")
     _prove_arguments(command)
 
 
@@ -64,12 +61,12 @@ def _prove_arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness claims list|show ID|check ID|check all|accept ID`` or ``dpwitness prove`` and return the exit code."""
+    """Run ``dpwitness claims list|show ID|check ID|check all`` or ``dpwitness prove`` and return the exit code."""
     if args.command == "prove":
         return _prove(args)
     if args.action == "list":
         return list_claims(args.json)
-    return {"show": _show, "check": _check, "accept": _accept}[args.action](args)
+    return {"show": _show, "check": _check}[args.action](args)
 
 
 def _prove(args: argparse.Namespace) -> int:
@@ -163,22 +160,6 @@ def _show(args: argparse.Namespace) -> int:
     return OK
 
 
-def _accept(args: argparse.Namespace) -> int:
-    import dpwitness.reports
-    from dpwitness.proofs_checks.engine.ledger import declaration
-
-    file = Path(dpwitness.reports.__file__).parent / "published" / "claim-texts.json"
-    if not file.exists():
-        raise InvalidArgument(f"claims accept: {str(file)!r} does not exist: run it in a checkout of the project, after pip install -e .")
-    from dpwitness.benchmarks.proofs.review.reviewed_texts import accept, differences, read_reviewed
-
-    reviewed, claims = read_reviewed(file), [declaration(id) for id in args.ids]
-    for claim in claims:
-        print("\n".join(differences(claim, reviewed)) or f"{claim.id}: nothing changed")
-    accept(file, *claims)
-    return OK
-
-
 def _check(args: argparse.Namespace) -> int:
     from dpwitness.proofs_checks import check
 
@@ -203,8 +184,7 @@ def _check_all(args: argparse.Namespace) -> int:
     from dpwitness.suites import run_all
 
     if args.report is not None:
-        if find_spec("dpwitness.benchmarks.pages.papers") is None:
-            raise InvalidArgument("claims check all --report: the page is made in a checkout of the project, after pip install -e .")
+        pages = from_clone("pages.papers.claims_page", "claims check all --report")
         check_writable(args.report)
     out = sys.stderr if args.json else sys.stdout
     width = max(map(len, declarations()))
@@ -224,9 +204,7 @@ def _check_all(args: argparse.Namespace) -> int:
         print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
     write_failed = False
     if args.report is not None:
-        from dpwitness.benchmarks.pages.papers.claims_page import write
-
-        report, write_failed = try_to_write("report", lambda: write(results, args.report))
+        report, write_failed = try_to_write("report", lambda: pages.write(results, args.report))
         if report is not None:
             print(f"report: {report}", file=out)
     if args.json:

@@ -7,9 +7,9 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib import import_module
 from types import ModuleType
 
+from dpwitness.clone import from_clone
 from dpwitness.commands import claims, store, targets
 from dpwitness.commands.common import SEED, Command, print_json
 from dpwitness.exit_codes import OK, VIOLATED
@@ -172,11 +172,4 @@ def _run_bench(args: argparse.Namespace) -> int:
 
 def benchmarks() -> ModuleType:
     """Return the registry of benchmarks. Raise InvalidArgument if dpwitness was installed without a clone."""
-    try:
-        return import_module("dpwitness.benchmarks")
-    except ModuleNotFoundError as error:
-        if error.name != "dpwitness.benchmarks":
-            raise
-        raise InvalidArgument(
-            "benchmarks are part of a clone: run `pip install -e .` in a clone of the repository, then `dpwitness bench`"
-        ) from None
+    return from_clone("", "dpwitness bench")

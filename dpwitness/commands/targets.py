@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from dpwitness.clone import from_clone
 from dpwitness.commands.common import Command, print_json
 from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
 from dpwitness.mechanisms.core.validation import InvalidArgument
@@ -98,6 +99,7 @@ def _write_proposal(path: Path, args: argparse.Namespace) -> int:
 def _setup(names: list[str]) -> int:
     from dpwitness.mechanisms.foreign.environments import environments
 
+    from_clone("libraries", "dpwitness targets setup")
     known = environments()
     unknown = [name for name in names if name not in known]
     if unknown or not names:

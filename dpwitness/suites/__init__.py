@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dpwitness.clone import from_clone, is_clone
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.suites.case import Case, Outcome, Suite, compare, run_case
@@ -33,24 +33,18 @@ def _papers() -> list[Case]:
 
 
 def _third_party() -> list[Case]:
-    from dpwitness.suites.third_party import cases
-
-    return list(cases())
+    return list(from_clone("libraries.suite", "the suite third-party").cases())
 
 
 def _third_party_rows(results: list[Json], missing: dict[str, str], folder: Path) -> None:
-    from dpwitness.suites.third_party import write_rows
-
-    write_rows(results, missing, folder)
+    from_clone("libraries.suite", "the suite third-party").write_rows(results, missing, folder)
 
 
 def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
     """Check all claims of the papers, and write their page next to the audits; in a clone, which has the page's builder."""
-    if find_spec("dpwitness.benchmarks.pages.papers") is None:
-        return
-    from dpwitness.benchmarks.pages.papers.claims_page import write
-
-    write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
+    if is_clone():
+        page = from_clone("pages.papers.claims_page", "the page of the papers")
+        page.write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
 
 
 SUITES: dict[str, Suite] = {

@@ -1,6 +1,7 @@
 """Virtual environments with pinned libraries for adapters, in the user's cache.
 
-`adapters` has a folder per library: target files, and ``environments.toml`` with the pins of the published report.
+In a clone, `benchmarks/libraries` has a folder for each library: target files, and ``environments.toml`` with the pins of the published
+report. An installed package has none.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 from dpwitness.mechanisms.core.atomic_files import write_text
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
-FOLDER = Path(__file__).resolve().parent / "adapters"
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "libraries"  # of a clone
 PROGRAMS = FOLDER / "programs"
 
 
@@ -69,7 +70,7 @@ class Environment:
     no_deps: tuple[str, ...] = ()  # requirements that pip installs afterwards, without dependencies
     targets: tuple[str, ...] = ()  # adapters that run in this environment: names of the Python files in the folder of the library
     npm: tuple[str, ...] = ()  # pinned npm packages for programs in JavaScript
-    # sources in `adapters/programs` that are used instead of an adapter: node runs JavaScript, g++ compiles C++
+    # sources in `benchmarks/libraries/programs` that are used instead of an adapter: node runs JavaScript, g++ compiles C++
     programs: tuple[str, ...] = ()
     python: str = ""  # version such as ``3.10``; this interpreter's version if empty
     note: str = ""  # remark for readers
@@ -101,7 +102,7 @@ class Environment:
     def _build_commands(self) -> list[list[str]]:
         """Return the commands that install packages and compile sources for programs."""
         found = [["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(self.folder), *self.npm]] if self.npm else []
-        shim, flags = str(FOLDER.parent / "shims" / "cpp"), ["-O2", "-std=c++17"]
+        shim, flags = str(Path(__file__).resolve().parent / "shims" / "cpp"), ["-O2", "-std=c++17"]
         for name in self.programs:
             if name.endswith(".cpp"):
                 found.append(["g++", *flags, "-I", shim, str(PROGRAMS / name), "-o", str(self.folder / Path(name).stem)])
@@ -158,7 +159,7 @@ def environments() -> dict[str, Environment]:
     """Return all environments by name. Raise InvalidArgument if a file of pins has an unknown field."""
     found = {}
     for path in sorted(FOLDER.glob("*/environments.toml")):
-        targets = tuple(sorted(file.name for file in path.parent.glob("*.py")))
+        targets = tuple(sorted(file.name for file in path.parent.glob("*_targets.py")))
         for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
             values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
             try:
@@ -170,7 +171,7 @@ def environments() -> dict[str, Environment]:
 
 def adapter_file(name: str) -> Path | None:
     """Return the file of an adapter by its name, with or without ``_targets``; None if there is no such adapter."""
-    files = {path.stem: path for path in FOLDER.glob("*/*.py")}
+    files = {path.stem: path for path in FOLDER.glob("*/*_targets.py")}
     return files.get(name) or files.get(f"{name}_targets")
 
 

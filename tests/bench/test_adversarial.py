@@ -10,9 +10,9 @@ from dpwitness.benchmarks import bench
 from dpwitness.benchmarks.adversarial import stopping
 from dpwitness.benchmarks.adversarial.attack import Attack, Outcome, Rate
 from dpwitness.benchmarks.adversarial.run import attacks, measure
+from dpwitness.benchmarks.pages.trust_page import page
 from dpwitness.benchmarks.table import Table
 from dpwitness.cli import main
-from dpwitness.benchmarks.pages.trust_page import page
 
 
 def _rate(failures, runs, stated):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dpwitness.benchmarks.pages.power_page import main
 from dpwitness.benchmarks.power import measure
 from dpwitness.mechanisms import InvalidArgument
-from dpwitness.benchmarks.pages.power_page import main
 
 BEFORE = Path(__file__).parents[2] / "reports" / "published" / "power-before.json"
 

@@ -38,7 +38,7 @@ def test_the_part_set_aside_is_the_draw_of_its_seed():
     assert [entry.name for entry in corpus() if entry.part == SECOND] == split["second"]  # sorted, and none is missing in the corpus
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("adapters/*/*.py")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*/*_recall.py")), ids=lambda file: file.stem)
 def test_a_target_names_no_pair_no_event_and_no_hint(file):
     tree = ast.parse(file.read_text())
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -50,11 +50,11 @@ def test_a_target_names_no_pair_no_event_and_no_hint(file):
 
 
 def test_an_unknown_family_or_release_is_an_error(tmp_path):
-    (tmp_path / "adapters" / "x").mkdir(parents=True)
+    (tmp_path / "x").mkdir(parents=True)
     (tmp_path / "split.json").write_text('{"held_out": [], "second": []}')
     text = 'library = "x"\n[releases."1"]\nrequirements = ["x==1"]\n[entries.a]\nbefore = "1"\nafter = "2"\nfamily = "scale"\n'
     text += 'source = []\nfault = ""\n'
-    file = tmp_path / "adapters" / "x" / "entries.toml"
+    file = tmp_path / "x" / "entries.toml"
     for wrong, message in ((text, "after must be one of the declared releases 1, got '2'"), (text.replace("scale", "size"), "family must")):
         file.write_text(wrong)
         with pytest.raises(InvalidArgument, match=message):

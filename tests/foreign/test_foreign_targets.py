@@ -199,9 +199,9 @@ def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkey
     for name in ("DPWITNESS_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(PROGRAMS.parents[3])
+    monkeypatch.chdir(PROGRAMS.parents[2])
     assert boost.command("boost.cpp", "laplace") == ["~/.cache/dpwitness/environments/boost/boost", "laplace"]
-    program = "./mechanisms/foreign/adapters/programs/stdlib.js"
+    program = "./benchmarks/libraries/programs/stdlib.js"
     assert stdlib.command("stdlib.js", "laplace") == ["node", program, "laplace", "~/.cache/dpwitness/environments/stdlib-js"]
     monkeypatch.chdir("/")
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "elsewhere"))

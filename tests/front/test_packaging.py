@@ -68,8 +68,7 @@ def test_every_folder_of_code_is_installed_under_one_name():
     for name in PROJECT["tool"]["setuptools"]["packages"]:
         parent = next(p for p in above if f"{name}.".startswith(f"{p}."))
         packages.add((places[parent] + name[len(parent) :]).replace(".", "/"))
-    clone_only = {"benchmarks/pages", "benchmarks/pages/papers", "benchmarks/pages/reproductions", "benchmarks/proofs/proof_objects", "benchmarks/proofs/review"}
-    assert {room for room in rooms if room.partition("/")[0] in places.values()} == packages | clone_only
+    assert {room for room in rooms if room.partition("/")[0] in places.values()} == packages
     assert not {"mechanisms", "auditors", "reports", "proofs_checks"} & set(packages_distributions())
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from flint import ctx
 
+from dpwitness.benchmarks.pages.papers.claims_page import checks_page, page, write
 from dpwitness.cli import main
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, settle
 from dpwitness.proofs_checks.engine import ledger
 from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.benchmarks.pages.papers.claims_page import checks_page, page, write
 from dpwitness.suites import claims
 
 HERE = Path(__file__).parent
@@ -154,9 +154,9 @@ def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path
 
 
 def test_the_page_needs_a_checkout(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("dpwitness.commands.claims.find_spec", lambda _: None)
+    monkeypatch.setattr("dpwitness.clone.find_spec", lambda _: None)
     assert main(["claims", "check", "all", "--report", str(tmp_path / "out")]) == 2
-    assert "the page is made in a checkout of the project" in capsys.readouterr().err
+    assert "claims check all --report needs a clone" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

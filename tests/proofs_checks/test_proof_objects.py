@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from flint import arb, ctx
 
-from dpwitness.proofs_checks.engine.enclosures import Box
 from dpwitness.benchmarks.proofs.proof_objects import objects
 from dpwitness.benchmarks.proofs.proof_objects.intervals import Arb
+from dpwitness.proofs_checks.engine.enclosures import Box
 
 STORED = Path(objects.__file__).with_name("stored")
 

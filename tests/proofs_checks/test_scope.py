@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.benchmarks.pages.papers.claims_page import page, ranges
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
 from dpwitness.proofs_checks.engine.finding import scope_summary
-from dpwitness.benchmarks.pages.papers.claims_page import page, ranges
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"
 

@@ -11,8 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "comparison"))
 
 from dpwitness import audit
-from dpwitness.mechanisms import TruncatedGeometric
 from dpwitness.benchmarks.pages.site import build
+from dpwitness.mechanisms import TruncatedGeometric
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import dpwitness as dpw
-from dpwitness.proofs_checks.engine.finding import scope_summary
-from dpwitness.benchmarks.pages.papers.claims_page import tally
 from dpwitness.benchmarks.pages.charts import LogAxis
 from dpwitness.benchmarks.pages.markdown_tables import tables, value
 from dpwitness.benchmarks.pages.overview import first_paragraph
+from dpwitness.benchmarks.pages.papers.claims_page import tally
 from dpwitness.benchmarks.pages.sections import SECTIONS
 from dpwitness.benchmarks.pages.site import PAGES, build
 from dpwitness.benchmarks.pages.third_party_page import page as third_party_page
+from dpwitness.proofs_checks.engine.finding import scope_summary
 
 PUBLISHED = Path(dpw.__file__).resolve().parent.parent / "reports" / "published"
 

@@ -9,6 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 import dpwitness as dpw
+from dpwitness.benchmarks.pages.site import build
 from dpwitness.cli import main
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, entries_of, read_document
@@ -20,7 +21,6 @@ from dpwitness.reports.formats.markdown_page import page
 from dpwitness.reports.phrasing.pair_diff import differing
 from dpwitness.reports.plots.album import Album
 from dpwitness.reports.plots.inline import inline_svg
-from dpwitness.benchmarks.pages.site import build
 
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
 EVIL = "<script>window.hit=1</script>](javascript:alert(1)) \x1b[31m \u202egnp.exe `x` <img src=x onerror=window.hit=1> " + "y" * 100_000

@@ -321,10 +321,7 @@ def test_places_of_all_kinds_of_mechanisms(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for known in (place_of(Laplace(1.0), None), place_of(None, describe_target(Laplace(1.0)))):
         assert known["file"] == "dpwitness/mechanisms/textbook/additive.py" and known["line"] > 1
-    assert (
-        place_of(Target("diffprivlib", "laplace"), None)["file"]
-        == "dpwitness/mechanisms/foreign/adapters/diffprivlib/diffprivlib_targets.py"
-    )
+    assert place_of(Target("diffprivlib", "laplace"), None)["file"] == "dpwitness/benchmarks/libraries/diffprivlib/diffprivlib_targets.py"
     assert place_of(None, {"target": "dpwitness:no_such"}) is None or "dpwitness" in place_of(None, {"target": "dpwitness:no_such"})["file"]
     assert place_of(Strange(), None) is None  # and no error
     assert place_of(len, None) is None and place_of(None, None) is None and place_of(None, {"target": "no_module_of_this_name:f"}) is None

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.privacy_loss import closed_form
+from dpwitness.benchmarks.libraries import laws as law
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.suites import third_party_laws as law
 
 
 def rows(*entries):

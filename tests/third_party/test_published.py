@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
+from dpwitness.benchmarks.libraries.rows import ROWS
+from dpwitness.benchmarks.libraries.suite import cases, page_content
+from dpwitness.benchmarks.pages.third_party_page import main, page
 from dpwitness.cli import main as dpwitness
 from dpwitness.mechanisms.foreign.environments import FOLDER, environments
-from dpwitness.benchmarks.pages.third_party_page import main, page
-from dpwitness.suites.third_party import cases, page_content
-from dpwitness.suites.third_party_rows import ROWS
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
@@ -63,7 +63,7 @@ def test_no_row_names_a_pair():
 
 
 def test_every_adapter_has_an_environment():
-    files = {path.name for path in FOLDER.glob("*/*.py")}
+    files = {path.name for path in FOLDER.glob("*/*_targets.py")}
     assert {file for environment in environments().values() for file in environment.targets} == files
     pinned = [line for environment in environments().values() for line in (*environment.requirements, *environment.no_deps)]
     assert all("==" in line for line in pinned)

@@ -1,6 +1,7 @@
 """Command that reproduces published figures of the papers from one seed: numbers, plots, and a page that compares both.
 
-``python -m dpwitness.benchmarks.pages.reproductions.__main__ [FOLDER]`` writes ``reproductions.json``, ``reproductions.md`` and four SVG plots.
+``python -m dpwitness.benchmarks.pages.reproductions [FOLDER]`` writes ``reproductions.json``, ``reproductions.md`` and four SVG
+plots.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import math
 import sys
 from pathlib import Path
 
-from dpwitness.mechanisms.core.atomic_files import write_json, write_text
-from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.benchmarks.pages.reproductions import accuracy as acc
 from dpwitness.benchmarks.pages.reproductions import logistic as lr
 from dpwitness.benchmarks.pages.reproductions.page import page
 from dpwitness.benchmarks.pages.reproductions.plots import plot_curve, plot_dimension, plot_figure_2, plot_transfer
+from dpwitness.mechanisms.core.atomic_files import write_json, write_text
+from dpwitness.mechanisms.core.json_reader import Json
 
 SEED = 20081
 CURVE_RECORDS = tuple(range(100, 701, 100))

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
 from dpwitness import mechanisms as m
+from dpwitness.benchmarks.experiment_data import PIMA, MissingOptionalDependency, breast_cancer, pima, sphere_with_margin
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_perturbed_risk
 from dpwitness.mechanisms.papers.logistic import hypercube
 from dpwitness.mechanisms.protocols.mechanism import FloatArray
-from dpwitness.benchmarks.pages.reproductions.experiment_data import PIMA, MissingOptionalDependency, breast_cancer, pima, sphere_with_margin
 
 EPSILON = 0.2
 FOLDS, RESTARTS, MANY = 5, 10, 500

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dpwitness.benchmarks.pages.reproductions.accuracy import CONSTANTS, POINTS
+from dpwitness.benchmarks.pages.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
 from dpwitness.reports.phrasing.wording import table
-from dpwitness.benchmarks.pages.reproductions.accuracy import CONSTANTS, POINTS
-from dpwitness.benchmarks.pages.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 
 _COLUMN = {"A1": 0, "A2": 1, "LR": 2}
 

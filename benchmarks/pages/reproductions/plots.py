@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.benchmarks.pages.reproductions.logistic import FIGURE_2, PROBLEMS
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.benchmarks.pages.reproductions.logistic import FIGURE_2, PROBLEMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,8 +1,9 @@
 """Proof objects of claims over boxes: lists of cells, each with the bound that settles its sign.
 
-``python -m dpwitness.benchmarks.proofs.proof_objects.objects check FOLDER...`` checks the objects in folders without flint: the excess of each
-claim is computed again with the intervals of `intervals`, on each cell, and the cells must cover the domain. ``write FOLDER`` makes the
-objects with flint, ``write-large FOLDER`` those that are too large to be stored.
+``python -m dpwitness.benchmarks.proofs.proof_objects.objects check FOLDER...`` checks the objects
+in folders without flint: the excess of each claim is computed again with the intervals of
+`intervals`, on each cell, and the cells must cover the domain. ``write FOLDER`` makes the objects
+with flint, ``write-large FOLDER`` those that are too large to be stored.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpwitness.benchmarks.proofs.review.check_code import places
 from dpwitness.mechanisms.core import json_reader
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.benchmarks.proofs.review.check_code import places
 
 TEXTS = ("source", "statement", "formula")
 _IGNORED = {"ctx", "kind", "type_comment", "type_params", "type_ignores", "decorator_list"}
@@ -55,7 +55,7 @@ def differences(declared: Declaration, reviewed: Reviewed) -> list[str]:
     Each message shows both texts and the command that accepts the change.
     """
     old, new = reviewed.get(declared.id), entry(declared)
-    instruction = f"Compare the text with its check, then run: dpwitness claims accept {declared.id}"
+    instruction = f"Compare the text with its check, then run: python -m dpwitness.benchmarks.proofs.review {declared.id}"
     if old is None:
         return [f"{declared.id}: no text was reviewed. Now: {declared.statement!r}. {instruction}"]
     changed = [name for name in new if old[name] != new[name]]

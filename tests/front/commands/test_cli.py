@@ -238,6 +238,6 @@ def test_benchmarks_are_part_of_a_clone(monkeypatch, capsys, refused):
     """An installed wheel has no package `benchmarks`: the commands say so in one line, and the other sections are listed."""
     monkeypatch.setitem(sys.modules, "dpwitness.benchmarks", None)
     for arguments in (["bench"], ["bench", "power"], ["list", "bench"]):
-        assert "benchmarks are part of a clone: run `pip install -e .`" in refused(*arguments)
+        assert "needs a clone: run `pip install -e .`" in refused(*arguments)
     assert main(["list", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"zoo", "mechanisms", "domains", "relations", "suites"}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numba import njit
 from scipy.optimize import minimize
 
+from dpwitness.benchmarks.experiment_data import breast_cancer
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, Kernel, LabelledVectors, LogisticObjectivePerturbation, Loss
 from dpwitness.mechanisms.numerics.arithmetic import exponential
 from dpwitness.mechanisms.numerics.losses import LOSSES, loss_terms
@@ -22,7 +23,6 @@ from dpwitness.mechanisms.numerics.solvers import (
     minimize_perturbed_risk,
     noise_for_minimizers,
 )
-from dpwitness.benchmarks.pages.reproductions.experiment_data import breast_cancer
 
 SMOOTH = [name for name in LOSSES if Loss(name).smooth]
 

@@ -13,9 +13,9 @@ from flint import ctx
 from printed_formulas import BITS, DEFINED, NEAR, Unreadable, attempt, evaluate, parse, symbols
 from printed_readings import LINKS
 
+from dpwitness.benchmarks.proofs.review.check_code import places
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
-from dpwitness.benchmarks.proofs.review.check_code import places
 
 _BOUND_PHRASE = re.compile(r"(at most|at least|bounded by(?! B\b)|no larger than) ([^,;]+)")
 _NESTED_PARENTHESES = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))+?"

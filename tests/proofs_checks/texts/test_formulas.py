@@ -14,9 +14,9 @@ from printed_formulas import Unreadable, audit_problem, covered, evaluate, formu
 from printed_statements import statement_problem
 
 import dpwitness.reports
+from dpwitness.benchmarks.proofs.review.reviewed_texts import accept, differences, digest, read_reviewed
 from dpwitness.cli import main
 from dpwitness.proofs_checks import declarations
-from dpwitness.benchmarks.proofs.review.reviewed_texts import accept, differences, digest, read_reviewed
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 UNCOVERED = json.loads((Path(__file__).parent / "uncovered_texts.json").read_text())

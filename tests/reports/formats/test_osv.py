@@ -10,12 +10,12 @@ import pytest
 
 from dpwitness import Pair, audit
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.benchmarks.pages.osv_feed import publish_osv
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.formats.osv_format import osv
 from dpwitness.reports.formats.sp800_226_format import NOT_COVERED, sheet
-from dpwitness.benchmarks.pages.osv_feed import publish_osv
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "reports" / "published"
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

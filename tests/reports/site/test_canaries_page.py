@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import pytest
 
+from dpwitness.benchmarks.pages.canaries_page import main
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms import InvalidArgument
-from dpwitness.benchmarks.pages.canaries_page import main
 
 ROWS = (
     Row("quantiles, Gaussian curve, against jax-privacy (split)", 2.3, 3.5, "epsilon"),

@@ -6,9 +6,9 @@ from dataclasses import asdict
 import pytest
 
 from dpwitness.benchmarks.calibration import Counted
+from dpwitness.benchmarks.pages.trust_page import main, page
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.mechanisms import InvalidArgument
-from dpwitness.benchmarks.pages.trust_page import main, page
 
 ROWS = [
     Counted("false VIOLATED, all mechanisms, alpha 0.5", 40, 100, 0.5).row(),

@@ -12,6 +12,7 @@ from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.privacy_loss.limit import limit_of_law
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import strict
+from dpwitness.benchmarks.libraries.rows import ROWS, Row
 from dpwitness.mechanisms.core.atomic_files import write_json
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.data.pairs import Pair
@@ -20,7 +21,6 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.protocols.mechanism import Truth
 from dpwitness.reports.phrasing.wording import dataset, slugs
 from dpwitness.suites.case import Case
-from dpwitness.suites.third_party_rows import ROWS, Row
 
 _PAIRS, _TRIALS, _CONFIDENCE = 8, 40_000, 0.999  # budget of a trace, and of the audit that confirms its findings
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.privacy_loss import closed_form
+from dpwitness.benchmarks.libraries import laws as law
 from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.suites import third_party_laws as law
 
 INF = math.inf
 KEPT = 0.0  # truth of a target that satisfies its claim; the exact parameter is not stated
@@ -28,7 +28,7 @@ class Row:
     """Row of the third-party suite: a target and the known truth about it."""
 
     environment: str  # table of the file of pinned versions
-    adapter: str  # file of ``mechanisms/foreign/adapters``, or a program
+    adapter: str  # file of `benchmarks/libraries`, or a program
     target: str  # function in the file, or argument of the program
     # smallest parameter that the target satisfies for values; 0 if the target satisfies its claim; None if unknown
     truth: float | None = KEPT
