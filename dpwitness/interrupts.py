@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpwitness.executors.pools import HAS_HUNG_WORKERS
 from dpwitness.exit_codes import NO_VERDICT
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -82,10 +81,8 @@ def handled_signals() -> Iterator[None]:
 def finish(code: int) -> int:
     """Make any later signal exit this process at once with `code`, and return `code`.
 
-    All output is written by now; only the interpreter's cleanup remains. If workers hang, exit at once without cleanup.
+    All output is written by now; only the interpreter's cleanup remains.
     """
-    if HAS_HUNG_WORKERS[0]:
-        os._exit(code)
     _SignalState.last = True
     _SignalState.again.cancel()
     exec("")  # clears an interrupt inside an earlier `exec`, which CPython would turn into an exit by SIGINT

@@ -120,7 +120,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "2", "-1", "1e18", "x"),
     "--search-seconds": ("0.01", "-1", "nan", "x"), "--report": ("out", "a/b", "/proc/none", "/dev/null", "x.json", ""),
     "--python": ("/bin/true", "/nonexistent", "", "x"),
-    "--executor": ("threads:2", "processes:2", "threads:0", "dask-local:x", "mpi", "dask://nobody", *_TEXTS), "--ship": ("x", ""),
+    "--executor": ("threads:2", "processes:2", "threads:0", "dask-local:x", "mpi", "dask://nobody", *_TEXTS),
 }  # fmt: skip
 _FLAGS = ("--json", "--bits", "--white-box", "--in-process", "--help", "--version", "--nothing", "-k", "-x")
 _COMMANDS = ("audit", "claims", "list", "replay", "check", "report", "plan", "Audit", "")

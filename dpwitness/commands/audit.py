@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     mechanism, name, target = load_mechanism(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, score_functions, domain = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores), domain_of(args.domain)
     _check_combination(args, mechanism, name, pair)
-    with workers(args, mechanism, score_functions) as executor, bar() as progress, redirected_stdout():
+    with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
         options = {"executor": executor, "progress": progress, "scores": score_functions or None, "domain": domain}
         results = _run_audits(args, mechanism, name, target, pair, options)
     return common.report_results(args, results, title=f"Audit of {name}", bits=args.bits, known=known)

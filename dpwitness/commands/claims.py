@@ -93,7 +93,7 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
     from dpwitness.proofs_checks import settle
     from dpwitness.proofs_checks.engine.ledger import declaration
 
-    for option in ("trials", "confidence", "workers", "executor", "ship", "target", "allow", "summary"):
+    for option in ("trials", "confidence", "workers", "executor", "target", "allow", "summary"):
         if getattr(args, option, None) not in (None, [], 1):
             raise InvalidArgument(f"--{option} is only for the witness of an audit: a claim is checked again at the recorded parameters")
     if args.report is not None:

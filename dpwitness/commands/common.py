@@ -105,14 +105,12 @@ def detail(parser: argparse.ArgumentParser) -> None:
 def workers(
     parser: argparse.ArgumentParser, help_text: str = "number of workers: threads for mechanisms of dpwitness, processes for others"
 ) -> None:
-    """Add ``--workers``, ``--executor`` and ``--ship``."""
+    """Add ``--workers`` and ``--executor``."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--workers", type=WORKERS, default=1, metavar="K", help=help_text)
     where.add_argument(
         "--executor", type=spec, metavar="SPEC", help=f"instead of --workers: {FORMS}; the counts do not depend on the choice"
     )
-    help_text = "additional file for the workers of dask://HOST:PORT, which always receive the target's own files; may be repeated"
-    parser.add_argument("--ship", metavar="FILE", action="append", default=[], help=help_text)
 
 
 def spec(text: str) -> str:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 from dpwitness.executors.cluster import local, remote_cluster
-from dpwitness.executors.mpi import ranks
-from dpwitness.executors.pools import loky_pool, pool
+from dpwitness.executors.pools import pool
 from dpwitness.executors.specs import parse
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
-_EXTRAS = {"dask": ("dask", "distributed"), "dask-local": ("dask", "distributed"), "loky": ("loky", "loky"), "mpi": ("mpi", "mpi4py")}
 
-
-def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextManager[Executor]:
+def executor(spec: str) -> AbstractContextManager[Executor]:
     """Return a context manager that yields an executor for audits; workers that it starts end with the block.
 
     Counts do not depend on the executor: they are a function of the seed.
@@ -25,12 +21,8 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
     Parameters
     ----------
     spec : str
-        ``threads:N`` or ``processes:N`` on this machine; ``loky:N``, processes that share nothing with this process;
-        ``dask-local:N``, a Dask cluster of N processes on this machine; ``dask://HOST:PORT``, the scheduler of a cluster;
-        ``mpi``, the other ranks of ``mpiexec -n N python -m mpi4py.futures ...``.
-    ship : list of str or Path
-        For ``dask://`` only: files to send to the workers, first of all the mechanism's module. The workers store them in one
-        folder and import modules from there.
+        ``threads:N`` or ``processes:N`` on this machine; ``dask-local:N``, a Dask cluster of N processes on this machine;
+        ``dask://HOST:PORT``, the scheduler of a cluster, whose workers have the mechanism's modules.
 
     Returns
     -------
@@ -39,8 +31,8 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
     Raises
     ------
     InvalidArgument
-        If `spec` is malformed, its optional dependency is not installed, a file cannot be read, no scheduler or worker
-        answers in time, or the workers run another version of dpwitness.
+        If `spec` is malformed, Dask is not installed, no scheduler or worker answers in time, or the workers run another version of
+        dpwitness.
 
     Examples
     --------
@@ -50,24 +42,17 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
     1024
     """
     found = parse(spec)
-    if ship and found.kind != "dask":
-        raise InvalidArgument(f"executor: files are shipped to dask://HOST:PORT only, got {spec!r} with {str(ship[0])!r}")
-    extra, module = _EXTRAS.get(found.kind, ("", "concurrent"))
-    if importlib.util.find_spec(module) is None:
-        raise InvalidArgument(f"--executor {spec} needs the extra dpwitness[{extra}]: pip install 'dpwitness[{extra}]'")
+    if found.kind.startswith("dask") and importlib.util.find_spec("distributed") is None:
+        raise InvalidArgument(f"--executor {spec} needs the extra dpwitness[dask]: pip install 'dpwitness[dask]'")
     match found.kind:
         case "threads":
             return threads(found.count)
         case "processes":
             return pool(found.count)
-        case "loky":
-            return loky_pool(found.count)
-        case "mpi":
-            return ranks()
         case "dask-local":
             return local(found.count)
         case _:
-            return remote_cluster(found.address, ship)
+            return remote_cluster(found.address)
 
 
 @contextmanager

@@ -9,15 +9,13 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from importlib import import_module
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
 ENGINE_MODULE = "dpwitness.auditors.running.engine"  # imported at worker start, so that the first run's time does not include the import
-HAS_HUNG_WORKERS = [False]  # whether workers hang at shutdown: the interpreter's exit would wait for them forever
 
 _PR_SET_PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
@@ -40,28 +38,6 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
                 results.close()  # closes the pipe's last writer: a reader would wait for the rest of a killed worker's message
             if manager is not None:
                 manager.join(5.0)
-
-
-@contextmanager
-def loky_pool(count: int) -> Iterator[Executor]:
-    """Yield a pool of `count` fresh processes, which are not forks of this process; at exit, kill them as `pool` does."""
-    from loky import ProcessPoolExecutor as Loky
-    from loky.backend.resource_tracker import ensure_running
-
-    from dpwitness.auditors.running.pair_files import pickle_reduction
-    from dpwitness.mechanisms.data.pairs import Pair
-
-    ensure_running()
-    executor = Loky(count, {Pair: pickle_reduction}, timeout=None, initializer=_initialize_worker, initargs=(os.getpid(),))
-    try:
-        with delay_signals():
-            executor.submit(int).result()  # starts all workers
-        yield executor
-    finally:
-        alive = list((executor._processes or {}).values())
-        executor.shutdown(wait=False, kill_workers=True)
-        for process in alive:
-            end(process.pid)
 
 
 @contextmanager
@@ -121,12 +97,6 @@ def start_contained_worker(parent: int) -> None:
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _initialize_worker(parent: int) -> None:
-    """Initialize a worker that is not a fork of its parent."""
-    start_contained_worker(parent)
-    import_module(ENGINE_MODULE)
-
-
 def set_worker_signals() -> None:
     """In any worker, ignore Ctrl-C, end at other signals, and end with the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -140,7 +110,7 @@ def set_worker_signals() -> None:
 def _exit_with_parent() -> None:
     """Kill this worker when its parent's sentinel pipe closes, for systems without a signal at the parent's death."""
     found = parent_process()
-    if found is not None and found.sentinel is not None:  # loky has none
+    if found is not None:
         wait([found.sentinel])
         with contextlib.suppress(OSError):
             os.killpg(0, signal.SIGKILL)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
 
 MOST = 1024  # maximum number of workers that this process starts
-FORMS = "dask://HOST:PORT, dask-local:N, loky:N, mpi, threads:N or processes:N"
+FORMS = "threads:N, processes:N, dask-local:N or dask://HOST:PORT"
 
-_KINDS_WITH_COUNT = ("threads", "processes", "loky", "dask-local")
+_KINDS_WITH_COUNT = ("threads", "processes", "dask-local")
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
 
@@ -41,8 +41,6 @@ def parse(text: object) -> ExecutorSpec:
     """
     if isinstance(text, str):
         kind, _, count = text.partition(":")
-        if text == "mpi":
-            return ExecutorSpec(text, "mpi")
         if kind in _KINDS_WITH_COUNT and re.fullmatch(r"[1-9]\d{0,3}", count, re.ASCII) and int(count) <= MOST:
             return ExecutorSpec(text, kind, int(count))
         address = text.removeprefix("dask://")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 from dpwitness.auditors.targets.loading import QUERY, describe_target, relative
 from dpwitness.console import announce
 from dpwitness.executors.factory import executor
-from dpwitness.executors.file_upload import defining_files
 from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.environments import adapter_file
@@ -192,24 +191,19 @@ def _load_target(place: str, name: str, kwargs: Json, python: str | None, time_l
 
 
 @contextmanager
-def workers(args: Any, mechanism: Any = None, scores: Sequence[Any] = ()) -> Iterator[Executor | None]:
+def workers(args: Any, mechanism: Any = None) -> Iterator[Executor | None]:
     """Yield the executor of ``--executor`` or ``--workers K``, or None for a single worker.
 
     With ``--workers``, reference mechanisms and targets run in threads, and other code in processes.
-    A Dask cluster gets the files of the mechanism, of the `scores` and of ``--ship``.
     The exit does not wait for running tasks, because a worker that hangs already has its verdict.
     """
-    spec, ship = args.executor, args.ship
+    spec = args.executor
     if spec is None and args.workers > 1:
         # Kernels of reference mechanisms release the GIL, and targets run in other processes: threads suffice for both.
         in_threads = getattr(type(mechanism), "__module__", "").startswith("dpwitness.mechanisms")
         spec = f"{'threads' if in_threads else 'processes'}:{args.workers}"
-    if spec is not None and spec.startswith("dask://"):
-        ship = [*defining_files([mechanism, *(score.function for score in scores)]), *ship]
-    elif ship:
-        raise InvalidArgument(f"--ship is for --executor dask://HOST:PORT, got {spec or 'no executor'}")
     with ExitStack() as stack:
-        found = None if spec is None else stack.enter_context(executor(spec, ship=ship))
+        found = None if spec is None else stack.enter_context(executor(spec))
         if isinstance(mechanism, Target):
             stack.callback(mechanism.close)
         yield found

@@ -28,7 +28,7 @@ from dpwitness.mechanisms.foreign.program_messages import (
     parse_message,
     run_line,
 )
-from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError
+from dpwitness.mechanisms.foreign.worker_pool import TargetError
 from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
@@ -73,16 +73,8 @@ class Command:
 
 
 def command_slot(command: Sequence[str], cwd: str, memory_limit: float, text: str) -> Command:
-    """Return the worker slot of a program, with local paths for files that were sent with a task."""
-    sent = SENT.get()
-    found = tuple(sent.here.get(place_of(part, cwd), part) for part in command)
-    folder = cwd if not sent.here or os.path.isdir(cwd) else sent.paths[0]
-    return Command(found, folder, round(memory_limit * 2**30), text)
-
-
-def place_of(part: str, cwd: str) -> str:
-    """Return the path that a part of a command would name."""
-    return os.path.normpath(os.path.join(cwd, os.path.expanduser(part)))
+    """Return the worker slot of a program."""
+    return Command(tuple(command), cwd, round(memory_limit * 2**30), text)
 
 
 def resolved(command: Sequence[str], cwd: str) -> str:
@@ -112,12 +104,6 @@ def resolved(command: Sequence[str], cwd: str) -> str:
     if not os.access(path, os.X_OK):
         raise TargetError(f"command must name an executable program, got {name!r}; make it executable: chmod +x {name}")
     return path
-
-
-def command_files(command: Sequence[str], cwd: str) -> list[str]:
-    """Return the existing files that a command names by path: the program, unless installed, and arguments."""
-    found = [place_of(part, cwd) for i, part in enumerate(command) if i > 0 or os.sep in part]
-    return [path for path in found if os.path.isfile(path) and not path.startswith(_INSTALL_PREFIXES)]
 
 
 def command_script(command: Sequence[str], cwd: str) -> Path | None:

@@ -50,7 +50,7 @@ from dpwitness.mechanisms.foreign.program import Command, command_script, comman
 from dpwitness.mechanisms.foreign.program_messages import ProtocolViolation, joined, plain_fields, sent_as
 from dpwitness.mechanisms.foreign.python_worker import BatchRequest, Interpreter
 from dpwitness.mechanisms.foreign.python_worker import sent_as as packed_as
-from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, TargetState, interpreter_slot, loaded
+from dpwitness.mechanisms.foreign.worker_pool import TargetError, TargetState, interpreter_slot, loaded
 from dpwitness.mechanisms.foreign.worker_process import P, Slot, WorkerDied, WorkerTimeout, borrowed_worker, close_all
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts, TookTooLong
 
@@ -145,7 +145,7 @@ class Target(DescribedTarget):
             raise InvalidArgument(
                 "Target: command excludes file, name, python and kwargs: leave them out; put a program's arguments in command"
             )
-        if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)) and not SENT.get().here:
+        if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
             raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
         object.__setattr__(self, "command", tuple(argv))
         object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -21,21 +21,6 @@ from dpwitness.mechanisms.foreign.pipeline import CurrentPipeline
 from dpwitness.mechanisms.foreign.python_worker import Interpreter, Worker
 from dpwitness.mechanisms.foreign.worker_process import borrowed_worker
 
-
-@dataclass(frozen=True, eq=False)
-class Sent:
-    """Files that were sent with a task to a machine of a cluster: the local path `here` of each path on the sending machine."""
-
-    here: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Folders and archives from which the modules of the files are imported."""
-        return tuple(dict.fromkeys(p if p.endswith((".zip", ".whl", ".egg")) else os.path.dirname(p) for p in self.here.values()))
-
-
-_NO_FILES = Sent()
-SENT: ContextVar[Sent] = ContextVar("SENT", default=_NO_FILES)
 CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")  # the only folder that new workers may write to; empty: no limits
 
 
@@ -80,11 +65,11 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
     if not file.endswith(".py"):
         if not all(part.isidentifier() for part in file.split(".")):
             raise TargetError(f"target must name a module such as package.module, or a file that ends in .py, got {short_repr(file)}")
-        return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory, CONFINED.get())
-    path = Path(SENT.get().here.get(file, file)).resolve()
+        return Interpreter(python, file, (os.getcwd(),), memory, CONFINED.get())
+    path = Path(file).resolve()
     if not path.is_file():
         raise TargetError(f"target must name an existing file, got {file!r}")
-    return Interpreter(python, str(path), tuple(dict.fromkeys((str(path.parent), *SENT.get().paths))), memory, CONFINED.get())
+    return Interpreter(python, str(path), (str(path.parent),), memory, CONFINED.get())
 
 
 @contextmanager

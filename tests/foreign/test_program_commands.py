@@ -1,8 +1,6 @@
 """Commands of programs: invalid commands and arguments, other processes, files that go along, and text programs."""
 
-import pickle
 import runpy
-import shutil
 import sys
 from pathlib import Path
 
@@ -11,9 +9,7 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, Target, Verdict, audit
 from dpwitness.auditors.black_box.audit import timed
-from dpwitness.executors import dask_worker
 from dpwitness.executors.factory import executor
-from dpwitness.executors.file_upload import defining_files
 from dpwitness.mechanisms.foreign.worker_pool import TargetError
 from dpwitness.mechanisms.privacy import parse_claim
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
@@ -68,35 +64,12 @@ def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
     assert str(Target(command=["~/mine"]).claim) == "pure:1"
 
 
-@pytest.mark.parametrize("spec", ["processes:2", "loky:2"])
-def test_programs_on_other_processes_give_the_counts_of_this_one(program, spec):
-    if spec.startswith("loky"):
-        pytest.importorskip("loky")
+def test_programs_on_other_processes_give_the_counts_of_this_one(program):
     target = program(WRONG)
-    with executor(spec) as pool:
+    with executor("processes:2") as pool:
         there = audit(target, trials=4000, seed=4, executor=pool, **ALONE)
     here = audit(target, trials=4000, seed=4, **ALONE)
     assert there.tally == here.tally and there.verdict is here.verdict is Verdict.VIOLATED
-
-
-def test_the_files_of_a_program_go_along_and_a_missing_one_is_named(program, tmp_path):
-    (tmp_path / "tool").write_text(f"#!{sys.executable} -S\n{GOOD}")
-    (tmp_path / "tool").chmod(0o755)
-    target = Target(command=["./tool", "data.txt", "--fast"], cwd=str(tmp_path))
-    (tmp_path / "data.txt").write_text("1")
-    assert defining_files([target, None]) == [str(tmp_path / name) for name in ("tool", "data.txt")]
-    plain = program()
-    assert defining_files([plain]) == [plain.command[-1]]  # not the interpreter, which is installed
-    expected = target.sample(np.zeros(1), 3, rng()).tolist()
-    sent = pickle.dumps((0, tuple((file, Path(file).read_bytes()) for file in defining_files([target]))))
-    parts = [pickle.dumps(part) for part in (sample_of, target)]
-    target.close()
-    shutil.rmtree(tmp_path)  # as on another machine
-    assert dask_worker.call(dask_worker.builds(), sent, *parts) == expected
-    assert Path(dask_worker.write_sent_files(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
-    tmp_path.mkdir()
-    with pytest.raises(InvalidArgument, match=r"must name a program that exists, got '\./tool'; send it with --ship FILE"):
-        dask_worker.call(dask_worker.builds(), pickle.dumps((0, ())), *parts)
 
 
 def sample_of(target):

@@ -173,9 +173,8 @@ CALLS = {
     "bench": [(0, "bench adversarial --seed 1 --part 'other digits' --json --color never")],
 }
 
-# Options with a need that a smoke test cannot meet: `--ship` a Dask cluster (tests/front/executors), the claims minutes or a reviewed
-# clone; `certify --as` a form with a density; and `trace` refuses programs with an advice (test_trace.py).
-ELSEWHERE = {"claims check --workers", "claims check --report", "claims accept", "certify --as"}
+# Options with a need that a smoke test cannot meet: the claims minutes or a clone; `certify --as` a form with a density; and `trace` refuses programs with an advice (test_trace.py).
+ELSEWHERE = {"claims check --workers", "claims check --report", "certify --as"}
 ELSEWHERE |= {f"trace --{name}" for name in ("command", "cwd", "text", "text-runs")}
 
 
@@ -206,7 +205,7 @@ def uncovered(calls, parser):
             covered.setdefault(place, set()).update(options)
     found = []
     for name, options in places(parser).items():
-        missing = [f"{name} {option}" for option in sorted(options - covered.get(name, set()) - {"--ship"})]
+        missing = [f"{name} {option}" for option in sorted(options - covered.get(name, set()))]
         found += [*missing, *([] if name in covered or _has_actions(parser, name) else [name])]
     return [each for each in found if each not in ELSEWHERE]
 
