@@ -10,23 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from dpwitness.colors import wanted
-from dpwitness.commands import (
-    audit,
-    canaries,
-    check,
-    claims,
-    listing,
-    plan,
-    protocol,
-    replay,
-    report,
-    scan,
-    store,
-    suite,
-    targets,
-    trace,
-    watch,
-)
+from dpwitness.commands import audit, canaries, check, claims, listing, plan, replay, report, scan, store, suite, targets, trace, watch
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import finish, handled_signals
@@ -51,7 +35,6 @@ COMMANDS = {
     "prove": claims,
     "watch": watch,
     "suite": suite,
-    "protocol": protocol,
     "bench": listing,
 }
 

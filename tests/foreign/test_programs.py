@@ -12,19 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, trace
+from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, mechanisms, trace
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.rounds import run_side
+from dpwitness.benchmarks.protocol import conformance
+from dpwitness.benchmarks.protocol.__main__ import LANGUAGES
+from dpwitness.benchmarks.protocol.__main__ import main as protocol
+from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.cli import main
-from dpwitness.commands.protocol import LANGUAGES
-from dpwitness.mechanisms.foreign import conformance
-from dpwitness.mechanisms.foreign.conformance import check_protocol
 from dpwitness.mechanisms.foreign.worker_process import _idle
 from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
 BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))
-SHIMS = Path(conformance.__file__).with_name("shims")
+SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
 VECTORS = json.loads((SHIMS / "vectors.json").read_text())
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
 PYTHON = [sys.executable, "-I", "-S"]
@@ -286,7 +287,6 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
         (["check", "mine.py", "--claim", "pure:1"], "--claim and --domain are for programs"),
         (["check", "--command", "cat", "--text", "--claim", "pure:x"], "claim must have the form pure:EPSILON"),
         (["check", "--command", "cat", "--text", "--domain", '{"kind": "Nothing"}'], "domain kind must be one of"),
-        (["protocol", "check", "nowhere-at-all"], "must name a program that exists"),
     ],
 )
 def test_usage(arguments, said, capsys):
@@ -305,10 +305,11 @@ def test_check_of_a_program_that_prints(tmp_path, capsys):
 
 def test_protocol_tells_each_step(program, capsys):
     target = program(BROKEN["exit code after good answers"][0])
-    assert main(["protocol", "check", "--d0", "[0.25]", "--d1", "[0.5]", *target.command]) == 3
+    assert protocol(["check", "--d0", "[0.25]", "--d1", "[0.5]", *target.command]) == 3
     out = capsys.readouterr().out
     assert "ok       says hello\n" in out and "wrong    ends with its input: ended with exit code 3" in out
     assert set(LANGUAGES) == set(TOOLS) == {path.name for path in SHIMS.iterdir() if path.is_dir()}
-    assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 0 and "dpwitness.go" in capsys.readouterr().out
-    assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 2 and "can be created" in capsys.readouterr().err
-    assert main(["protocol", "vectors"]) == 0 and json.loads(capsys.readouterr().out) == VECTORS
+    assert protocol(["shim", "go", str(Path(target.command[-1]).parent)]) == 0 and "dpwitness.go" in capsys.readouterr().out
+    with pytest.raises(InvalidArgument, match="can be created"):
+        protocol(["shim", "go", str(Path(target.command[-1]).parent)])
+    assert protocol(["vectors"]) == 0 and json.loads(capsys.readouterr().out) == VECTORS

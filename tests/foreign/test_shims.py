@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness import Pair, Target, Verdict, audit
-from dpwitness.mechanisms.foreign import conformance
-from dpwitness.mechanisms.foreign.conformance import check_protocol
+from dpwitness import Pair, Target, Verdict, audit, mechanisms
+from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.mechanisms.foreign.program_messages import parse_hello
 
-SHIMS = Path(conformance.__file__).with_name("shims")
+SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
 VECTORS = json.loads((SHIMS / "vectors.json").read_text())
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
 ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
@@ -91,7 +90,7 @@ def test_a_right_and_a_wrong_mechanism(shim):
 
 
 def test_the_conversation_of_the_page_is_that_of_the_vectors():
-    page = (Path(conformance.__file__).parents[2] / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
+    page = (Path(mechanisms.__path__[0]).parent / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
     hello, *told = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines()
     assert parse_hello(hello[2:].encode())["domain"]["kind"] == "Records"
     for side, mark in (("asked", ">"), ("answered", "<")):

@@ -175,11 +175,11 @@ def block(page, start):
 
 
 def test_a_cpp_function_as_printed(shell):
-    shim, build, audit = block("guides/programs.md", "$ dpwitness protocol shim").replace("$ ", "").splitlines()
+    shim, build, audit = block("guides/programs.md", "$ python -m dpwitness.benchmarks.protocol shim").replace("$ ", "").splitlines()
     if shutil.which(shlex.split(build)[0]) is None:
         pytest.skip("g++ is not installed")
     (shell.folder / "mine.cpp").write_text(block("guides/programs.md", "// mine.cpp"))
-    assert shell.dpwitness(*shlex.split(shim)[1:]).returncode == 0 and shell.run(*shlex.split(build)).returncode == 0
+    assert shell.run(sys.executable, *shlex.split(shim)[1:]).returncode == 0 and shell.run(*shlex.split(build)).returncode == 0
     ran = shell.dpwitness(*shlex.split(audit)[1:])
     assert ran.returncode == 1 and "VIOLATED: epsilon > 1.9" in ran.stdout, ran.stdout + ran.stderr
 

@@ -42,6 +42,7 @@ ROOMS += [
     "dpwitness.benchmarks.mutation",
     "dpwitness.benchmarks.pages",
     "dpwitness.benchmarks.libraries",
+    "dpwitness.benchmarks.protocol",
 ]
 FRONT = ("dpwitness.cli", "dpwitness.__main__", "dpwitness.pytest_plugin")  # what stands at the very top, in no room
 

@@ -165,15 +165,11 @@ CALLS = {
         (1, "claims check CM-02 --set epsilon=0.5:1 --quick --seconds 5 --seed 1 --json --color never"),
         (0, "prove loops.py:sparse_vector --seconds 30 --trials 0 --confidence 0.9 --seed 1 --json --color never"),
     ],
-    "protocol": [
-        (0, "protocol --color never vectors --color never"),
-        (0, "protocol shim r shims --color never"),
-        (3, "protocol check --d0 [0] --d1 [1] --cwd . --time-limit 1 --json --color never false"),
-    ],
     "bench": [(0, "bench adversarial --seed 1 --part 'other digits' --json --color never")],
 }
 
-# Options with a need that a smoke test cannot meet: the claims minutes or a clone; `certify --as` a form with a density; and `trace` refuses programs with an advice (test_trace.py).
+# Options with a need that a smoke test cannot meet: the claims minutes or a clone; `certify --as` a form with a density; and `trace` refuses
+# programs with an advice (test_trace.py).
 ELSEWHERE = {"claims check --workers", "claims check --report", "certify --as"}
 ELSEWHERE |= {f"trace --{name}" for name in ("command", "cwd", "text", "text-runs")}
 

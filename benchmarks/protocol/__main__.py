@@ -1,4 +1,4 @@
-"""``dpwitness protocol``: conformance check of a program with docs/reference/protocol.md, test vectors, and shims."""
+"""``python -m dpwitness.benchmarks.protocol``: check that a program follows docs/reference/protocol.md; test vectors; shims."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dpwitness import mechanisms
+from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.colors import marked
-from dpwitness.commands.common import SECONDS, Command, add_color_option, print_json
+from dpwitness.commands.common import SECONDS, print_json
 from dpwitness.exit_codes import NO_VERDICT, OK, show
 from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.option_values.datasets import dataset
+from dpwitness.option_values.targets import words
 
 SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
 LANGUAGES = ("cpp", "go", "java", "javascript", "r", "rust")
 
 
-def arguments(command: Command) -> None:
-    """Add the command and its options to the parser."""
-    protocol = command(
-        "protocol", "check that a program follows the audit protocol (docs/reference/protocol.md); print test vectors; write shims"
-    )
-    actions = protocol.add_subparsers(dest="action", metavar="ACTION", required=True)
+def main(argv: list[str] | None = None) -> int:
+    """Check a program, print the test vectors or write a shim. Return the exit code, which is 3 if a step fails."""
+    parser = argparse.ArgumentParser(prog="python -m dpwitness.benchmarks.protocol", description=__doc__, allow_abbrev=False)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     help_text = "test every message and every error of the protocol on a program, and print one line for each"
     check = actions.add_parser("check", help=help_text, description=help_text, allow_abbrev=False)
     check.add_argument(
@@ -34,17 +36,12 @@ def arguments(command: Command) -> None:
     check.add_argument("--time-limit", type=SECONDS, default=10.0, metavar="SECONDS", help="time limit of each answer; default 10")
     check.add_argument("--json", action="store_true", help="print as JSON")
     help_text = "print the test vectors: numbers of the shims' random generator, and all bytes of a conversation"
-    vectors = actions.add_parser("vectors", help=help_text, description=help_text, allow_abbrev=False)
+    actions.add_parser("vectors", help=help_text, description=help_text, allow_abbrev=False)
     help_text = "write a shim, which serves a function in another language, and an example into a folder"
     shim = actions.add_parser("shim", help=help_text, description=help_text, allow_abbrev=False)
     shim.add_argument("language", choices=LANGUAGES)
     shim.add_argument("folder", nargs="?", metavar="DIR", default=".", help="default: the current folder")
-    for subparser in (check, vectors, shim):
-        add_color_option(subparser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness protocol`` and return the exit code, which is 3 if a step fails."""
+    args = parser.parse_args(argv)
     if args.action == "vectors":
         show((SHIMS / "vectors.json").read_text(encoding="utf-8").rstrip())
         return OK
@@ -66,11 +63,6 @@ def _write_shim(source: Path, folder: Path) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from dpwitness.mechanisms.foreign.conformance import check_protocol
-    from dpwitness.mechanisms.foreign.target import Target
-    from dpwitness.option_values.datasets import dataset
-    from dpwitness.option_values.targets import words
-
     if (args.d0 is None) != (args.d1 is None):
         raise InvalidArgument("--d0 and --d1 must be given together")
     pair = None if args.d0 is None else (dataset("d0", args.d0), dataset("d1", args.d1))
@@ -89,3 +81,10 @@ def _check(args: argparse.Namespace) -> int:
         out,
     )
     return NO_VERDICT if wrong else OK
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except InvalidArgument as error:
+        sys.exit(f"error: {error}")
