@@ -19,9 +19,6 @@ _is_command = _command in ("dpwitness", "dpwitness.exe") or (_command == "-m" an
 if _is_command and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _end_at_interrupt)
 
-import importlib as _importlib  # noqa: E402
-import warnings as _warnings  # noqa: E402
-
 import lazy_loader as _lazy  # noqa: E402
 
 _root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
@@ -32,25 +29,5 @@ from dpwitness.auditors.results.verdicts import Result as _Result  # noqa: E402
 
 _Result.shown_by = "dpwitness.reports.formats.notebook"
 
-# Names that earlier releases had here, by their module: they work for one more release.
-_MOVED = {
-    "canaries": "CanaryLimit GradientCanaries ImpliedTraining canary_limit canary_records implied_training prediction_scores",
-    "claims": "DPSGD CoordinateDP GroupDP MetricDP RenyiCurve TradeoffCurve",
-    "console": "progress_bar",
-    "domains": "Events Graph Relation Table Texts search",
-    "executors": "executor",
-    "results": "AuditResult CanaryResult CertifyResult Plan TraceResult limit",
-    "wrap": "Adversary Draws FoundAdversary Query Session find_adversary fresh from_estimator interactive",
-}
-_load, __dir__, _names = _lazy.attach_stub(__name__, __file__)
-__all__ = [name for name in _names if name not in (*_MOVED, "stability")]
-
-
-def __getattr__(name: str) -> object:
-    """Return a public name, imported at its first use; warn about a name that has moved to another module."""
-    for module, moved in _MOVED.items():
-        if name in moved.split():
-            place = f"dpwitness.{module}.{name}"
-            _warnings.warn(f"dpwitness.{name} is deprecated, use {place}", DeprecationWarning, stacklevel=2)
-            return getattr(_importlib.import_module(f"dpwitness.{module}"), name)
-    return _load(name)
+__getattr__, __dir__, _names = _lazy.attach_stub(__name__, __file__)
+__all__ = [name for name in _names if name != "stability"]

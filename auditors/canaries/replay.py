@@ -65,8 +65,6 @@ def recompute_canaries(document: Json) -> RecomputedBounds:
     """
     try:
         verdict = Verdict(document["verdict"])
-        if "fixed" not in document:  # written by an earlier version, without the exact numbers of the claim
-            return RecomputedBounds(verdict, {}, ("parameter_lower",))
         claim, size = exact_claim(document["claim"], document["claim_numbers"]).for_canaries("canaries"), int(document["canaries"])
         delta, tested = float(document["delta"]), document["tested"]
         theorem = Theorem(document["method"], claim, size, delta, bool(document["fixed"]))

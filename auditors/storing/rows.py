@@ -1,4 +1,4 @@
-"""Rows of a store: columns, checksums, and the reader of stores of version 1, which had no checksums.
+"""Rows of a store: columns and checksums.
 
 Each row of an audit ends with a checksum of its other values. A checksum detects damage, such as a flipped bit. It does not
 detect an edit by somebody who computes checksums. Against such edits, bounds and verdicts are computed again from the counts
@@ -15,15 +15,17 @@ from typing import Any
 APPLICATION = 0x6470776E  # "dpwn", in the file's header
 VERSION = 2
 
-_FIRST_SCHEMA = """
+_SCHEMA = """
 CREATE TABLE audits (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, identity TEXT NOT NULL, begun REAL NOT NULL,
-    planned INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, ended REAL, verdict TEXT, result TEXT);
-CREATE TABLE facts (audit INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (audit, key)) WITHOUT ROWID;
-CREATE TABLE looks (audit INTEGER NOT NULL, runs INTEGER NOT NULL, bound REAL NOT NULL, PRIMARY KEY (audit, runs)) WITHOUT ROWID;
+    planned INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, ended REAL, verdict TEXT, result TEXT, checksum TEXT NOT NULL);
+CREATE TABLE facts (audit INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, checksum TEXT NOT NULL,
+    PRIMARY KEY (audit, key)) WITHOUT ROWID;
+CREATE TABLE looks (audit INTEGER NOT NULL, runs INTEGER NOT NULL, bound REAL NOT NULL, checksum TEXT NOT NULL,
+    PRIMARY KEY (audit, runs)) WITHOUT ROWID;
 CREATE TABLE stages (id INTEGER PRIMARY KEY, audit INTEGER NOT NULL, phase INTEGER NOT NULL, pair INTEGER NOT NULL,
-    single INTEGER NOT NULL, rounds INTEGER NOT NULL, chunk INTEGER NOT NULL);
+    single INTEGER NOT NULL, rounds INTEGER NOT NULL, chunk INTEGER NOT NULL, checksum TEXT NOT NULL);
 CREATE TABLE spans (stage INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, rounds INTEGER NOT NULL, payload BLOB NOT NULL,
-    PRIMARY KEY (stage, first)) WITHOUT ROWID;
+    checksum TEXT NOT NULL, PRIMARY KEY (stage, first)) WITHOUT ROWID;
 CREATE TABLE writer (process INTEGER NOT NULL, host TEXT NOT NULL, since REAL NOT NULL);
 """
 COLUMNS = {
@@ -39,24 +41,7 @@ _KEYS = {"audits": 1, "facts": 2, "looks": 2, "stages": 1, "spans": 2}  # number
 def create(connection: sqlite3.Connection) -> None:
     """Create the tables in an empty file."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.executescript(f"BEGIN; {_FIRST_SCHEMA} PRAGMA application_id = {APPLICATION}; {_add_checksums_sql()} COMMIT;")
-
-
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Add checksums to a store of version 1, without a check of its rows."""
-    connection.executescript(f"BEGIN; {_add_checksums_sql()}")
-    for table, columns in COLUMNS.items():
-        keys = columns[: _KEYS[table]]
-        where = " AND ".join(f"{key} = ?" for key in keys)
-        for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall():
-            connection.execute(f"UPDATE {table} SET checksum = ? WHERE {where}", (checksum(row), *row[: len(keys)]))
-    connection.execute("COMMIT")
-
-
-def _add_checksums_sql() -> str:
-    """Return the SQL statements that add a column of checksums to each table and set the version."""
-    added = [f"ALTER TABLE {table} ADD COLUMN checksum TEXT NOT NULL DEFAULT '';" for table in COLUMNS]
-    return " ".join([*added, f"PRAGMA user_version = {VERSION};"])
+    connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;")
 
 
 def checksum(values: tuple[Any, ...]) -> str:

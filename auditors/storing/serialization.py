@@ -80,7 +80,7 @@ def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
     def outputs(fields: Any) -> Outputs | None:
         if fields is None:
             return None
-        number, names, opaque, texts, signs = fields if len(fields) > 3 else (*fields[:2], [], [], 0)  # format of earlier versions
+        number, names, opaque, texts, signs = fields
         held = {code: tuple(Texts(*each) for each in several) for code, several in texts}
         return Outputs(arrays[f"values{number}"], arrays[f"codes{number}"], dict(map(tuple, names)), held, frozenset(opaque), signs)
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from dpwitness.auditors.results.recompute import recompute_bounds
 from dpwitness.auditors.storing.audit_identity import Identity, differences, identity_hash
-from dpwitness.auditors.storing.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insert_statement, upgrade
+from dpwitness.auditors.storing.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insert_statement
 from dpwitness.mechanisms.core.json_reader import file_kind
 from dpwitness.mechanisms.core.validation import InvalidArgument
 
@@ -275,22 +275,11 @@ def read_store(path: str | os.PathLike[str]) -> Store:
         raise InvalidArgument(f"store must be an existing file, got {path}")
     store = Store(path, _connect(path, "ro"), None)
     try:
-        _with_path_in_errors(path, lambda: _check_or_upgrade_copy(store))
+        _with_path_in_errors(path, lambda: _require_version(store))
     except BaseException:
         store.close()
         raise
     return store
-
-
-def _check_or_upgrade_copy(store: Store) -> None:
-    """Check a store that is opened to read. A store of version 1 is copied to memory and upgraded there."""
-    if _require_version(store) < VERSION:
-        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        memory.text_factory = store.connection.text_factory
-        store.connection.backup(memory)
-        store.connection.close()
-        store.connection = memory
-        upgrade(memory)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -317,29 +306,27 @@ def _acquire_lock(lock: int, path: Path) -> None:
 
 
 def _prepare(store: Store) -> None:
-    """Create or upgrade the tables of a store that is opened to write, and record this process as its writer."""
+    """Create the tables of a store that is opened to write, and record this process as its writer."""
     store.connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may undo the last transaction, but cannot leave a part of one
     empty = store.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if empty and not store.connection.execute("PRAGMA application_id").fetchone()[0]:
         create(store.connection)
-    if _require_version(store) < VERSION:
-        upgrade(store.connection)
+    _require_version(store)
     with store.transaction() as connection:  # also fails here if the file cannot be written
         connection.execute("DELETE FROM writer")
         connection.execute("INSERT INTO writer VALUES (?, ?, ?)", (os.getpid(), os.uname().nodename, time.time()))
 
 
-def _require_version(store: Store) -> int:
-    """Return the version of a store. Raise InvalidArgument if the file is not a store, or its structure is damaged."""
+def _require_version(store: Store) -> None:
+    """Raise InvalidArgument if the file is not a store, or its structure is damaged."""
     application, version = (store.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     if application != APPLICATION:
         raise InvalidArgument(f"store must be a store of dpwitness, got {store.path}: a database of something else")
-    if version not in range(1, VERSION + 1):
-        raise InvalidArgument(f"store must be of version 1 to {VERSION}, got {store.path} of version {version}")
+    if version != VERSION:
+        raise InvalidArgument(f"store must be of version {VERSION}, got {store.path} of version {version}")
     found = store.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise InvalidArgument(f"store must be whole, got {store.path}: {' '.join(str(found).split())}")
-    return int(version)
 
 
 def _with_path_in_errors(path: Path, work: Callable[[], None]) -> None:

@@ -31,11 +31,10 @@ from dpwitness.mechanisms.core.json_reader import (
 from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import check_conclusions, holm_json, recomputed_headline, sealed
 from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.summary import count_verdicts, family, suspected
+from dpwitness.reports.phrasing.summary import count_verdicts, family
 from dpwitness.reports.phrasing.wording import slugs
 
 SCHEMA = 1
-NEWEST_SCHEMA = 2  # of documents with the verdict SUSPECT, which earlier versions of dpwitness do not know
 WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
 _WITNESS_PATH = re.compile(rf"([a-z-]+/)?{WITNESS.pattern}")  # in the report folder or one of its subfolders
 
@@ -72,7 +71,7 @@ def build_document(results: Sequence[Result | Mapping[str, Any]], *, title: str,
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
     return {
-        "schema_version": NEWEST_SCHEMA if any(map(suspected, data)) else SCHEMA,
+        "schema_version": SCHEMA,
         "title": _truncate(title),
         "command": _truncate(command),
         "environment": strict(environment()),
@@ -206,9 +205,9 @@ def checked_document(found: Any, name: str = "document") -> Json:
     if not isinstance(found, Mapping) or "results" not in found or "schema_version" not in found:
         raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: schema_version or results is missing")
     try:
-        if integer(1)(found["schema_version"], "schema_version") > NEWEST_SCHEMA:
+        if integer(1)(found["schema_version"], "schema_version") > SCHEMA:
             raise InvalidArgument(
-                f"schema_version must be at most {NEWEST_SCHEMA}, got {found['schema_version']}: "
+                f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: "
                 "the file was written by a newer dpwitness; upgrade dpwitness"
             )
         _check_fields(_DOCUMENT_FIELDS, found, "")

@@ -72,7 +72,7 @@ def error_of(confidence: float) -> float:
 
 
 def count_verdicts(results: Sequence[Json]) -> dict[str, int]:
-    """Return the number of results with each verdict, including zeros, but not for SUSPECT, which earlier versions do not know."""
+    """Return the number of results with each verdict, including zeros, but not for SUSPECT, which only scans have."""
     found = Counter(str(r.get("verdict")) for r in results)
     return {v.value: found.get(v.value, 0) for v in Verdict if v is not Verdict.SUSPECT or found.get(v.value)}
 

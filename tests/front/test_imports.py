@@ -40,14 +40,6 @@ def test_public_names():
     assert all(getattr(dpwitness, name) is not None for name in dpwitness.__all__)
 
 
-@pytest.mark.parametrize(("module", "names"), dpwitness._MOVED.items())
-def test_a_name_that_moved_works_with_a_warning(module, names):
-    for name in names.split():
-        with pytest.warns(DeprecationWarning, match=rf"^dpwitness.{name} is deprecated, use dpwitness.{module}.{name}$"):
-            old = getattr(dpwitness, name)
-        assert old is getattr(getattr(dpwitness, module), name)
-
-
 def test_an_audit_does_not_load_what_few_audits_need(shell):
     """`scipy.stats` alone takes half a second."""
     ran = shell.run(

@@ -198,23 +198,6 @@ def test_a_store_that_cannot_be_changed_is_one_line(small_store, tmp_path, monke
     assert told in capsys.readouterr().err
 
 
-def test_a_store_of_version_1_is_read_and_upgraded(small_store, tmp_path):
-    content, first = small_store
-    file = tmp_path / "run.db"
-    file.write_bytes(content)
-    with sqlite3.connect(file) as connection:
-        for table in ("audits", "facts", "looks", "stages", "spans"):
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        connection.execute("PRAGMA user_version = 1")
-    before = file.read_bytes()
-    with read_store(file) as store:
-        assert [entry.name for entry in store.entries()] == ["noisy", "other"] and not store.damage(spans=True)
-    assert file.read_bytes() == before
-    assert without_time(audit(noisy, **SHORT, store=file)) == first
-    with read_store(file) as store:
-        assert store.query("PRAGMA user_version") == [(2,)] and not store.damage(spans=True)
-
-
 def test_a_store_that_could_not_be_written_ends_the_command_with_2(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(AuditLedger, "trouble", property(lambda self: "disk full", lambda self, value: None), raising=False)

@@ -168,8 +168,8 @@ CALLS = {
     "bench": [(0, "bench adversarial --seed 1 --part 'other digits' --json --color never")],
 }
 
-# Options with a need that a smoke test cannot meet: the claims minutes or a clone; `certify --as` a form with a density; and `trace` refuses
-# programs with an advice (test_trace.py).
+# Options with a need that a smoke test cannot meet: the claims minutes or a clone; `certify --as` a form with a density; and `trace`
+# refuses programs with an advice (test_trace.py).
 ELSEWHERE = {"claims check --workers", "claims check --report", "certify --as"}
 ELSEWHERE |= {f"trace --{name}" for name in ("command", "cwd", "text", "text-runs")}
 
