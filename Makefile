@@ -77,7 +77,7 @@ $(VENV)/.python:
 $(VENV)/.audit $(VENV)/.test $(VENV)/.lint $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python requirements.lock pyproject.toml
 	$(PIP) setuptools wheel
 	$(PIP) -e '.$(EXTRAS_$*)'
-	$(VENV)/bin/python -m compileall -q -j0 dpwitness auditors mechanisms proofs_checks reports benchmarks
+	$(VENV)/bin/python -m compileall -q -j0 dpwitness core auditors mechanisms proofs_checks reports benchmarks
 	touch $@
 
 clean:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from dpwitness.benchmarks.table import Row, Table, format_table
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 

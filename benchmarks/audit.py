@@ -20,8 +20,8 @@ from dpwitness import ApproxDP, PureDP, Verdict, audit
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.specimens import PAIR, spread_pair
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
 
 SEEDS = 20
 

@@ -25,8 +25,8 @@ from dpwitness.benchmarks.densities import densities
 from dpwitness.benchmarks.density_cases import awkward
 from dpwitness.benchmarks.specimens import PAIR, TARGET_FILE, gaussian, gaussian_shift, laplace, specimens
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.privacy import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
+from dpwitness.core.claims import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 CHANCE = 1e-6
 TRIALS = 4_000  # runs per audit

@@ -18,7 +18,7 @@ from dpwitness.auditors.canaries.audit import audit_canaries
 from dpwitness.auditors.canaries.ideal_limit import canary_limit
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.privacy import GDP, ApproxDP, Claim, PureDP
+from dpwitness.core.claims import GDP, ApproxDP, Claim, PureDP
 
 SEEDS = 20
 IDEAL_SEEDS = 200

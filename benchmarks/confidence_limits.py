@@ -15,7 +15,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.benchmarks.specimens import PAIR, gaussian, gaussian_shift, laplace
-from dpwitness.mechanisms.privacy import GDP, ApproxDP, Claim, PureDP
+from dpwitness.core.claims import GDP, ApproxDP, Claim, PureDP
 from dpwitness.results import limit
 
 Ends = tuple[float, int, int | None]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.results.witness_reader import fingerprint
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 HOSTILE = (
     "subprocess:Popen",
@@ -24,7 +24,7 @@ HOSTILE = (
     "posix:system",
     "shutil:rmtree",
     "functools:partial",
-    "dpwitness.mechanisms.foreign.environments:subprocess.run",
+    "dpwitness.mechanisms.wrappers.programs.environments:subprocess.run",
     "dpwitness.auditors.targets.loading:load_target",
     "dpwitness.mechanisms:zoo.__globals__",
     "dpwitness.__main__:main",

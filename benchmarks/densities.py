@@ -13,9 +13,9 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import logsumexp
 
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import GDP, ZCDP, ApproxDP, PureDP
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

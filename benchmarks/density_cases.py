@@ -19,9 +19,9 @@ from scipy.stats import beta, cauchy, laplace, multivariate_normal, norm, t, uni
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.specimens import PAIR
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import GDP, ZCDP, ApproxDP, Claim, PureDP
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import GDP, ZCDP, ApproxDP, Claim, PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
 
 Draw = Callable[[float, int, np.random.Generator], FloatArray]
 LogDensity = Callable[[FloatArray, float], FloatArray]

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, require_integer, require_nonnegative
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, import_problem, require_integer, require_nonnegative
 
 PIMA = Path(__file__).parent / "data" / "pima.csv"
 

@@ -17,8 +17,8 @@ from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.running.engine import Stage, counts
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.core.claims import PureDP
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 PROCESSES = 2
 CHUNK = 2**16  # rounds per chunk in a long audit

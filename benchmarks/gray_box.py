@@ -10,10 +10,10 @@ import numpy as np
 
 from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.benchmarks.table import Row, Table, best_time
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.recording.primitive_tables import known_primitives
-from dpwitness.mechanisms.recording.session import Session
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.recording.primitive_tables import known_primitives
+from dpwitness.mechanisms.wrappers.recording.session import Session
 
 CALLS = 100_000
 

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.experiment_data import MissingOptionalDependency, breast_cancer
 from dpwitness.benchmarks.table import Row, Table, best_time
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.core.numerics.noise import SphericalNoise
 
 SEED = 20080101
 

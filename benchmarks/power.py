@@ -25,7 +25,7 @@ from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_oracle
 from dpwitness.benchmarks.families.members import FAMILIES, members
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 

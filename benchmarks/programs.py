@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.foreign.program import Program
-from dpwitness.mechanisms.foreign.program_messages import sent_as
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.wrappers.programs.program import Program
+from dpwitness.mechanisms.wrappers.programs.program_messages import sent_as
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 PROCESSES = 2
 BATCH = 2**20  # runs per batch
@@ -113,7 +113,7 @@ def dataset_bytes(command: Sequence[str]) -> float:
 def measure() -> Table:
     """Run the benchmark of external programs for the installed languages and return its table of medians of five."""
     rows, notes = [], []
-    with as_file(files("dpwitness.mechanisms.foreign") / "shims") as shims, tempfile.TemporaryDirectory() as build_folder:
+    with as_file(files("dpwitness.mechanisms.wrappers.programs") / "shims") as shims, tempfile.TemporaryDirectory() as build_folder:
         for language, tool, required, batches in (("C++", "g++", 0.8, 40), ("Node", "node", 0.9, 20)):
             tool_path = shutil.which(tool)
             if tool_path is None:

@@ -29,8 +29,8 @@ from dpwitness.auditors.storing.store import open_store
 from dpwitness.auditors.watching.slices import Slice, write_slice
 from dpwitness.benchmarks.power import Specimen, specimens
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import Claim, parse_claim
+from dpwitness.core.claims import Claim, parse_claim
+from dpwitness.core.values.validation import InvalidArgument
 
 CLAIMS = ("pure:1", "approx:1,1e-3", "zcdp:0.5", "gdp:1")
 ALPHAS = (0.05, 0.01)

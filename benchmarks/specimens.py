@@ -18,9 +18,9 @@ from scipy.stats import norm
 
 from dpwitness import Pair
 from dpwitness import mechanisms as m
+from dpwitness.core.claims import Claim
+from dpwitness.core.domains import Domain
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP, Records
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.privacy import Claim
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 GRID = 2.0**20

@@ -22,7 +22,7 @@ from dpwitness.auditors.privacy_loss.routes import composed, enclosed_law
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise
+from dpwitness.core.numerics.solvers import Problem, minimise
 
 _MANY = 10**7  # number of records for claims that hold for any number of records
 _CROWD = 10**12  # number of records at which finite-sample effects vanish

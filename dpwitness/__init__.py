@@ -22,7 +22,7 @@ if _is_command and _signal.getsignal(_signal.SIGINT) is _signal.default_int_hand
 import lazy_loader as _lazy  # noqa: E402
 
 _root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
-if _os.path.isfile(_os.path.join(_root, "mechanisms", "__init__.py")):
+if _os.path.isfile(_os.path.join(_root, "core", "__init__.py")):
     __path__.append(_root)  # in a clone, the other packages lie next to this folder, not inside
 
 from dpwitness.auditors.results.verdicts import Result as _Result  # noqa: E402

@@ -1,6 +1,6 @@
 """Privacy claims of every notion, and the parser of their short form."""
 
-from dpwitness.mechanisms.privacy import (
+from dpwitness.core.claims import (
     DPSGD,
     GDP,
     RDP,

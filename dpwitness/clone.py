@@ -14,7 +14,7 @@ def is_clone() -> bool:
 
 def from_clone(name: str, what: str) -> ModuleType:
     """Return the module `name` of the benchmarks. Raise InvalidArgument, which says that `what` needs a clone, if there is none."""
-    from dpwitness.mechanisms.core.validation import InvalidArgument
+    from dpwitness.core.values.validation import InvalidArgument
 
     if not is_clone():
         raise InvalidArgument(f"{what} needs a clone: run `pip install -e .` in a clone of the repository")

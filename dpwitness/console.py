@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from dpwitness.colors import mark_verdict
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:

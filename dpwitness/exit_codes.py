@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.colors import CODES, NO_CODES
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
+from dpwitness.core.values.validation import InvalidArgument, error_text
 
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
 

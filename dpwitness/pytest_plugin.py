@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 if TYPE_CHECKING:
     from dpwitness.testing import Auditor
@@ -159,8 +159,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def _check_marked_claim(claim: Any) -> None:
     """Fail the test with one line if the marker's claim cannot be parsed."""
     if isinstance(claim, str):
-        from dpwitness.mechanisms.core.validation import InvalidArgument
-        from dpwitness.mechanisms.privacy import parse_claim
+        from dpwitness.core.claims import parse_claim
+        from dpwitness.core.values.validation import InvalidArgument
 
         wrong = ""
         try:
@@ -225,7 +225,7 @@ class _MergedReport:
         self.folder, self.stem = (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
         self.written: Path | None = None
         self.untouched, self.cut = "", ""
-        from dpwitness.mechanisms.core.validation import InvalidArgument
+        from dpwitness.core.values.validation import InvalidArgument
         from dpwitness.reports.audit.report import check_writable
 
         try:

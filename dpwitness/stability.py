@@ -5,7 +5,7 @@ from dpwitness.auditors.stability.chains import Step, audit_chains
 from dpwitness.auditors.stability.inputs.atoms import Atom
 from dpwitness.auditors.stability.inputs.spaces import FrameOf, InputSpace, ScalarOf, VectorOf, space_of
 from dpwitness.auditors.stability.result import StabilityResult
-from dpwitness.mechanisms.foreign.declared import Aborted
+from dpwitness.mechanisms.wrappers.programs.declared import Aborted
 
 __all__ = [
     "Aborted",

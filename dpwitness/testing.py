@@ -19,9 +19,9 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.targets.trust import permissions_for
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.core.atomic_files import write_json
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
+from dpwitness.core.values.atomic_files import write_json
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.reports.audit.document import result_json
 from dpwitness.reports.phrasing.wording import dataset, slugs
 

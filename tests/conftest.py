@@ -165,7 +165,7 @@ def _run_command_line(arguments, folder, environment, out, err):
     warnings.showwarning = lambda *details: sys.stderr.write(warnings.formatwarning(*details[:4]))
     sys.argv = ["dpwitness", *arguments]
     from dpwitness.cli import main
-    from dpwitness.mechanisms.foreign.worker_process import close_all
+    from dpwitness.mechanisms.wrappers.programs.worker_process import close_all
 
     try:
         code = main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dpwitness.mechanisms.core.validation import error_text
+from dpwitness.core.values.validation import error_text
 
 _NOT_REAL = "bcmMOSUV"  # NumPy's kinds of bools, complex numbers, times, objects, texts and records
 

@@ -16,8 +16,9 @@ from dpwitness.auditors.accounting.result import AccountantResult, loose_note
 from dpwitness.auditors.accounting.search import Call, Comparison, Found, Question, compared, narrowed, search
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.constants import constants_of
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import (
     InvalidArgument,
     require_callable,
     require_integer,
@@ -26,7 +27,6 @@ from dpwitness.mechanisms.core.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_accountant"
 _GAME_FIGURES = tuple(game.returns for game in GAMES.values())

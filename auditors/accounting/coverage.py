@@ -19,8 +19,8 @@ from dpwitness.auditors.accounting.answers import number_of
 from dpwitness.auditors.accounting.mechanisms import Point
 from dpwitness.auditors.accounting.profiles import Gaussian, normal_cdf
 from dpwitness.auditors.accounting.search import Comparison, Found
-from dpwitness.mechanisms.balls.ball import PRECISION, Ball, down
-from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
+from dpwitness.core.balls.ball import PRECISION, Ball, down
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 MECHANISM = "gaussian-canaries"
 RETURNS = "lower-epsilon"

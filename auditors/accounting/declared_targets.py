@@ -9,11 +9,11 @@ from typing import Any
 
 from dpwitness.auditors.accounting.audit import audit_accountant, compare_at
 from dpwitness.auditors.accounting.result import AccountantResult
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.declared import Declared
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import loaded
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.declared import Declared
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import loaded
 
 
 @dataclass(frozen=True, eq=False)

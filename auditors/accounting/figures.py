@@ -10,7 +10,7 @@ from flint import arb, ctx
 
 from dpwitness.auditors.accounting.mechanisms import Parameter, Point, Reference
 from dpwitness.auditors.accounting.profiles import Gaussian, Profile, Unavailable
-from dpwitness.mechanisms.balls.ball import PRECISION, Ball, down
+from dpwitness.core.balls.ball import PRECISION, Ball, down
 
 RELATIVE = 1e-9  # a figure may be below the exact one by this fraction
 LOOSE = 1.1  # a figure above the exact one by this factor is called loose

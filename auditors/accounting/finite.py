@@ -9,7 +9,7 @@ from functools import lru_cache
 from flint import arb
 
 from dpwitness.auditors.accounting.profiles import Gaussian, positive_part
-from dpwitness.mechanisms.balls.ball import Ball
+from dpwitness.core.balls.ball import Ball
 
 _GRID = 96  # number of pairs of two outputs that are tried
 

@@ -16,8 +16,8 @@ import numpy as np
 from flint import arb, ctx, fmpz_poly
 
 from dpwitness.auditors.accounting.profiles import Profile, Unavailable
-from dpwitness.mechanisms.balls.ball import Ball, down
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.balls.ball import Ball, down
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _PRECISION = 128  # bits of the balls of masses
 _BITS = 100  # masses are rounded down to multiples of 2^-_BITS

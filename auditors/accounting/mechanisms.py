@@ -14,7 +14,7 @@ from dpwitness.auditors.accounting.finite import RenyiBound, subsampled_response
 from dpwitness.auditors.accounting.loss_grid import compose
 from dpwitness.auditors.accounting.profiles import Composition, DiscreteGaussian, Gaussian, Laplace, Profile, Unavailable
 from dpwitness.auditors.accounting.subsampled import Mixture, Subsampled, poisson, with_replacement
-from dpwitness.mechanisms.balls.ball import Ball
+from dpwitness.core.balls.ball import Ball
 
 Point = Mapping[str, Any]  # a number for each parameter, or a tuple of numbers
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from flint import arb, fmpz
 
-from dpwitness.mechanisms.balls.ball import Ball, laplace_mass, up
+from dpwitness.core.balls.ball import Ball, laplace_mass, up
 
 _MAX_TERMS = 20_000  # largest number of lattice points of a discrete law
 _WIDTH = 18  # standard deviations beyond which the mass of a discrete law is left out: below 1e-70

@@ -11,7 +11,7 @@ from dpwitness.auditors.accounting.figures import FIGURES, LOOSE
 from dpwitness.auditors.accounting.search import Comparison
 from dpwitness.auditors.results.function_result import FunctionResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

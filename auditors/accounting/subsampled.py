@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from flint import acb, arb, ctx, fmpz
 
 from dpwitness.auditors.accounting.profiles import Unavailable, normal_cdf, positive_part
-from dpwitness.mechanisms.balls.ball import Ball
+from dpwitness.core.balls.ball import Ball
 
 _SIGMAS = 7  # intervals on each side of a peak of the Rényi integrand
 _WIDTH = 2  # standard deviations of one interval of integration

@@ -39,11 +39,11 @@ from dpwitness.auditors.storing.audit_identity import identity_of
 from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.auditors.tracing.first_look import is_traceable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.privacy import Claim, promised
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type
 
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 

@@ -31,7 +31,7 @@ from dpwitness.auditors.results.causes import Cause
 from dpwitness.auditors.running.engine import Phase, Segment
 from dpwitness.auditors.statistics.columns import exact_values
 from dpwitness.auditors.statistics.partial_certificate import PARTS
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _EXTRA_SHARE = 0.2  # runs of this stage beyond the plan, at most, as a share of the plan
 _LEAST_SEQUENTIAL = 4_000  # runs of this stage after a sequential audit that ends earlier, if its limits allow for them

@@ -31,11 +31,11 @@ from dpwitness.auditors.statistics.anytime import equivalent_level
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.storing.audit_records import AuditLedger
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.privacy import resolved
+from dpwitness.core.claims import resolved
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _FORKS = "the mechanism forks"  # first words of a note that explains why no output changes
 _ENDING = 5.0  # seconds to wait for running tasks after their target is closed

@@ -20,8 +20,8 @@ from dpwitness.auditors.running.environment_errors import environment_failure, i
 from dpwitness.auditors.running.pair_exercise import OutputComparison, exercised
 from dpwitness.auditors.running.statefulness import check_rows, check_training
 from dpwitness.auditors.statistics.certificate import Part, Tally, certified, p_value, split_batches
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, require_integer, require_probability, require_type
-from dpwitness.mechanisms.privacy import Claim, promised, resolved
+from dpwitness.core.claims import Claim, promised, resolved
+from dpwitness.core.values.validation import InvalidArgument, error_text, require_integer, require_probability, require_type
 
 
 def audit_outputs(

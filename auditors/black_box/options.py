@@ -11,8 +11,11 @@ from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box.budget import PROBE
 from dpwitness.auditors.events.scores import Score
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
+from dpwitness.core.claims import Claim
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.mechanism import FloatArray, name_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
     require_numbers,
@@ -22,10 +25,7 @@ from dpwitness.mechanisms.core.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.manifest import require_attributes
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, name_of
+from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
 
 Progress = Callable[[int, int], None]
 

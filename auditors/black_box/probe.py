@@ -34,12 +34,12 @@ from dpwitness.auditors.running.environment_errors import check_one_sided, is_en
 from dpwitness.auditors.running.generator_locks import current_lock, task_lock
 from dpwitness.auditors.running.rounds import is_builtin_mechanism
 from dpwitness.auditors.running.statefulness import Unfit, check_structure, digest, same_outputs
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.foreign.inside.batch_runner import warning_line
-from dpwitness.mechanisms.foreign.inside.codec import text_of
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.protocols.mechanism import AlwaysRaises, MechanismFailed
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import warning_line
+from dpwitness.mechanisms.wrappers.programs.inside.codec import text_of
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _CALLS_BETWEEN = (1, 2)  # number of calls before each replay
 _CALL_RUNS = 8  # maximum number of runs per call

@@ -23,9 +23,9 @@ from dpwitness.auditors.running.engine import Phase, Sides, Stage
 from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.statefulness import digest
 from dpwitness.auditors.storing.audit_records import AuditLedger
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 
 _FRESH_ROUNDS = 1_000  # fresh rounds compared with the stored counts of a mechanism that cannot be seeded
 _ALARM_PROBABILITY = 1e-9  # probability that this comparison rejects the unchanged mechanism

@@ -35,10 +35,10 @@ from dpwitness.auditors.running.repeated_outputs import RepeatDetector
 from dpwitness.auditors.running.statefulness import Unfit, check_calls, digest
 from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
 from dpwitness.auditors.storing.audit_records import AuditLedger
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.objects.single_runs import PerRun
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 T = TypeVar("T")
 

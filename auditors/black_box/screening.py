@@ -21,9 +21,9 @@ from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.results.trace_evidence import TraceEvidence
 from dpwitness.auditors.running.engine import MechanismFailed, Phase
 from dpwitness.auditors.tracing.first_look import Limits, worst_evidence, worst_pairs
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
 
 _MIN_ROUNDS = 8  # minimum number of rounds per pair in the first look
 _SHORT_SHARE, _SHORT_MIN_ROUNDS = 0.4, 4  # the same in an audit with less than `MIN_RUNS_PER_PAIR` runs, which finds gross violations only

@@ -26,8 +26,8 @@ from dpwitness.auditors.running.engine import Phase
 from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.auditors.statistics.anytime import epoch_weight, equivalent_level, is_refuted, shown_at_most
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_reader import Json
 
 FIRST_EPOCH = 64  # rounds that train the first event
 GROWTH = 4  # factor between the rounds before an epoch and before the next

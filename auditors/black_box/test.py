@@ -26,10 +26,10 @@ from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.running.engine import Phase, Stage
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import extension_share, reweight_for_extension
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_reader import Json
 
 _BINNED_SUFFIX = ", binned law"  # suffix of a method's name
 PICTURE_ROUNDS = 2**14  # rounds of a test whose outputs are shown in its picture

@@ -14,10 +14,10 @@ from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.clocks import CLOCKS, has_cpu_clock, read_clock
 from dpwitness.auditors.running.engine import Stage, collect, is_remote
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of, require_positive, short_repr
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument, require_one_of, require_positive, short_repr
 
 LEAST = 1000  # minimum number of runs that may be requested for an audit
 FEWEST = 100  # minimum number of runs of an audit with a time budget: these certify gross violations only, such as exceptions

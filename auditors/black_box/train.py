@@ -34,7 +34,7 @@ from dpwitness.auditors.running.environment_errors import check_imports
 from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
 
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 

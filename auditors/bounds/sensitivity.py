@@ -21,20 +21,13 @@ from dpwitness.auditors.pairs.exploration import explore
 from dpwitness.auditors.results.function_result import FunctionResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.results.witness import named
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
-    InvalidArgument,
-    require_callable,
-    require_integer,
-    require_positive,
-    require_type,
-    short_repr,
-)
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.numerics.solvers import ConvergenceError
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.numerics.solvers import ConvergenceError
+from dpwitness.core.protocols.mechanism import FloatArray, name_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, short_repr
 from dpwitness.mechanisms.papers.learner import Predictor
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, name_of
 
 Norm = float | Callable[[Any, Any], float]
 

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 from dpwitness.auditors.bounds.utility_claims import Measurement, UtilityClaim, UtilityPoint
 from dpwitness.auditors.results.function_result import FunctionResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type, short_repr
-from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.protocols.mechanism import name_of
+from dpwitness.core.numerics.solvers import ConvergenceError
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_probability, require_type, short_repr
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

@@ -18,9 +18,9 @@ from scipy import stats
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.results.witness import named
 from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits, range_limits
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_callable, require_positive, short_repr
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require, require_callable, require_positive, short_repr
 
 _MIN_SPAN, _MIN_POINTS = 64.0, 4
 _MARGIN = 0.05  # excess of a slope that slower terms may explain

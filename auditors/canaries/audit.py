@@ -19,8 +19,9 @@ from dpwitness.auditors.canaries.ideal_limit import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
 from dpwitness.auditors.results.canary_result import CanaryPicture, CanaryResult, GuessTest
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
+from dpwitness.core.claims import GDP, Claim, parse_claim, resolved
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import (
     InvalidArgument,
     require_finite,
     require_integer,
@@ -28,7 +29,6 @@ from dpwitness.mechanisms.core.validation import (
     require_probability,
     require_type,
 )
-from dpwitness.mechanisms.privacy import GDP, Claim, parse_claim, resolved
 
 _OWNER = "audit_canaries"
 _HISTOGRAM_CELLS = 60  # cells of each histogram

@@ -11,9 +11,9 @@ import numpy as np
 
 from dpwitness.auditors.canaries import guess_probability, recursion
 from dpwitness.auditors.statistics.betting import bracket
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument
 
 Law = Callable[[Any, Any, Any, float, int], FloatArray]
 

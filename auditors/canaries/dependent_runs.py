@@ -27,8 +27,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.stats import binom
 
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument
 
 _OWNER = "audit_canaries"
 _MIN_BITS = 30.0  # 2^-30 is below 1e-9

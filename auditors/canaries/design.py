@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_numbers, require_one_of
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, require, require_integer, require_numbers, require_one_of
 
 _EXTREME_RANGES = 3.0  # distance of an extreme record from the ends of a column, in ranges of the column
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem, number_from_text
+from dpwitness.core.values.validation import InvalidArgument, import_problem, number_from_text
 
 _SIDES = ("scores_in", "scores_out")
 _OPTIONAL = ("ids_in", "ids_out", "groups")

@@ -50,7 +50,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtrc, betainc, expit, gammaln, log_expit
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIN_DELTA_SHARE, _TYPICAL_WEIGHT = 0.01, 2.0  # smallest share of the error for delta, and a typical v w_v
 

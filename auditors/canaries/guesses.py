@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIDDLE_SHARE, _RANDOM_SHARE = 0.55, 0.02  # shares of canaries with revealed coins: middle scores, and random canaries
 _MAX_FITTED = 20_000  # largest number of coins in the regression

@@ -13,9 +13,9 @@ from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parame
 from dpwitness.auditors.canaries.guess_probability import chance, p_value
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
-from dpwitness.mechanisms.privacy import GDP, Claim, PureDP, parse_claim
+from dpwitness.core.claims import GDP, Claim, PureDP, parse_claim
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 
 _SIZES = 40  # numbers of guesses that are compared
 _MAX_EPSILON = 64.0  # largest epsilon of the search

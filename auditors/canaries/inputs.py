@@ -10,8 +10,8 @@ import numpy as np
 from scipy.stats import binomtest
 
 from dpwitness.auditors.canaries.dependent_runs import require_independent
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_numbers, short_repr
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, require_numbers, short_repr
 
 LEAST = 10  # canaries of a run
 _MIN_PROBABILITY = 1e-6  # probability under fair coins below which the coins are refused

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _ROUNDING = 1e-9  # relative rounding error of the sums: a refutation must exceed the bound by more
 

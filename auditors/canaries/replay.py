@@ -12,9 +12,9 @@ from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon
 from dpwitness.auditors.results.canary_result import CanaryResult, GuessTest
 from dpwitness.auditors.results.recompute import RecomputedBounds, require_allowed_error, require_stated_value, require_verdict
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.json_reader import Json, refuse
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import exact_claim
+from dpwitness.core.claims import exact_claim
+from dpwitness.core.values.json_reader import Json, refuse
+from dpwitness.core.values.validation import InvalidArgument
 
 _RELATIVE_TOLERANCE = 1e-3  # allowed between a stated and a computed bound: limits of curves are bisected to 1e-4
 

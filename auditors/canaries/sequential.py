@@ -37,9 +37,9 @@ from scipy.special import expit
 
 from dpwitness.auditors.statistics.anytime import lower_limit
 from dpwitness.auditors.statistics.regression import fit_logistic
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_numbers, require_probability, require_type
-from dpwitness.mechanisms.privacy import Claim, parse_claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim, parse_claim
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_numbers, require_probability, require_type
 
 _DELTA_SHARE = 0.1  # share of alpha for the flags of a claim without a delta of its own
 _FIRST = 16  # coins that are revealed without a guess, to learn what scores mean

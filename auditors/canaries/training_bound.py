@@ -16,8 +16,8 @@ from scipy.optimize import brentq
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import SCHEMA, Verdict, strict
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_type
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_probability, require_type
 from dpwitness.mechanisms.textbook.gradient_steps import GradientSteps, step_epsilon
 
 _OWNER = "implied_training"

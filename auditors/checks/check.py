@@ -21,13 +21,13 @@ from dpwitness.auditors.running.engine import Inline, Stage, collect, run_side, 
 from dpwitness.auditors.running.statefulness import check_calls
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.dependence import log_dependence
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import has_capability
-from dpwitness.mechanisms.protocols.mechanism import WhiteBox
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.capabilities import has_capability
+from dpwitness.core.protocols.mechanism import WhiteBox
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 CONFIDENCE = 1 - 1e-9  # of every statistical check
 LEAST = 1000  # smallest number of runs of an audit

@@ -26,10 +26,10 @@ from dpwitness.auditors.checks.check import (
     words_drawn,
 )
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _TINY = 5e-324
 

@@ -13,8 +13,8 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, run_side, stream
 from dpwitness.auditors.running.statefulness import check_structure, check_training, same_outputs
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _CALLS = ("CALLS", "SHAPE")  # findings about the draws, after which the two runs no longer share their noise
 _TRACE_RUNS = 40  # runs of a trace of a few pairs

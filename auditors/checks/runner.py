@@ -16,8 +16,11 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import (
     InvalidArgument,
     error_text,
     require_callable,
@@ -26,12 +29,9 @@ from dpwitness.mechanisms.core.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.manifest import require_attributes
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import MissingLibrary, TargetError
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.mechanism import name_of
+from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import MissingLibrary, TargetError
 
 __all__ = ["CHECKS", "CheckFailed", "CheckFinding", "CheckReport", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
 

@@ -21,8 +21,8 @@ import numpy as np
 from dpwitness.auditors.encoding.arrays import Extras, Floats, columns_of, summary, text_hash
 from dpwitness.auditors.encoding.numbers import add_decimal, add_fraction, add_integer, add_time, negative_zero, split_numbers, text_columns
 from dpwitness.auditors.encoding.row_builder import Leaves, Texts
-from dpwitness.mechanisms.foreign.inside.codec import Opaque, bare, opened, text_of
-from dpwitness.mechanisms.foreign.inside.object_tree import (
+from dpwitness.mechanisms.wrappers.programs.inside.codec import Opaque, bare, opened, text_of
+from dpwitness.mechanisms.wrappers.programs.inside.object_tree import (
     array_in,
     exception_parts,
     library_form,

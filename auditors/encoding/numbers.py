@@ -12,7 +12,7 @@ from typing import Any
 
 from dpwitness.auditors.encoding.arrays import text_hash
 from dpwitness.auditors.encoding.row_builder import Leaves
-from dpwitness.mechanisms.foreign.inside.codec import text_of
+from dpwitness.mechanisms.wrappers.programs.inside.codec import text_of
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)

@@ -28,9 +28,9 @@ from dpwitness.auditors.events.posterior import Table, fitted_odds
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_from_rates, wilson_lower
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.statistics.regression import Fit, fit_logistic
-from dpwitness.mechanisms.core.validation import require_probability
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import require_probability
 
 LEARNING = 0.8  # standard errors lost by relearning the event; measured, see above
 TAIL_RELEARNING_LOSS = 2.8  # additional standard errors lost where the tail lies beyond the training data

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.event import Event, Guesses
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
 
 CELL_QUANTILES = (0.002, 0.01, 0.03, 0.08, 0.16, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.84, 0.92, 0.97, 0.99, 0.998)  # quantiles
 ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)  # candidate orders for zCDP, which bounds all orders

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_reader import Json
 
 if TYPE_CHECKING:
     from dpwitness.auditors.events.kernels import Kernel

@@ -32,7 +32,7 @@ from dpwitness.auditors.statistics.columns import (
     without_overflow,
 )
 from dpwitness.auditors.statistics.directions import find_direction
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 Columns = NDArray[np.int64]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
 
 _BINS = 40
 _TAIL_SHARE = 0.002  # share of the outputs in each of the outermost bins

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import row_keys
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.protocols.mechanism import FloatArray
 
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]  # the compiled function and its arguments
 Whole = NDArray[np.int64]

@@ -51,8 +51,8 @@ from dpwitness.auditors.events.scorers import (
     repeated,
 )
 from dpwitness.auditors.events.simple_events import FEW_ALPHA, best_interval, best_one_sided
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
 _FEW_ATOMS_DRAWS = 6  # factor on the number of posterior draws if atoms are few: one of them may be rare, and certify in few draws only

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.encoding.arrays import EXACT_LIMIT, Extras, columns_of, floats, text_hash
 from dpwitness.auditors.encoding.leaves import walk
 from dpwitness.auditors.encoding.row_builder import Leaves, Texts
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Parts
+from dpwitness.core.protocols.mechanism import FloatArray, Parts
 
 ONE_RUN_ADVICE = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
 

@@ -28,8 +28,8 @@ from scipy.special import betaln, expit, ndtri
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_from_rates, wilson_lower
 from dpwitness.auditors.statistics.odds_curves import bent_curves, plain_curves
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _DRAW_COUNT, _THRESHOLD_COUNT = 48, 44
 _ROUGH_COUNTS = (8, 16)

@@ -11,9 +11,9 @@ from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.features import Block, Distances, Levels, Places, ProjectedRamps, Ramps, Trees, WhitenedDistances
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import record, refuse, text
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import record, refuse, text
+from dpwitness.core.values.validation import InvalidArgument
 
 COLUMNS = 2**17  # maximum number of columns of an output
 NESTED = 256  # maximum number of events of a binned rule

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import Event, Guesses, ScalarEvent, count_directions
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from dpwitness.auditors.events.kernels import Kernel

@@ -30,8 +30,8 @@ from dpwitness.auditors.events.features import (
     WhitenedDistances,
 )
 from dpwitness.auditors.events.kernels import Kernel, sum_of_trees
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _KINDS = (Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees, WhitenedDistances, ProjectedRamps)
 _LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _PLACES, _TREES, _WHITENED, _PROJECTED = range(len(_KINDS))

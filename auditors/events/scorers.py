@@ -38,7 +38,7 @@ from dpwitness.auditors.statistics.columns import median_shift, moments, without
 from dpwitness.auditors.statistics.model_average import Expansion
 from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.auditors.statistics.shared_weights import SHARED_CURVES, share
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
 _MAX_FIT_WORK, _MAX_FIT_VALUES = 2**28, 2**22  # rows times squared number of features: the cost of one step of the fit

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, short_repr
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, MechanismFailed, name_of
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, name_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_callable, short_repr
 
 Key = str | int | None
 

@@ -19,7 +19,7 @@ from dpwitness.auditors.events.outputs import Outputs, Training, row_keys
 from dpwitness.auditors.events.posterior import CertificateGoal
 from dpwitness.auditors.events.rules import Lattice, LowBits, lattice, lowest_bit_exponents
 from dpwitness.auditors.statistics.certificate import certified, wilson_lower
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
 
 _MAX_COLUMNS = 8  # columns of a wide output that are searched, at most
 _MAX_ROWS = 2**16

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.features import Trees
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 MIN_TREE_ROWS = 4000  # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
 _MAX_VALUES = 2**21

@@ -19,8 +19,12 @@ from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.tracing.evidence import Evidence
 from dpwitness.auditors.tracing.pair_analysis import examine, glance
 from dpwitness.auditors.tracing.sessions import Recorder, opened
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
+from dpwitness.core.claims import Claim, promised, resolved
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.mechanism import MechanismFailed, name_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import (
     InvalidArgument,
     require_callable,
     require_integer,
@@ -30,13 +34,9 @@ from dpwitness.mechanisms.core.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.manifest import require_attributes
-from dpwitness.mechanisms.privacy import Claim, promised, resolved
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, name_of
-from dpwitness.mechanisms.recording.primitive_tables import validate_primitives
-from dpwitness.mechanisms.recording.recorder import Stopped
+from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
+from dpwitness.mechanisms.wrappers.recording.primitive_tables import validate_primitives
+from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 TRIALS = 40_000  # default number of runs of the confirming audit
 _EXTRA_PAIRS = 2  # further pairs that the confirming audit may use

@@ -16,9 +16,11 @@ from dpwitness.auditors.metamorphic.relations import Cases, Outcome
 from dpwitness.auditors.metamorphic.result import MetamorphicResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import (
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import (
     InvalidArgument,
     require_callable,
     require_integer,
@@ -27,8 +29,6 @@ from dpwitness.mechanisms.core.validation import (
     require_probability,
     require_type,
 )
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_metamorphic"
 _LAWS = 3  # pairs on which laws are compared, since each needs many runs

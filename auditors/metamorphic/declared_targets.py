@@ -9,11 +9,11 @@ from typing import Any
 from dpwitness.auditors.metamorphic.audit import RELATIONS, audit_metamorphic
 from dpwitness.auditors.results.verdicts import Result
 from dpwitness.auditors.stability.inputs.spaces import InputSpace, space_of
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.declared import Declared, declarations
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import build_domain
+from dpwitness.core.domains import Domain
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.declared import Declared, declarations
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 
 _SUBJECTS = tuple(dict.fromkeys(relation.subject for relation in RELATIONS.values()))  # keys that name functions
 _OPTIONS = ("unordered", "row_wise", "output_metric", "input_metric", "d_in", "epsilon", "delta", "runs", "only")

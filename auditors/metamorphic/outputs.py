@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.dataframe_backends import library
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text, short_repr
+from dpwitness.core.values.dataframe_backends import library
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.validation import InvalidArgument, error_text, short_repr
 
 _ROUNDING = 1e-9  # relative difference of two floating-point numbers that is called rounding
 

@@ -15,9 +15,9 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.environment_errors import names_environment_fault
 from dpwitness.auditors.statistics.dependence import log_dependence
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import ApproxDP, PureDP
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, TookTooLong
+from dpwitness.core.claims import ApproxDP, PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray, TookTooLong
 
 _NOTHING = 1e-9  # epsilon of a law that does not change
 _RAISING = 4  # runs that confirm an exception

@@ -11,7 +11,7 @@ from typing import Any
 from dpwitness.auditors.metamorphic.outputs import Raised, concatenated, difference, outcome, row_count
 from dpwitness.auditors.stability.exact_numbers import Incomparable
 from dpwitness.auditors.stability.metrics import metric_named
-from dpwitness.mechanisms.core.validation import short_repr
+from dpwitness.core.values.validation import short_repr
 
 _SLACK = 1e-9  # relative difference of two figures that is rounding
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from dpwitness.auditors.metamorphic.outputs import Raised
 from dpwitness.auditors.results.function_result import FunctionResult
 from dpwitness.auditors.results.verdicts import Verdict, strict
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

@@ -26,14 +26,14 @@ from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import Outputs, WrongShape, encode
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.running.engine import stream
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_positive, short_repr
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.objects.adversaries import Adversary, answer_kind
-from dpwitness.mechanisms.objects.sessions import Interactive, require_queries
-from dpwitness.mechanisms.privacy import Claim, promised
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_positive, short_repr
+from dpwitness.mechanisms.wrappers.adversaries import Adversary, answer_kind
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.sessions import Interactive, require_queries
 
 _KIND_RUNS = 64  # transcripts from which the kinds of answers are collected
 _SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain, domain_kinds
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain, domain_kinds
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 RANDOM_PAIRS_SEED = 11
 RANDOM_PAIRS = 12  # random pairs: each position with each change

@@ -22,12 +22,12 @@ import numpy as np
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.lattice import search_lattice
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.domains.base import SearchSpace
-from dpwitness.mechanisms.numerics.cma_es import minimize_cma_es
-from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.domains.base import SearchSpace
+from dpwitness.core.numerics.cma_es import minimize_cma_es
+from dpwitness.core.numerics.solvers import ConvergenceError
+from dpwitness.core.protocols.mechanism import FloatArray
 
 STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
 RESTARTS = 0.15  # share of the evaluations reserved for random pairs and random steps from the best of them

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from hypothesis import HealthCheck, Phase, given, seed, settings, target
 
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
 
 
 class _ThresholdExceeded(Exception):

@@ -12,12 +12,12 @@ from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.privacy_loss.loss_function import Loss, sampled
 from dpwitness.auditors.running.engine import run_side, stream
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import HasSupport, has_capability
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.numerics.solvers import ConvergenceError
+from dpwitness.core.protocols.capabilities import HasSupport, has_capability
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument
 
 _FAR_MULTIPLES = np.array([1.0, 10.0, 1000.0])
 

@@ -10,12 +10,12 @@ from dpwitness.auditors.pairs.catalogue import pairs_for, require_domain
 from dpwitness.auditors.pairs.exploration import explore
 from dpwitness.auditors.pairs.scores import LossScore, PilotScore, ProfileScore
 from dpwitness.auditors.privacy_loss.search import worst_output
-from dpwitness.mechanisms.core.validation import require_callable, require_integer, require_positive
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.privacy import Claim, promised
-from dpwitness.mechanisms.protocols.capabilities import has_capability
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.capabilities import has_capability
+from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.values.validation import require_callable, require_integer, require_positive
 
 
 def search(

@@ -22,7 +22,11 @@ from dpwitness.auditors.privacy_loss.limit import limit_of_law
 from dpwitness.auditors.privacy_loss.reference_laws import SHAPES, law_with_parameter, parameter_of
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.core.validation import (
+from dpwitness.core.claims import Claim, promised, resolved
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import has_capability
+from dpwitness.core.protocols.mechanism import WhiteBox, name_of
+from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
     require_one_of,
@@ -30,10 +34,6 @@ from dpwitness.mechanisms.core.validation import (
     require_probability,
     short_repr,
 )
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim, promised, resolved
-from dpwitness.mechanisms.protocols.capabilities import has_capability
-from dpwitness.mechanisms.protocols.mechanism import WhiteBox, name_of
 
 OWN = "own"  # the mechanism's own loss law
 _TABLE_FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)  # numbers of runs in the table, as factors

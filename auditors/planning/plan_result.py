@@ -9,8 +9,8 @@ from typing import Any
 
 from dpwitness.auditors.black_box.timing import format_duration
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.values.json_reader import Json
 
 MOST = 10**12  # largest number of runs
 

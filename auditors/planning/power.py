@@ -30,7 +30,7 @@ from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_
 from dpwitness.auditors.privacy_loss.limit import BestEvent, best_event
 from dpwitness.auditors.statistics.certificate import allowed, clopper_pearson_lower, frequency_error
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
 
 LEARNING = 0.4  # cost of learning an event, in standard errors
 LEARNING_FEW = 12.0  # cost with few distinct outputs, times the root of the training rounds

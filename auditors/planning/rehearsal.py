@@ -30,10 +30,10 @@ from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.auditors.planning.power import error_of, event_power
 from dpwitness.auditors.privacy_loss.limit import BestEvent
 from dpwitness.auditors.running.engine import Phase
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import has_capability, log_density_at
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import has_capability, log_density_at
+from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 
 REPEATS = 8
 MOST = 400_000  # largest number of runs of a rehearsed audit: learning from more outputs takes too long

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.data.records import slots_of_class
+from dpwitness.core.datasets.records import slots_of_class
 
 _METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms")
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 
 def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:

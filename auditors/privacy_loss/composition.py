@@ -22,7 +22,7 @@ import numpy as np
 
 from dpwitness.auditors.privacy_loss.cache_key import content_key
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _TAIL = 1e-15  # total mass that truncations may move, in either direction
 _FOURIER_ERROR = 1e-13  # numerical error of Fourier transforms, as unseen mass of the upper law

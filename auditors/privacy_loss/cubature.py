@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, unaccounted_mass
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 LogDensity = Callable[[FloatArray], FloatArray]
 

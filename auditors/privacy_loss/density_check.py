@@ -22,9 +22,9 @@ import numpy as np
 from dpwitness.auditors.privacy_loss.density_bets import Side, fitted_normal, log_capital_won
 from dpwitness.auditors.privacy_loss.singular_laws import column_spread, fills_space, moved
 from dpwitness.auditors.statistics.dependence import log_dependence
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.capabilities import log_density_at
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import log_density_at
+from dpwitness.core.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
     from dpwitness.auditors.statistics.loss_law import EnclosedLaw

@@ -18,10 +18,10 @@ from dpwitness.auditors.events.divergence import best_expected_renyi_bound
 from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.core.validation import require_integer, require_probability, require_type
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim, promised
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import require_integer, require_probability, require_type
 
 _MAX_CELLS = 60
 _THRESHOLDS = 48  # thresholds per side in the first pass; later passes search between the neighbors of the best threshold

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.capabilities import has_capability
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import has_capability
+from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.values.validation import InvalidArgument
 
 _ROUNDING = 1e-15  # relative to a log-density, which has few terms of its magnitude
 _LOG_SUBNORMAL = -707.0  # below, a density that was computed before its logarithm is subnormal and has lost digits

@@ -12,7 +12,7 @@ import numpy as np
 from dpwitness.auditors.privacy_loss.density_bets import TESTED, Side
 from dpwitness.auditors.privacy_loss.density_check import CheckedOracle
 from dpwitness.auditors.privacy_loss.scale_bets import ScaleBets
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 POWER = 0.9  # probability that a mismatch of the stated size would have been noticed
 TOLERANCE = 0.02  # largest relative mismatch of scale at which a certificate of the density may apply to the mechanism

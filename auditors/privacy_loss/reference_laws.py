@@ -14,9 +14,9 @@ from scipy.special import expit, logsumexp
 
 from dpwitness.auditors.privacy_loss import closed_form
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
-from dpwitness.mechanisms.privacy import GDP, Claim
-from dpwitness.mechanisms.privacy.renyi import ORDERS
+from dpwitness.core.claims import GDP, Claim
+from dpwitness.core.claims.renyi import ORDERS
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 SHAPES = ("coin", "laplace", "gaussian")
 

@@ -17,9 +17,9 @@ from dpwitness.auditors.privacy_loss.composition import compose_factors_by
 from dpwitness.auditors.privacy_loss.cubature import integrate
 from dpwitness.auditors.privacy_loss.singular_laws import fills_space
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.capabilities import HasAtoms, HasBreakpoints, HasFactors, HasSupport, has_capability, log_density_at
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import HasAtoms, HasBreakpoints, HasFactors, HasSupport, has_capability, log_density_at
+from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 
 _SAMPLE_SIZE = 4096  # runs per side that show the form of outputs if the mechanism offers no support
 _NEGLIGIBLE = 1e-13  # rounding error of a sum of a thousand masses

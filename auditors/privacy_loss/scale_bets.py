@@ -20,8 +20,8 @@ from scipy.special import logsumexp
 from dpwitness.auditors.privacy_loss.density_bets import Side
 from dpwitness.auditors.privacy_loss.density_check import SCALE_ALARM, BadOracle, CheckedOracle, log_density_on, rows_of
 from dpwitness.auditors.privacy_loss.singular_laws import column_spread, moved
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _CHUNK = 100_000  # outputs in memory at a time
 _MIN_OUTPUTS = 1000  # smallest number of earlier outputs per side that maps may move

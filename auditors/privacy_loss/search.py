@@ -14,10 +14,10 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.privacy_loss.loss_function import Loss, sampled, search_atoms
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_numbers, require_type
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.capabilities import HasBreakpoints, HasSupport, has_capability
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import HasBreakpoints, HasSupport, has_capability
+from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_numbers, require_type
 
 Kind = Literal["attained", "ray", "singularity", "impossible"]
 
@@ -262,7 +262,7 @@ def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> Float
 
 def _cma(objective: Batch, start: FloatArray, unit: FloatArray, seed: int) -> FloatArray:
     """Minimize by CMA-ES, for many columns."""
-    from dpwitness.mechanisms.numerics.cma_es import minimize_cma_es
+    from dpwitness.core.numerics.cma_es import minimize_cma_es
 
     found = minimize_cma_es(
         lambda zs: objective(start + np.sinh(zs) * unit), np.zeros(len(start)), 0.7, seed=seed, evaluations=300 + 60 * len(start)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.protocols.capabilities import log_density_at
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.capabilities import log_density_at
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _MOVE = 1e-7  # size of a move, relative to the spread of a column
 

@@ -20,8 +20,8 @@ from flint import arb
 
 from dpwitness.auditors.proved.cells import Cells
 from dpwitness.auditors.proved.space import line, sample_and_check_balls
-from dpwitness.mechanisms.balls.ball import Ball, Box, Span, endpoints
-from dpwitness.mechanisms.balls.risk import RiskLaw
+from dpwitness.core.balls.ball import Ball, Box, Span, endpoints
+from dpwitness.core.balls.risk import RiskLaw
 
 
 class _LinePair:

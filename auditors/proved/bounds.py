@@ -1,6 +1,6 @@
 """Proved bounds of `certify`: ball arithmetic encloses the privacy profile and the claim's parameter over all outputs.
 
-A mechanism supports proofs by its method `log_density_ball` (see `mechanisms/protocols/mechanism.py`).
+A mechanism supports proofs by its method `log_density_ball` (see `core/protocols/mechanism.py`).
 A proof is about the law that the mechanism states. Whether its sampler follows this law is tested
 by runs, not proved.
 """
@@ -21,11 +21,10 @@ from dpwitness.auditors.proved.plane_minimizer import search_plane
 from dpwitness.auditors.proved.product import product_cells
 from dpwitness.auditors.proved.shift import ShiftDivergences
 from dpwitness.auditors.proved.space import cells_of, cells_of_draw, sample_and_check_balls
-from dpwitness.mechanisms.balls.ball import PRECISION, EnclosureUnavailable, Span
-from dpwitness.mechanisms.core.json_codec import same_value
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import (
+from dpwitness.core.balls.ball import PRECISION, EnclosureUnavailable, Span
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import (
     HasAxisBall,
     HasDensityBall,
     HasDrawsBall,
@@ -34,7 +33,8 @@ from dpwitness.mechanisms.protocols.capabilities import (
     HasShiftBall,
     has_capability,
 )
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_codec import same_value
 
 Side: TypeAlias = (
     Cells | ShiftDivergences | LargestLossBounds

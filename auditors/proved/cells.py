@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from flint import arb
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, Span, endpoints
+from dpwitness.core.balls.ball import Ball, Box, Span, endpoints
 
 _MANY_SPLITS = 2000  # split cells, after which a supremum is computed to fewer digits
 _MAX_INFINITE_SPLITS = 60  # splits of cells with an infinite bound, after which the bound is accepted as infinite

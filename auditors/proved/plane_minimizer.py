@@ -21,9 +21,9 @@ from flint import ctx
 
 from dpwitness.auditors.proved.axis_minimizer import LargestLossBounds
 from dpwitness.auditors.proved.space import sample_and_check_balls
-from dpwitness.mechanisms.balls.ball import Span
-from dpwitness.mechanisms.balls.plane import PlaneLoss
-from dpwitness.mechanisms.protocols.capabilities import log_density_at
+from dpwitness.core.balls.ball import Span
+from dpwitness.core.balls.plane import PlaneLoss
+from dpwitness.core.protocols.capabilities import log_density_at
 
 _CELLS = 30_000
 _PRECISION_BITS = 64  # precision; the width of the cells limits the accuracy

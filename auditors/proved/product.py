@@ -15,9 +15,9 @@ import numpy as np
 from flint import arb
 
 from dpwitness.auditors.proved.cells import Cell, Cells, hockey_stick_contribution
-from dpwitness.mechanisms.balls.ball import Ball, Span, endpoints, over
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.balls.ball import Ball, Span, endpoints, over
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _MAX_CELLS = 1 << 15  # largest number of cells of a product
 _MAX_BALL_PRODUCTS = 8192  # largest number of pairs of cells that are multiplied in balls; beyond, floats rounded outwards are used

@@ -21,8 +21,8 @@ from typing import Any
 
 from flint import acb, arb
 
-from dpwitness.mechanisms.balls.ball import Ball, Span, endpoints
-from dpwitness.mechanisms.balls.shift import Shift
+from dpwitness.core.balls.ball import Ball, Span, endpoints
+from dpwitness.core.balls.shift import Shift
 
 
 @dataclass(frozen=True, slots=True)

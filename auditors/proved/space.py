@@ -1,6 +1,6 @@
 """Cells over the outputs of a mechanism that encloses its own law: listed outcomes, or boxes in one dimension.
 
-The methods that a mechanism must have are defined in `mechanisms/protocols/mechanism.py`. Cuts are
+The methods that a mechanism must have are defined in `core/protocols/mechanism.py`. Cuts are
 chosen from a few runs; the proofs do not depend on these runs.
 """
 
@@ -15,8 +15,8 @@ from flint import arb
 
 from dpwitness.auditors.privacy_loss.density_check import BadOracle
 from dpwitness.auditors.proved.cells import Cell, Cells
-from dpwitness.mechanisms.balls.ball import Ball, Box, Span, endpoints, span
-from dpwitness.mechanisms.protocols.capabilities import (
+from dpwitness.core.balls.ball import Ball, Box, Span, endpoints, span
+from dpwitness.core.protocols.capabilities import (
     HasDensityBall,
     HasLossBall,
     HasMassBall,
@@ -25,7 +25,7 @@ from dpwitness.mechanisms.protocols.capabilities import (
     has_capability,
     log_density_at,
 )
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _SAMPLE_RUNS = 256  # runs per side that locate the mass, and at which balls are compared with floats
 _TOLERANCE = 1e-6  # relative distance allowed between a float log-density and the ball around it

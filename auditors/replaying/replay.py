@@ -30,12 +30,12 @@ from dpwitness.auditors.targets.loading import FOREIGN, describe_target, relativ
 from dpwitness.auditors.targets.source_search import sha256_of
 from dpwitness.auditors.targets.trust import PlannedTarget, Trust
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.core.json_codec import unregistered_classes
-from dpwitness.mechanisms.core.json_reader import Json, short_json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_run_options, require_type
-from dpwitness.mechanisms.privacy import Claim, exact_claim
-from dpwitness.mechanisms.protocols.mechanism import name_of
-from dpwitness.mechanisms.recording.primitive_tables import validate_primitives
+from dpwitness.core.claims import Claim, exact_claim
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.json_codec import unregistered_classes
+from dpwitness.core.values.json_reader import Json, short_json
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_probability, require_run_options, require_type
+from dpwitness.mechanisms.wrappers.recording.primitive_tables import validate_primitives
 
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
 AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | RerunResult | TraceResult | CanaryResult

@@ -19,10 +19,10 @@ from dpwitness.auditors.results.witness_reader import read_pair
 from dpwitness.auditors.stability.replay import replay_pair
 from dpwitness.auditors.stability.result import StabilityResult
 from dpwitness.auditors.targets.trust import Trust
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, refuse
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json, refuse
+from dpwitness.core.values.validation import InvalidArgument
 
 RERUN = ("stability", "accountant", "metamorphic")  # kinds of witnesses
 RerunResult = StabilityResult | AccountantResult | MetamorphicResult

@@ -16,11 +16,11 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document,
 from dpwitness.auditors.results.witness import build_witness, certifies
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certified_point
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import has_capability
-from dpwitness.mechanisms.protocols.mechanism import WhiteBox
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import has_capability
+from dpwitness.core.protocols.mechanism import WhiteBox
+from dpwitness.core.values.json_reader import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, claim_document, environment, strict
 from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.values.json_reader import Json
 
 
 @dataclass(frozen=True, slots=True)

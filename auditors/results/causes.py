@@ -10,9 +10,9 @@ from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.partial_certificate import Within, partial_bound
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_reader import Json
 
 
 @dataclass(frozen=True, slots=True)

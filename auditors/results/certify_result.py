@@ -11,10 +11,10 @@ from dpwitness.auditors.privacy_loss.search import WorstOutput
 from dpwitness.auditors.results.enclosure_bounds import grade_of
 from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpwitness.auditors.privacy_loss.search import WorstOutput
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 SOUND = ("proved", "statistical")
 EVIDENCE = (*SOUND, "numerical", "assumed")

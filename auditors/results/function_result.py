@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, document
 from dpwitness.auditors.results.witness import function_witness, named
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

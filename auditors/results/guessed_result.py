@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, document
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -10,8 +10,8 @@ from dpwitness.auditors.results.causes import Cause
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.partial_certificate import error_of_counts, partial_bound
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import ApproxDP, Claim, exact_text
+from dpwitness.core.claims import ApproxDP, Claim, exact_text
+from dpwitness.core.values.json_reader import Json
 
 _REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
 _MARGIN = 1e-6  # relative excess of a bound over the claim up to which the kernel's rounding may decide

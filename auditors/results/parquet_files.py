@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, read_bytes, record, text
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
+from dpwitness.core.values.dataframe_backends import UnsupportedData, library
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_reader import Json, read_bytes, record, text
+from dpwitness.core.values.validation import InvalidArgument, error_text
 
 ENTRIES = 10_000
 _MAX_BYTES = 2**28  # largest size of a file

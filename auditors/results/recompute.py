@@ -20,9 +20,9 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, certified, clopper_pearson_lower
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
 from dpwitness.auditors.statistics.partial_certificate import PARTS
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import Claim, exact_claim
+from dpwitness.core.claims import Claim, exact_claim
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 
 _BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
 _SENSITIVITY_MARGIN = 1e-7  # amount by which a sensitivity must exceed its bound, as the bound itself is rounded

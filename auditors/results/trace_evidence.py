@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from dpwitness.auditors.results.verdicts import Verdict, strict
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.values.json_reader import Json
 
 # kind of finding -> meaning, the same for every library
 FINDINGS = {

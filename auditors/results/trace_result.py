@@ -10,9 +10,9 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.trace_evidence import Finding, TracedCall
 from dpwitness.auditors.results.verdicts import Result, Verdict, claim_document, strict
 from dpwitness.auditors.results.witness import build_witness
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_reader import Json
 
 _CONFIRMED = (Verdict.VIOLATED, Verdict.SUSPECT)  # verdicts that an audit has confirmed
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.core.json_reader import Json
+    from dpwitness.core.values.json_reader import Json
 
 SCHEMA = 1
 _REPR_LIMIT = 400  # largest number of characters of a headline in a repr

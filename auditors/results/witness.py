@@ -18,9 +18,9 @@ from dpwitness.auditors.results.witness_schemas import SCHEMA
 from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.targets.loading import describe_target, source_of
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim, exact_text
+from dpwitness.core.claims import Claim, exact_text
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_reader import Json
 
 
 class Violation(Protocol):

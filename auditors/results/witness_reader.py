@@ -17,12 +17,12 @@ from dpwitness.auditors.results.parquet_files import has_frame_files, read_frame
 from dpwitness.auditors.results.witness_schemas import KINDS, OTHER_KINDS, SCHEMA, SCHEMAS
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.mechanisms.core.class_registry import Resolver
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, read_json, refuse, require_json_limits, short_json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim, exact_claim
+from dpwitness.core.claims import Claim, exact_claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.class_registry import Resolver
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json, read_json, refuse, require_json_limits, short_json
+from dpwitness.core.values.validation import InvalidArgument
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

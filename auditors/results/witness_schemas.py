@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpwitness.mechanisms.core.json_reader import Rule, anything, boolean, integer, items, listing, nullable, number, one_of, record, text
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.relations import parse_relation
+from dpwitness.core.datasets.relations import parse_relation
+from dpwitness.core.values.json_reader import Rule, anything, boolean, integer, items, listing, nullable, number, one_of, record, text
+from dpwitness.core.values.validation import InvalidArgument
 
 SCHEMA = 1
 KINDS = ("sensitivity", "utility")

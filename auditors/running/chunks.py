@@ -17,8 +17,8 @@ from dpwitness.auditors.running.repeated_outputs import mark
 from dpwitness.auditors.running.stage import Sides, Stage
 from dpwitness.auditors.running.statefulness import Unfit, same_outputs
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 
 Tables = list[NDArray[np.int64]]
 _Counters = tuple[Counter, Counter]

@@ -27,9 +27,9 @@ from dpwitness.auditors.running.stage import Phase, Sides, Stage
 from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.streams import audit_key, stream
 from dpwitness.auditors.running.worker_failures import explained
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument
 
 __all__ = [
     "Inline",

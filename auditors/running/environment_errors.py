@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.mechanisms.core.validation import error_text
-from dpwitness.mechanisms.foreign.inside.codec import text_of
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import error_text
+from dpwitness.mechanisms.wrappers.programs.inside.codec import text_of
 
 _ENVIRONMENT_ERRORS = (ImportError, NameError, OSError, MemoryError, DeprecationWarning, PendingDeprecationWarning, FutureWarning)
 _DATA_ERRORS = (UnboundLocalError,)  # subclass of NameError that depends on the data: a variable is assigned for some data only

@@ -28,7 +28,7 @@ from dpwitness.auditors.events.outputs import Outputs, WrongShape, concatenate
 from dpwitness.auditors.running.generator_locks import task_lock
 from dpwitness.auditors.running.stage import Sides, Stage
 from dpwitness.auditors.targets.memos import memos_of
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 T = TypeVar("T")
 

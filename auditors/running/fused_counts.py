@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import Event, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.running.rounds import Run, is_builtin_mechanism
-from dpwitness.mechanisms.numerics.draws import Draws, state_of
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.numerics.draws import Draws, state_of
+from dpwitness.core.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
     from dpwitness.auditors.events.kernels import Kernel
@@ -96,7 +96,7 @@ def _give_same_outputs(run: Run, dataset: Any, draws: Draws) -> bool:
 @lru_cache(maxsize=64)
 def _fused_loop(fill: Callable[..., None], count: Callable[..., None]) -> Callable[..., None]:
     """Return the compiled loop of a drawing kernel and a counting kernel."""
-    from dpwitness.mechanisms.numerics.jit import jit  # loads Numba
+    from dpwitness.core.numerics.jit import jit  # loads Numba
 
     @jit
     def loop(arguments: tuple[Any, ...], rule: tuple[Any, ...], size: int, head: FloatArray, table: NDArray[np.int64], rng: Any) -> None:

@@ -25,8 +25,8 @@ from dpwitness.auditors.events.rules import name_of_atom
 from dpwitness.auditors.privacy_loss.reference_laws import law_with_parameter
 from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.combination import combined_p_value
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import Claim, PureDP
+from dpwitness.core.claims import Claim, PureDP
+from dpwitness.core.values.validation import InvalidArgument
 
 LEVEL = 0.02  # probability that equal distributions are reported as different
 POWER = 0.9

@@ -16,8 +16,8 @@ from pickle import loads
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
-from dpwitness.mechanisms.core.dataframe_backends import fix
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.dataframe_backends import fix
 
 _MAX_INLINE_BYTES = 2**14  # maximum size in bytes of a pair that is sent with each task
 _CACHED_PAIRS = 2  # pairs that a process caches

@@ -42,8 +42,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
-from dpwitness.mechanisms.foreign.target import Isolated, Target
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
 
 Run = Callable[[Any, int, Generator], Any]
 

@@ -14,7 +14,7 @@ from dpwitness.auditors.events.scores import Key, Score, columns_of, guarded, nu
 from dpwitness.auditors.running.engine import Stage, stream
 from dpwitness.auditors.running.rounds import Run
 from dpwitness.auditors.running.statefulness import Unfit
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, MechanismFailed, Parts
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Parts
 
 _TEST_OUTPUTS = 64  # test outputs of each dataset
 _SINGLE_OUTPUTS = 4  # number of these outputs that are also scored one at a time

@@ -21,9 +21,9 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.generator_locks import current_lock
 from dpwitness.auditors.running.rounds import batch, is_builtin_mechanism, singles
 from dpwitness.auditors.running.streams import streams
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 Sides = tuple[Outputs | None, Outputs | None]
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from scipy.special import bdtrc
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence, total_evidence
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
 
 
 class Unfit(MechanismFailed):

@@ -27,7 +27,7 @@ from dpwitness.auditors.scanning.vocabulary import (
     is_tolerance,
     role,
 )
-from dpwitness.mechanisms.objects.randomness import GENERATORS
+from dpwitness.mechanisms.wrappers.randomness import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
 PERMANENT = 2.0  # epsilon of a permanent randomized response, whose first report has a smaller epsilon

@@ -24,13 +24,13 @@ from dpwitness.auditors.running.clocks import read_clock
 from dpwitness.auditors.scanning.trials import limits
 from dpwitness.auditors.stability import declared_targets as transformations
 from dpwitness.auditors.storing.store import Store
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.privacy import ApproxDP
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.claims import ApproxDP
+from dpwitness.core.domains import Domain
+from dpwitness.core.domains.records import Records
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0  # of one audit, whose learning takes a second or two however fast the mechanism is
 _BRIEF_SHARE, _BRIEF_SECONDS = 0.3, 10.0  # of the remaining time, and most of one, for brief audits of all targets before longer ones

@@ -19,7 +19,7 @@ from dpwitness.auditors.scanning.vocabulary import (
     is_query,
     role,
 )
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 CATEGORIES = 4  # categories of a domain without a size
 RECORDS = 10  # records of a dataset

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 _GENERATOR = re.compile(r"(generate|make|create|build|get)_")
 _OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?`*(\w+)\((.*)\)\s*(?:->|[`:]*\s*$)")

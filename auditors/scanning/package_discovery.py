@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign import confinement
-from dpwitness.mechanisms.foreign.worker_process import Process, WorkerDied, WorkerTimeout
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs import confinement
+from dpwitness.mechanisms.wrappers.programs.worker_process import Process, WorkerDied, WorkerTimeout
 
 _SCRIPT = str(Path(confinement.__file__).resolve().with_name("inside") / "discovery.py")
 NETWORK_ANSWERS = """import urllib.request

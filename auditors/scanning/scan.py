@@ -19,10 +19,10 @@ from dpwitness.auditors.scanning.package_discovery import Discovered, discover
 from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
 from dpwitness.auditors.scanning.target_file import target_file
 from dpwitness.auditors.scanning.typed_search import TypedEntries, TypedEntry, search, search_program
-from dpwitness.mechanisms.core.atomic_files import write_json, write_text
-from dpwitness.mechanisms.core.json_reader import Json, read_json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.environments import environments
+from dpwitness.core.values.atomic_files import write_json, write_text
+from dpwitness.core.values.json_reader import Json, read_json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.environments import environments
 
 _RECORD = "scan.json"
 _DISCOVERY_SHARE, _TRIAL_SHARE, _TYPED_SHARE = 0.25, 0.3, 0.2  # shares of the time budget

@@ -14,7 +14,7 @@ from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.source import PUBLIC_VALUE, file_header, function_source, open_epsilon, spent_source
 from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.auditors.scanning.vocabulary import SCALES, role
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 _WIDTH = 118
 _HEADER = """Targets of {title}, proposed by `dpwitness scan`.

@@ -16,10 +16,10 @@ import numpy as np
 
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.source import PUBLIC_VALUE, adapted, file_header, function_source, spent_source
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import CONFINED, build_domain
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED, build_domain
 
 _RUNS, _LEAST_RUNS = 12, 3  # of one batch: fewer where one run is slow
 _BATCH_SECONDS = 5.0

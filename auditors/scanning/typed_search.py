@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpwitness.auditors.scanning.package_discovery import DiscoverySlot, next_line
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.foreign.environments import FOLDER
-from dpwitness.mechanisms.foreign.worker_process import WorkerDied, WorkerTimeout
+from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER
+from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied, WorkerTimeout
 
 _MOST_FINDINGS = 80  # entries of findings in one target file
 _GRACE = 30.0  # seconds after the search in which its process must end

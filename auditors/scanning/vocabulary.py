@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from dpwitness.auditors.scanning.names import Parameter
-from dpwitness.mechanisms.objects.randomness import LABELS, SEEDS
-from dpwitness.mechanisms.objects.recognition import DATA, RELEASES
+from dpwitness.mechanisms.wrappers.randomness import LABELS, SEEDS
+from dpwitness.mechanisms.wrappers.recognition import DATA, RELEASES
 
 EPSILON = re.compile(
     r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε|(eps|epsilon)_delta)"

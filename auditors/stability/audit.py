@@ -26,7 +26,9 @@ from dpwitness.auditors.stability.result import StabilityResult, format_number
 from dpwitness.auditors.stability.search import Found, Search, run_search, sweep, walks
 from dpwitness.auditors.stability.shrink import distance_within, shrunk
 from dpwitness.auditors.targets.constants import constants_of
-from dpwitness.mechanisms.core.validation import (
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.validation import (
     InvalidArgument,
     error_text,
     require_callable,
@@ -35,8 +37,6 @@ from dpwitness.mechanisms.core.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.protocols.mechanism import name_of
 
 _OWNER = "audit_stability"
 _SHRINK_SECONDS = 5.0

@@ -11,15 +11,8 @@ from dpwitness.auditors.stability.audit import audit_stability
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.auditors.stability.result import StabilityResult
-from dpwitness.mechanisms.core.validation import (
-    InvalidArgument,
-    require_callable,
-    require_integer,
-    require_positive,
-    require_type,
-    short_repr,
-)
-from dpwitness.mechanisms.protocols.mechanism import name_of
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, short_repr
 
 _LEAST_SECONDS = 0.05  # shortest audit of a chain
 _TRIES = 50  # draws of a chain, of which repeated ones are dropped, per requested chain

@@ -12,9 +12,9 @@ from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, LAW, RAISES, 
 from dpwitness.auditors.stability.randomized import LawTest
 from dpwitness.auditors.stability.result import StabilityResult, read_number, written
 from dpwitness.auditors.stability.search import Found, Search
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def concluded(

@@ -9,7 +9,7 @@ from typing import Any
 from dpwitness.auditors.stability.audit import audit_stability
 from dpwitness.auditors.stability.inputs.spaces import InputSpace, space_of
 from dpwitness.auditors.stability.result import StabilityResult
-from dpwitness.mechanisms.foreign.declared import Declared, library_note
+from dpwitness.mechanisms.wrappers.programs.declared import Declared, library_note
 
 _MOST_ABORTS = 25  # process aborts after which a search ends: each costs a new process
 

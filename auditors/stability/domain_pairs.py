@@ -12,9 +12,9 @@ from dpwitness.auditors.stability.exact_numbers import Incomparable
 from dpwitness.auditors.stability.inputs.neighbors import Group
 from dpwitness.auditors.stability.metrics import Metric
 from dpwitness.auditors.stability.search import Search
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.values.json_reader import Json
 
 _MISSES = 10_000  # random draws without a pair after which the search ends
 

@@ -10,7 +10,7 @@ from numbers import Rational
 from typing import Any
 
 from dpwitness.auditors.stability.inputs.atoms import to_f32
-from dpwitness.mechanisms.core.dataframe_backends import library_name, to_parts, values_of
+from dpwitness.core.values.dataframe_backends import library_name, to_parts, values_of
 
 Exact = Fraction | int | float  # a float is an infinity
 

@@ -15,7 +15,7 @@ from dpwitness.auditors.stability.outcomes import EXCEEDS, Comparison, Failure
 from dpwitness.auditors.stability.search import Found
 from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
 from dpwitness.auditors.targets.memos import memos_of
-from dpwitness.mechanisms.foreign.declared import Unfinished
+from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
 
 _SECONDS = 0.5  # time limit of the runs in fresh states
 _MOST_DEPENDENCE = math.log(1000)  # log-evidence from which runs are not taken as independent

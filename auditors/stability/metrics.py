@@ -15,7 +15,7 @@ from typing import Any
 
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable, exact, gap, is_missing, plain
 from dpwitness.auditors.stability.inputs.atoms import value_key
-from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 LONGEST = 2_000  # rows of lists with an exact edit distance; longer ones are compared as multisets, which are no further apart
 

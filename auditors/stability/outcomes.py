@@ -12,8 +12,8 @@ from typing import Any
 
 from dpwitness.auditors.stability.exact_numbers import Exact, Incomparable, rounds
 from dpwitness.auditors.stability.metrics import Metric
-from dpwitness.mechanisms.core.validation import error_text
-from dpwitness.mechanisms.foreign.declared import Aborted, Unfinished
+from dpwitness.core.values.validation import error_text
+from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Unfinished
 
 _NEAR = 1 - 1e-9  # share of a bound from which an estimate is replaced by the exact distance
 

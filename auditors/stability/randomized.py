@@ -26,10 +26,10 @@ from dpwitness.auditors.stability.metrics import LONGEST, ByColumn, InsertDelete
 from dpwitness.auditors.stability.outcomes import EXCEEDS, LAW, Failure
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.declared import Unfinished
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
 
 CONFIDENCE = 0.99
 _LOOK_RUNS = 12  # runs of each input in a look

@@ -23,11 +23,11 @@ from dpwitness.auditors.stability.randomized import STATE, try_pairs
 from dpwitness.auditors.stability.result import StabilityResult, format_number, read_number
 from dpwitness.auditors.stability.search import Found, Search
 from dpwitness.auditors.targets.trust import Trust
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.declared import library_note
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.declared import library_note
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 
 def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> StabilityResult:

@@ -14,9 +14,9 @@ from dpwitness.auditors.results.witness import named
 from dpwitness.auditors.stability.exact_numbers import Exact
 from dpwitness.auditors.stability.outcomes import ABORTS, EXCEEDS, LAW, RAISES, ROUNDING, Failure
 from dpwitness.auditors.stability.randomized import LawTest
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 _ERROR_WORDS = {RAISES: "raises on one neighbor only", ABORTS: "aborts the process on one neighbor only"}
 ASSUMPTION = "an error that depends on one record tells the neighbors apart wherever errors are visible"

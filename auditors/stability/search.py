@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpwitness.auditors.stability.inputs.neighbors import Group, Neighborhood
 from dpwitness.auditors.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.stability.outcomes import EXCEEDS, SEVERITY, Comparison, Excess, Failure
-from dpwitness.mechanisms.foreign.declared import Unfinished
+from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
 
 _BATCH = 64  # most groups in a batch
 _BATCH_SECONDS = 0.2  # duration of a batch above which the next one is smaller

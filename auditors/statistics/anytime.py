@@ -70,9 +70,9 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, logsumexp, ndtr, xlog1py, xlogy
 
 from dpwitness.auditors.statistics.certificate import Part, allowed, frequency_error, parameter_from_rates
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument
 
 _INFORMED = 0.9  # mass of the prior that earlier rounds suggest; the rest is Jeffreys' prior, in case that they mislead
 _FIRST_WEIGHT, _WEIGHT, _WEIGHTED = 0.3, 0.1, 6  # w_0, w_1 = ... = w_6; later epochs share the rest

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _STAKE_MULTIPLES = np.array([0.6, 1.0, 1.6])  # multiples of the pilot's stake; each gets an equal share of the capital
 _BISECTIONS = 24  # bisections in the search for a limit; the conservative end of the last interval is returned

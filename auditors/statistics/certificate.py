@@ -43,9 +43,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, expit
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, require_integer
 
 SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is estimated far more precisely than theta, so a small share suffices
 

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, clopper_pearson_lower
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _MAX_CATEGORIES = 32  # a column with at most this many values is a category
 _MAX_REPEATED = 64  # exact values of a continuous column that get their own level, at most

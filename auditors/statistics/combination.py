@@ -95,8 +95,8 @@ from scipy.special import betainc, ndtr, ndtri
 
 from dpwitness.auditors.statistics.anytime import anytime_bound, anytime_p_value
 from dpwitness.auditors.statistics.certificate import Part, allowed, certified, clopper_pearson_lower, frequency_error, p_value
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _GUARD, _LEAST_LEVEL, _MOST_SHARE = 2.0**-24, 2.0**-140, 0.98  # kappa, least conditional error and largest r^2 of the guards
 _MAX_NORMAL = 10.0  # normal tail beyond an interval's inner end that is integrated: the rest has mass below 1e-23

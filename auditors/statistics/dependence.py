@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaln, logsumexp, xlogy
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _EXCESS = 4.0 ** np.arange(-1, 10)  # variance of a count beyond the binomial, in units of the binomial variance at the mean size
 _MOST_SPREAD = 10.0  # maximum of 1 / concentration: shares of groups are near 0 and 1

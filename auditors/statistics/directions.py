@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _ROWS = 2**13  # maximum number of rows compared
 _CELLS = 32

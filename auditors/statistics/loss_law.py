@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _ROUNDING_MASS = 1e-11  # unseen mass up to this size counts as rounding error
 _UNEXPLAINED_MASS = 1e-10  # mass that quadrature may leave out in addition to its estimated errors

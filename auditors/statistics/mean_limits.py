@@ -32,7 +32,7 @@ import numpy as np
 from scipy.stats import binom
 
 from dpwitness.auditors.statistics.betting import Stakes, bracket, lower_mean, upper_mean
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _PILOT_SHARE = 0.1
 

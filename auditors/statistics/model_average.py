@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
 from dpwitness.auditors.statistics.regression import CONSTANT_PRECISION, MAX_PRECISION, MIN_PRECISION, Fit
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _GROUP_COST = 2.0  # log prior odds against a group
 _LEAST_SHARE = 0.01  # share of the average below which a subset is left out

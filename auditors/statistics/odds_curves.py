@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _TAIL = 0.12  # share of the outputs in each tail
 _PLAIN_SHARES = (0.1, 0.3, 0.5, 1.0)  # central shares of the outputs outside of which a plain curve is flat

@@ -42,7 +42,7 @@ from dpwitness.auditors.statistics.certificate import (
     frequency_error,
     parameter_from_rates,
 )
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
 
 PARTS = 3
 Within = tuple[int, int]  # rounds with an output in R on D1 and on D0

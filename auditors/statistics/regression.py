@@ -10,8 +10,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
 _STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5  # relative gains of a step: below the first, stop; below the second, reuse the curvature

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _SIGNED_KEYS = ("levels/0", "linear/0", "clipped/0", "products/0")  # groups with one feature for each column or level
 SHARED_CURVES = ("shared curve", "shared shift", "shared size")  # names of the weights that curves of several columns share

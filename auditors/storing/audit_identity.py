@@ -17,11 +17,11 @@ import numpy as np
 from dpwitness import auditors, mechanisms
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.targets.loading import source_of
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 Identity = dict[str, str]
 

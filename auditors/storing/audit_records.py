@@ -18,8 +18,8 @@ from dpwitness.auditors.storing.rows import insert_statement
 from dpwitness.auditors.storing.serialization import ARCHIVE, pack, unpack
 from dpwitness.auditors.storing.store import Entry, Store, stage_number
 from dpwitness.auditors.targets.source_locations import place_of
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument
 
 T = TypeVar("T")
 

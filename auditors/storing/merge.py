@@ -9,7 +9,7 @@ from typing import Any
 from dpwitness.auditors.running.chunks import Segment
 from dpwitness.auditors.storing.serialization import unpack
 from dpwitness.auditors.storing.store import Store, stage_number
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 _CLOCK_FIELDS = ("seconds", "cpu_seconds", "notes")  # fields of an audit's end that depend on the mechanism's speed, and determine no count
 

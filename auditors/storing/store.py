@@ -21,8 +21,8 @@ from typing import Any, Self
 from dpwitness.auditors.results.recompute import recompute_bounds
 from dpwitness.auditors.storing.audit_identity import Identity, differences, identity_hash
 from dpwitness.auditors.storing.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insert_statement
-from dpwitness.mechanisms.core.json_reader import file_kind
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_reader import file_kind
+from dpwitness.core.values.validation import InvalidArgument
 
 _MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
 

@@ -12,19 +12,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.core.class_registry import known_class, public_name
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.program import command_script
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.objects.adversaries import Adversary
-from dpwitness.mechanisms.objects.recognition import formed, split_form
-from dpwitness.mechanisms.objects.sessions import Interactive
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.values.class_registry import known_class, public_name
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.adversaries import Adversary
+from dpwitness.mechanisms.wrappers.programs.program import command_script
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.recognition import formed, split_form
+from dpwitness.mechanisms.wrappers.sessions import Interactive
 
-FOREIGN = "dpwitness.mechanisms.foreign:Target"
-QUERY = "dpwitness.mechanisms.foreign.sql:Query"
+FOREIGN = "dpwitness.mechanisms.foreign:Target"  # as files name a target of another interpreter, wherever its class lies
+QUERY = "dpwitness.mechanisms.wrappers.programs.sql:Query"
 
 
 def relative(path: str | Path) -> str:

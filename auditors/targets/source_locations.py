@@ -10,10 +10,10 @@ from typing import Any
 
 from dpwitness.auditors.targets.loading import FOREIGN
 from dpwitness.auditors.targets.source_search import line_of, module_files
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.environments import FOLDER, adapter_file
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, adapter_file
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _INSTALLED = ("site-packages", "dist-packages")
 

@@ -12,8 +12,8 @@ import types
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.core.json_reader import read_bytes, short_json
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_reader import read_bytes, short_json
+from dpwitness.core.values.validation import InvalidArgument
 
 _MAX_SOURCE_BYTES = 16 * 2**20
 

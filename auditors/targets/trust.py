@@ -28,16 +28,16 @@ from typing import Any
 
 from dpwitness.auditors.targets.loading import FOREIGN, QUERY, built, imported, named
 from dpwitness.auditors.targets.source_search import defining_module, imports_of, line_of, module_files, standard
-from dpwitness.mechanisms.core.class_registry import is_registered, known_class, public_name
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, items, listing, nullable, number, printable, record, short_json, text
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.program import command_script, resolved
-from dpwitness.mechanisms.objects.recognition import split_form
+from dpwitness.core.values.class_registry import is_registered, known_class, public_name
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json, items, listing, nullable, number, printable, record, short_json, text
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.program import command_script, resolved
+from dpwitness.mechanisms.wrappers.recognition import split_form
 
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OWN_MODULE = re.compile(
-    r"dpwitness\.(mechanisms(\.(?!foreign|environments|third_party)[a-z_]+){0,2}|proofs_checks(\.claims)?\.[a-z_]+_(claims|worlds?))"
+    r"dpwitness\.((core|mechanisms)(\.(?!programs|recording)[a-z_]+){0,2}|proofs_checks(\.claims)?\.[a-z_]+_(claims|worlds?))"
 )
 _OWN_FUNCTIONS = tuple(f"dpwitness.auditors{room}:feature_distance" for room in ("", ".sensitivity", ".measured.sensitivity"))
 _INSTALL_FOLDERS = {"site-packages", "dist-packages"}
@@ -268,7 +268,7 @@ class Trust:
 
     def _plan_foreign(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a target that runs in a separate interpreter: its file, its name and the interpreter."""
-        from dpwitness.mechanisms.foreign.environments import adapter_file, environments
+        from dpwitness.mechanisms.wrappers.programs.environments import adapter_file, environments
 
         free = items(lambda v, _: v)
         rule = record(
@@ -297,7 +297,14 @@ class Trust:
         if name.partition(".")[0] in imports_of(file):
             raise InvalidArgument(f"{plan.argument} must be defined in {_short_path(file)}, {short_json(name)} is only imported there")
         return PlannedTarget(
-            f"{place}:{name}", "dpwitness.mechanisms.foreign.target", "Target", fields, self, plan.argument, file, line_of(file, name)
+            f"{place}:{name}",
+            "dpwitness.mechanisms.wrappers.programs.target",
+            "Target",
+            fields,
+            self,
+            plan.argument,
+            file,
+            line_of(file, name),
         )
 
     def _plan_program(self, plan: PlannedTarget) -> PlannedTarget:
@@ -312,7 +319,7 @@ class Trust:
             raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
         file = command_script(fields["command"], str(folder)) or Path(resolved(fields["command"], str(folder)))
         return PlannedTarget(
-            word, "dpwitness.mechanisms.foreign.target", "Target", fields | {"cwd": str(folder)}, self, plan.argument, file
+            word, "dpwitness.mechanisms.wrappers.programs.target", "Target", fields | {"cwd": str(folder)}, self, plan.argument, file
         )
 
 

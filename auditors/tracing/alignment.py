@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from dpwitness.auditors.tracing.calls import Calls, Place
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
 
 MOST = 24  # largest number of noise variables that are shifted one by one
 _RELATIVE_TOLERANCE = 2e-6  # outputs may be rounded to 32 bits

@@ -20,8 +20,8 @@ from dpwitness.auditors.privacy_loss.closed_form import discrete_laplace, finite
 from dpwitness.auditors.privacy_loss.composition import compose
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.white_box.exact_bounds import bounds_from_law
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
 
 NORM = {"laplace": "l1", "geometric": "l1", "exponential": "l1", "one_sided_geometric": "l1", "gaussian": "l2", "discrete_gaussian": "l2"}
 _MAX_GROUPS = 48  # largest number of different laws that are composed

@@ -12,10 +12,10 @@ import numpy as np
 
 from dpwitness.auditors.results.trace_evidence import Finding, TracedCall
 from dpwitness.auditors.tracing.call_losses import NORM, Call, Losses, add, distance, together
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import GDP
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.recording.primitives import LOCATION_LAWS
+from dpwitness.core.claims import GDP
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
 
 _ROUNDING = 1e-9  # relative tolerance of a sensitivity or a scale
 _SELECTS = ("permutation", "poisson_sample")

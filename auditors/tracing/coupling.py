@@ -17,8 +17,8 @@ from dpwitness.auditors.tracing.differences import close
 from dpwitness.auditors.tracing.evidence import Evidence
 from dpwitness.auditors.tracing.noise_laws import NoiseLaw, noise_law
 from dpwitness.auditors.tracing.sessions import PairSession
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
 
 _REPEATS = 12  # recordings that must agree before a shift counts as more than chance
 Run = tuple[Json, Json]  # a recording, and its replay on the other dataset

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.results.trace_evidence import Finding
 from dpwitness.auditors.running.environment_errors import check_exception_text
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
 
 
 def describe_replay_difference(again: Json) -> str:

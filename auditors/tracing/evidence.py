@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dpwitness.auditors.results.trace_evidence import Finding
 from dpwitness.auditors.tracing.calls import Calls, record_count
 from dpwitness.auditors.tracing.sessions import PairSession
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
 
 CHARGED = "the accountants were charged epsilon"  # begin of the message of a finding that rests on the composed loss
 _COUPLED = ("CALLS", "SCALE", "SHAPE", "PARAMETER", "OUTPUT")  # kinds of findings that rest on runs with equal draws

@@ -24,12 +24,12 @@ from dpwitness.auditors.tracing.calls import Calls
 from dpwitness.auditors.tracing.evidence import CHARGED, Evidence
 from dpwitness.auditors.tracing.pair_analysis import REPEATS, UNFAITHFUL, examine, glance, outcome
 from dpwitness.auditors.tracing.sessions import PairSession, Recorder, opened
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.recording.recorder import Stopped
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 SECONDS, SHARE = 2.0, 0.05  # limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
 _MOST_SECONDS = 5.0  # limit of the CPU time with a time budget

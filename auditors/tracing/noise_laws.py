@@ -22,9 +22,9 @@ import numpy as np
 
 from dpwitness.auditors.tracing.alignment import MOST, WHOLE, Alignment, cheapest_shift, draws_matter, follows, scale_of
 from dpwitness.auditors.tracing.calls import Calls
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.recording.primitives import LOCATION_LAWS
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
 
 _SYMMETRIC = ("laplace", "gaussian", "geometric", "discrete_gaussian")
 _TWO_SIDED = {"exponential": "laplace", "one_sided_geometric": "geometric"}

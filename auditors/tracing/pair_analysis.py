@@ -19,9 +19,9 @@ from dpwitness.auditors.tracing.coupling import Run, aligned, alignment_holds, a
 from dpwitness.auditors.tracing.differences import always, describe_replay_difference
 from dpwitness.auditors.tracing.evidence import FOR_ALL_NOISE, Evidence
 from dpwitness.auditors.tracing.sessions import PairSession, Recorder
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_reader import Json
 
 _RECORDINGS = 3
 _LONG_RUN = 20_000  # runs with more calls are recorded once only

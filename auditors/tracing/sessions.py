@@ -11,16 +11,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpwitness.auditors.tracing.calls import record_count
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.tracing import foreign_session
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.recording.primitive_tables import known_primitives, validate_primitives
-from dpwitness.mechanisms.recording.primitives import WrongPrimitive
-from dpwitness.mechanisms.recording.session import Entry, Session
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.tracing import foreign_session
+from dpwitness.mechanisms.wrappers.recording.primitive_tables import known_primitives, validate_primitives
+from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive
+from dpwitness.mechanisms.wrappers.recording.session import Entry, Session
 
 
 class TraceSession(Protocol):

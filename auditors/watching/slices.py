@@ -23,8 +23,8 @@ from dpwitness.auditors.results.recompute import read_part
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.storing.rows import insert_statement
 from dpwitness.auditors.storing.store import Entry, Store
-from dpwitness.mechanisms.core.json_reader import Json, anything, integer, listing, number, parse, record, short_json, text
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_reader import Json, anything, integer, listing, number, parse, record, short_json, text
+from dpwitness.core.values.validation import InvalidArgument
 
 SLICE, EPOCH, BEGUN, FOUND = "slice ", "epoch ", "begun ", "found"  # keys of facts, or their prefixes
 

@@ -46,11 +46,11 @@ from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.auditors.storing.audit_identity import Identity, identity_of
 from dpwitness.auditors.storing.store import Entry, Store
 from dpwitness.auditors.watching.slices import FOUND, Release, Slice, epoch_id, read_release, write_begun, write_slice
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim, promised
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 
 _PROBE_SEED = 0  # the probe has the same streams in all calls: equal outputs show that the target has not changed
 _PARTS = ("target", "source", "pair", "claim", "batch", "version of NumPy", "version of Python")  # parts of the identity of a release

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from dpwitness.auditors.privacy_loss.density_check import BadOracle, log_densities, rows_of
 from dpwitness.auditors.privacy_loss.singular_laws import fills_space
 from dpwitness.auditors.statistics.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.capabilities import log_density_at
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import log_density_at
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIXTURE = (0.25, 0.15, 0.6)  # mixture weights of the three laws
 _MAX_WEIGHT = 1 / _MIXTURE[0]  # largest importance weight

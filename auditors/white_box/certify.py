@@ -38,13 +38,13 @@ from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.white_box.exact_bounds import bounds_from_law, find_worst_output, with_worst_output
 from dpwitness.auditors.white_box.monte_carlo_bounds import bounds_from_samples, confirmed, largest_loss_near_worst
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.privacy import Claim, promised, resolved
-from dpwitness.mechanisms.protocols.capabilities import states_one_law
-from dpwitness.mechanisms.protocols.mechanism import name_of
+from dpwitness.core.claims import Claim, promised, resolved
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.numerics.solvers import ConvergenceError
+from dpwitness.core.protocols.capabilities import states_one_law
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 
 _EPSILON_TOLERANCE = 1e-9  # relative tolerance at a claimed epsilon
 _TAIL_TOLERANCE = 1e-6  # relative tolerance at a claimed mu or rho, which depend on relative errors in the tails

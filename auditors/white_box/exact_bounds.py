@@ -11,12 +11,12 @@ import numpy as np
 from dpwitness.auditors.privacy_loss.search import WorstOutput, worst_output
 from dpwitness.auditors.results.enclosure_bounds import End, Found
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
-from dpwitness.mechanisms.core.json_codec import same_value
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import HasFactors, has_capability
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import HasFactors, has_capability
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_codec import same_value
+from dpwitness.core.values.validation import InvalidArgument
 
 ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # Renyi orders evaluated for zCDP
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])

@@ -17,10 +17,10 @@ from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.white_box.bounded_mean import Draws, PairOrder, continuous_columns, limits_from_samples
 from dpwitness.auditors.white_box.exact_bounds import ORDERS, profile_grid
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import HasSupport, has_capability
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import HasSupport, has_capability
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _PROFILE_SIZE = 13  # number of epsilon values of the privacy profile
 _GRID_ASSUMPTION = "assumed: between the points of a grid, no output has a larger privacy loss than the outputs on the grid"

@@ -13,8 +13,8 @@ from scipy.stats import norm
 from dpwitness import Pair, audit, audit_canaries
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
+from dpwitness.core.claims import Claim, TradeoffCurve
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP
-from dpwitness.mechanisms.privacy import Claim, TradeoffCurve
 
 _ORDERS = 1 + np.geomspace(1e-6, 200, 4000)
 

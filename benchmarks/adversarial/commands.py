@@ -12,7 +12,7 @@ from pathlib import Path
 from numpy.random import Generator
 
 from dpwitness.benchmarks.adversarial.attack import Attack, refusal
-from dpwitness.mechanisms.privacy import parse_claim
+from dpwitness.core.claims import parse_claim
 from dpwitness.option_values.numbers import integer, real
 
 _HEAD = """

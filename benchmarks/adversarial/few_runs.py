@@ -19,7 +19,7 @@ from dpwitness import Verdict, audit
 from dpwitness.auditors.black_box import timing
 from dpwitness.auditors.running import chunks
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, failure_unless_verdict, false_alarm, seed_of
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 _COST = 0.3  # seconds of a run
 _GROSS = 8  # scales of its noise by which each number moves at least

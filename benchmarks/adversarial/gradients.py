@@ -11,8 +11,8 @@ from numpy.random import Generator
 from dpwitness import Verdict, certify
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.adversarial.attack import Attack, seed_of
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import ApproxDP
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Clipping = Callable[[FloatArray, list[FloatArray]], FloatArray]  # function of a gradient and its blocks
 _ALARM = 1e-3  # certify's probability of an ERROR for a right sampler, at its default confidence

@@ -12,9 +12,9 @@ from numpy.random import Generator
 from dpwitness import Verdict, audit, certify, plan
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, response, seed_of
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.mechanisms import ApproxDP, PureDP
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
 
 _POWER = 0.9
 _MAX_PLANNED_RUNS = 6_000  # plans with more runs are skipped

@@ -21,8 +21,8 @@ from dpwitness.auditors.events.scorers import MAX_PLAIN_ATOMS
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
 
 FEW_ATOMS = 64  # largest number of atoms whose order is not known
 _Guess = NDArray[np.float64]  # guess of the event at each atom: 1, 0 or -1

@@ -14,10 +14,10 @@ from numpy.random import Generator
 from scipy.special import expit, gammaln, logsumexp
 
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.numerics.laplace_laws import laplace_log_cdf, laplace_log_density, laplace_nodes
-from dpwitness.mechanisms.privacy import ApproxDP, Claim, PureDP
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import ApproxDP, Claim, PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.numerics.laplace_laws import laplace_log_cdf, laplace_log_density, laplace_nodes
+from dpwitness.core.protocols.mechanism import FloatArray
 
 PURE, APPROX = PureDP(1.0), ApproxDP(1.0, 1e-3)
 _LAW_ROWS = 60_000

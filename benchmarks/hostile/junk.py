@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 _ValidCall = tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
 
@@ -99,7 +99,7 @@ def calls(seed: int, count: int) -> Iterator[Call]:
 
 def pair_calls(seed: int, count: int) -> Iterator[Call]:
     """Yield pairs of nested junk: lists, tuples, dicts and arrays of each other and of all junk values."""
-    from dpwitness.mechanisms.data.pairs import RELATIONS, Pair
+    from dpwitness.core.datasets.pairs import RELATIONS, Pair
 
     rng, values = random.Random(seed), _junk_makers()
 

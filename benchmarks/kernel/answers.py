@@ -14,7 +14,7 @@ from typing import Any
 
 from dpwitness.benchmarks.kernel.cases import FORMS, STAGE, TEXTS, audit, pairs, witnesses
 from dpwitness.benchmarks.kernel.rules import rules
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 F = Fraction
 LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2, "lost": 0, "weight": 0}

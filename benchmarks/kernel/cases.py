@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 STAGE: Json = {"correct": 120, "wrong": 30, "rounds": 400, "directions": 2, "lost": 3, "weight": 0.4}
 LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2}

@@ -24,7 +24,7 @@ from dpwitness.auditors.events.features import (
     WhitenedDistances,
 )
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 CLASSES = (
     *(

@@ -26,10 +26,10 @@ from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.benchmarks.kernel.cases import SCORE, TARGET, array, audit, pair, places
 from dpwitness.benchmarks.kernel.events import CLASSES, random_event, random_simple_event
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, parse
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import Claim, exact_claim, exact_text, parse_claim
+from dpwitness.core.claims import Claim, exact_claim, exact_text, parse_claim
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json, parse
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks.kernel import checker
 
 SECONDS = 1.0  # of CPU time for one witness

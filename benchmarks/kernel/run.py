@@ -17,8 +17,8 @@ from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.benchmarks.kernel.cases import audit
 from dpwitness.benchmarks.kernel.mutants import is_detected, right_answers, sample
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import exact_text, parse_claim
+from dpwitness.core.claims import exact_text, parse_claim
+from dpwitness.core.values.json_reader import Json
 from dpwitness.proofs_checks.kernel import checker
 
 PUBLISHED = Path(dpwitness.__file__).resolve().parent.parent / "reports" / "published"

@@ -12,8 +12,8 @@ from scipy.special import expit
 
 from dpwitness.auditors.privacy_loss.closed_form import cells, finite, laplace_cdf
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
 
 Law = Callable[[Pair], LossLaw | None]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpwitness.auditors.privacy_loss import closed_form
 from dpwitness.benchmarks.libraries import laws as law
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
 
 INF = math.inf
 KEPT = 0.0  # truth of a target that satisfies its claim; the exact parameter is not stated

@@ -13,12 +13,12 @@ from dpwitness.auditors.privacy_loss.limit import limit_of_law
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import strict
 from dpwitness.benchmarks.libraries.rows import ROWS, Row
-from dpwitness.mechanisms.core.atomic_files import write_json
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.environments import environments
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.protocols.mechanism import Truth
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import Truth
+from dpwitness.core.values.atomic_files import write_json
+from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.programs.environments import environments
+from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.phrasing.wording import dataset, slugs
 from dpwitness.suites.case import Case
 

@@ -30,7 +30,7 @@ from dpwitness.benchmarks.table import Row, Table
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 ROOMS = (
     "auditors/statistics", "auditors/events", "auditors/black_box", "auditors/encoding", "auditors/running", "auditors/results",
-    "mechanisms/data", "mechanisms/privacy",
+    "core/datasets", "core/claims",
 )  # fmt: skip
 LEAST, MUTANTS = 0.75, 120
 REASONS: dict[str, str] = {}  # text of the line and change -> why a user sees no difference

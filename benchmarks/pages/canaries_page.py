@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.benchmarks.pages.trust_page import outcome, read_table, required, sentences
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import figure, table
 from dpwitness.reports.plots.drawing import drawing
 

@@ -22,12 +22,12 @@ from dpwitness.auditors.accounting.result import AccountantResult, plain
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.benchmarks.pages.exact_rows import order_of_release
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.declared import declarations, library_note
-from dpwitness.mechanisms.foreign.environments import FOLDER, adapter_file
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.declared import declarations, library_note
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, adapter_file
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _SECONDS = 30.0  # of the search for one accountant
 _CALL_SECONDS = 60.0  # longest duration of one batch of calls

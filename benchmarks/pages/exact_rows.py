@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, table, verdict
 
 _SHOWN = 15  # public names that the page lists

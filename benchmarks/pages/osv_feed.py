@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.atomic_files import json_text, write_text
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import json_text, write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.osv_format import osv
 
 _NEW = "2026-11-24T00:00:00Z"  # time of records that the feed does not have yet, unless the caller gives another

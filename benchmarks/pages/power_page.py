@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.benchmarks.pages.trust_page import read_table
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import count, figure, table
 from dpwitness.reports.plots.drawing import drawing
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.benchmarks.pages.trust_page import read_table
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import escaped_markdown, table
 
 _INTRODUCTION = (

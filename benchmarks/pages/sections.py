@@ -9,7 +9,7 @@ from statistics import median
 
 from dpwitness.benchmarks.pages.charts import Cell, Cells, Figure, LogAxis, Mark, Plot, Strip, Strips, across, down
 from dpwitness.benchmarks.pages.markdown_tables import link, tables, value
-from dpwitness.mechanisms.privacy.parsing import parse_claim
+from dpwitness.core.claims.parsing import parse_claim
 from dpwitness.reports.formats.html_frame import text
 from dpwitness.reports.formats.markdown_page import heading_id
 from dpwitness.reports.phrasing.wording import figure

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dpwitness.benchmarks.pages.osv_feed import publish_osv
 from dpwitness.benchmarks.pages.overview import overview
-from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_json, write_text
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.formats.html_format import html

@@ -18,9 +18,9 @@ from typing import Any
 
 from dpwitness.benchmarks.pages.exact_audits import exact_parts, newest_release
 from dpwitness.benchmarks.pages.exact_rows import section
-from dpwitness.mechanisms.core.atomic_files import write_json, write_text
-from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.atomic_files import write_json, write_text
+from dpwitness.core.values.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, figure, number, table, verdict
 
 Found = Json

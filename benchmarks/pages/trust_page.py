@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.core.atomic_files import write_text
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import figure, table
 
 Row = Mapping[str, Any]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dpwitness.benchmarks.peers.tools import Tool
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "reports" / "published" / "peers.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import ApproxDP
+from dpwitness.core.claims import ApproxDP
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import Specimen, zoo
 
 # The mechanisms of the experiments of StatDP and DP-Sniper that are in the zoo, and the Gaussian mechanism of Delta-Siege.

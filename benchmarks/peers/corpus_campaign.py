@@ -19,7 +19,7 @@ from dpwitness.benchmarks.peers.tools import tools as all_tools
 from dpwitness.benchmarks.recall import campaign as recall
 from dpwitness.benchmarks.recall.corpus import SECOND, Entry, corpus
 from dpwitness.benchmarks.recall.stored_runs import write_runs
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
 BUDGETS = (10.0, 60.0)  # CPU seconds of one attack, with those of the library; more if our audit does not find the bug with fewer

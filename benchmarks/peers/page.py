@@ -23,7 +23,7 @@ from dpwitness.benchmarks.peers.figures import (
     summary,
 )
 from dpwitness.benchmarks.peers.tools import SETTINGS, Tool, omitted, tools
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import figure, table
 from dpwitness.reports.plots.drawing import drawing
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.benchmarks.recall.campaign import declared_kind
 from dpwitness.benchmarks.recall.corpus import Entry
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.validation import error_text
-from dpwitness.mechanisms.foreign.environments import home
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import TargetError
-from dpwitness.mechanisms.privacy import ApproxDP, parse_claim
+from dpwitness.core.claims import ApproxDP, parse_claim
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.validation import error_text
+from dpwitness.mechanisms.wrappers.programs.environments import home
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 Outputs = NDArray[np.float64]
 MISSING = -1.0  # number for a missing output, which the experiments of DP-Sniper use

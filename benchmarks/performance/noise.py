@@ -12,9 +12,9 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest, chisquare, norm
 
 from dpwitness.benchmarks.table import Row
+from dpwitness.core.numerics.laplace_laws import geometric_log_mass, laplace_log_cdf
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import Gaussian, Geometric, Laplace
-from dpwitness.mechanisms.numerics.laplace_laws import geometric_log_mass, laplace_log_cdf
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 DRAWS = 10**9
 SIGNIFICANT = 1e-6  # probability that a row of correct noise fails

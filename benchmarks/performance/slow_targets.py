@@ -19,9 +19,9 @@ from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.clocks import cpu_seconds
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.domains.records import Records
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument
 
 BUDGET = 60.0  # CPU seconds of each audit
 _COMPARED_RUNS, _REPETITIONS = 1500, 2  # of a sound target with and without a trace

@@ -11,9 +11,9 @@ from dpwitness import mechanisms
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.colors import marked
 from dpwitness.commands.common import SECONDS, print_json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import NO_VERDICT, OK, show
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.option_values.datasets import dataset
 from dpwitness.option_values.targets import words
 

@@ -13,13 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
-from dpwitness.mechanisms.foreign.program import CACHE_SIZE, Command, Program
-from dpwitness.mechanisms.foreign.program_messages import PROTOCOL, Sent, dataset_json, excerpt, line_of, parse_message, run_line, sent_as
-from dpwitness.mechanisms.foreign.worker_pool import build_domain
-from dpwitness.mechanisms.foreign.worker_process import WorkerDied
-from dpwitness.mechanisms.privacy import parse_claim
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.claims import parse_claim
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument, error_text
+from dpwitness.mechanisms.wrappers.programs.program import CACHE_SIZE, Command, Program
+from dpwitness.mechanisms.wrappers.programs.program_messages import (
+    PROTOCOL,
+    Sent,
+    dataset_json,
+    excerpt,
+    line_of,
+    parse_message,
+    run_line,
+    sent_as,
+)
+from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
+from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
 
 _SEED, _OTHER_SEED = (1, 2, 3, 4), (2**32 - 1, 2**31, 2**32 - 3, 2**31 + 7)  # the second needs unsigned 32-bit integers
 _ROWS = 1000

@@ -16,9 +16,9 @@ from typing import Any
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.declared import declarations
-from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.declared import declarations
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 PUBLISHED = FOLDER.parents[1] / "reports" / "published" / "recall.json"
 NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed

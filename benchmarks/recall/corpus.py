@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.environments import Environment, adapter_file
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.environments import Environment, adapter_file
 
 FOLDER = Path(__file__).resolve().parents[1] / "libraries"
 FAMILIES = (

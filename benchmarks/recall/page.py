@@ -8,7 +8,7 @@ from pathlib import Path
 from dpwitness.benchmarks.recall.campaign import BUDGETS
 from dpwitness.benchmarks.recall.corpus import PARTS, SET_ASIDE, TUNED, Entry
 from dpwitness.benchmarks.recall.figures import CONFIDENCE, Runs, by_family, latest, misses, not_run, part_of, recall, spent_by, undecided
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import figure, table
 
 _INTRODUCTION = (

@@ -15,11 +15,11 @@ from dpwitness.auditors.accounting.search import points
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.stability.declared_targets import DeclaredTransformation
 from dpwitness.benchmarks.recall.corpus import Entry, Release
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.declared import declarations
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import loaded
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.declared import declarations
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import loaded
 
 RUNS = "runs"
 _RUNS = 3  # runs of a mechanism, and calls of a transformation or an accountant

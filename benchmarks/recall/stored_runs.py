@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_text
 
 
 class Keyed(Protocol):

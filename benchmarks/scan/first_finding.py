@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.benchmarks.table import Row
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign import environments
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs import environments
 
 SECONDS, REQUIRED = 600.0, 300.0  # time budget of the scan; seconds until the first finding
 LIBRARIES = {  # package: what pip installs. Each has a bug that is public, or that the project has reported

@@ -15,8 +15,8 @@ from typing import Any
 from dpwitness.auditors.scanning.typed_search import search_program
 from dpwitness.benchmarks.scan.first_finding import scanned
 from dpwitness.benchmarks.table import Row
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.environments import environments
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.environments import environments
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
 READER = Path(__file__).resolve().parents[1] / "libraries" / "opendp"  # scripts that run in an interpreter with OpenDP

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.benchmarks.scan.opendp import findings, issues, unnamed
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, table, truncated_line
 
 _INTRODUCTION = (

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.benchmarks.table import Row
-from dpwitness.mechanisms.core.atomic_files import write_json
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign import environments
+from dpwitness.core.values.atomic_files import write_json
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs import environments
 
 _ROOT = Path(environments.__file__).resolve().parents[2]
-_SOURCES = ("auditors/scanning/*.py", "mechanisms/foreign/inside/*.py", "benchmarks/scan/*.toml")
+_SOURCES = ("auditors/scanning/*.py", "mechanisms/wrappers/programs/inside/*.py", "benchmarks/scan/*.toml")
 
 
 class Partial:

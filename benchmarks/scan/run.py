@@ -29,10 +29,10 @@ from dpwitness.auditors.scanning.scan import written
 from dpwitness.benchmarks.scan import first_finding, opendp
 from dpwitness.benchmarks.scan.partial import Partial
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.environments import Environment, environments
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 LISTS = Path(__file__).with_name("lists.toml")
 FIRST_SCANS = Path(__file__).with_name("first_scans.toml")

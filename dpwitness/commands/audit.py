@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.commands import common
 from dpwitness.console import announce, bar
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import redirected_stdout
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import real
 
 if TYPE_CHECKING:
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
-    from dpwitness.mechanisms.data.pairs import Pair
-    from dpwitness.mechanisms.privacy import Claim
+    from dpwitness.core.claims import Claim
+    from dpwitness.core.datasets.pairs import Pair
 
 SEARCH_SECONDS = 30.0
 
@@ -110,8 +110,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_combination(args: argparse.Namespace, mechanism: Any, name: str, pair: Pair | None) -> None:
     """Raise InvalidArgument for options that cannot be combined with each other or with the mechanism."""
-    from dpwitness.mechanisms.protocols.capabilities import has_capability
-    from dpwitness.mechanisms.protocols.mechanism import WhiteBox
+    from dpwitness.core.protocols.capabilities import has_capability
+    from dpwitness.core.protocols.mechanism import WhiteBox
 
     only_white_box = args.white_box and not args.search
     rules = {
@@ -138,7 +138,7 @@ def _run_audits(
 ) -> list[AuditResult | CertifyResult]:
     """Run the requested audits and return their results; an enclosure of the privacy loss comes first."""
     from dpwitness.auditors.black_box.audit import audit
-    from dpwitness.mechanisms.privacy import promised
+    from dpwitness.core.claims import promised
     from dpwitness.option_values.datasets import claim_of
 
     seed, pairs, notes = args.seed or 0, [pair] if pair else [], tuple[str, ...]()
@@ -166,7 +166,7 @@ def _run_audits(
 
 def _has_queries(mechanism: Any) -> bool:
     """Return whether the mechanism is an interactive session with declared queries, so that an adversary can be searched for."""
-    from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.mechanisms.wrappers.programs.target import Target
 
     queries = mechanism.describe().get("queries") if isinstance(mechanism, Target) else getattr(mechanism, "queries", None)
     return queries is not None
@@ -195,8 +195,8 @@ def _search_pairs(
     """Return the worst pairs of the domain, an output with infinite privacy loss if there is one, and a note."""
     from dpwitness.auditors.pairs.search import search
     from dpwitness.auditors.privacy_loss.search import worst_output
-    from dpwitness.mechanisms.protocols.capabilities import has_capability
-    from dpwitness.mechanisms.protocols.mechanism import WhiteBox
+    from dpwitness.core.protocols.capabilities import has_capability
+    from dpwitness.core.protocols.mechanism import WhiteBox
 
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:

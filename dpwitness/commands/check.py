@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 from dpwitness.colors import marked
 from dpwitness.commands.common import Command, append_step_summary, command_line, interpreter, print_json, program, running, time_limit
 from dpwitness.console import announce
+from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, code_after_write, show, try_to_write
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.checks.runner import CheckReport
-    from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.mechanisms.wrappers.programs.target import Target
 
 
 def arguments(command: Command) -> None:
@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
     """Return the file, its targets (or the program of ``--command``), and whether all targets of the file are meant."""
-    from dpwitness.mechanisms.foreign.target import Target
-    from dpwitness.mechanisms.foreign.worker_pool import target_names
+    from dpwitness.mechanisms.wrappers.programs.target import Target
+    from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
     from dpwitness.option_values.datasets import keywords
     from dpwitness.option_values.targets import load_mechanism
     from dpwitness.option_values.user_code import printed_traceback

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from dpwitness.clone import from_clone
 from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, add_color_option, confidence, print_json
+from dpwitness.core.values import json_reader
+from dpwitness.core.values.atomic_files import write_json
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, number_from_text
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
-from dpwitness.mechanisms.core import json_reader
-from dpwitness.mechanisms.core.atomic_files import write_json
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, number_from_text
 from dpwitness.option_values.numbers import integer
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _load_findings() -> dict[str, dict[str, str]]:
 
 
 def _cache_file() -> Path:
-    from dpwitness.mechanisms.foreign.environments import home
+    from dpwitness.mechanisms.wrappers.programs.environments import home
 
     return home().parent / "claims.json"
 

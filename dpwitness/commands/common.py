@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.colors import COLOR_CHOICES
 from dpwitness.console import announce, describe
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, show, try_to_write
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import integer, real
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def prepare(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
 
         known = read_accepted(args.baseline)
     if getattr(args, "claim", None) is not None:
-        from dpwitness.mechanisms.privacy import parse_claim
+        from dpwitness.core.claims import parse_claim
 
         parse_claim(args.claim)
     return known

@@ -12,9 +12,9 @@ from types import ModuleType
 from dpwitness.clone import from_clone
 from dpwitness.commands import claims, store, targets
 from dpwitness.commands.common import SEED, Command, print_json
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import OK, VIOLATED
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
 
 Rows = list[Json]
 
@@ -110,7 +110,7 @@ def _mechanisms() -> Rows:
 
 def _domains() -> Rows:
     """Return the rows of domains, each followed by its keys in a target file."""
-    from dpwitness.mechanisms.domains import domain_kinds, field_texts
+    from dpwitness.core.domains import domain_kinds, field_texts
 
     rows = []
     for name, kind in domain_kinds().items():
@@ -121,7 +121,7 @@ def _domains() -> Rows:
 
 
 def _relations() -> Rows:
-    from dpwitness.mechanisms.data.relations import OPTIONS, RELATIONS
+    from dpwitness.core.datasets.relations import OPTIONS, RELATIONS
 
     return [
         {"name": name + (f":{','.join(f'{option}=' for option in OPTIONS[name])}" if name in OPTIONS else ""), "text": text}

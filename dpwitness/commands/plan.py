@@ -8,8 +8,8 @@ from typing import Any
 
 from dpwitness.commands.common import TRIALS, Command, confidence, interpreter, print_json, subject, time_limit, workers
 from dpwitness.console import announce
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import integer, real
 from dpwitness.reports.phrasing.wording import plain
 
@@ -62,8 +62,8 @@ def _parse_find(text: str) -> float | str:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness plan`` and return the exit code."""
     from dpwitness.auditors.planning.plan import plan
-    from dpwitness.mechanisms.privacy import parse_claim, promised
-    from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+    from dpwitness.core.claims import parse_claim, promised
+    from dpwitness.core.protocols.mechanism import MechanismFailed
     from dpwitness.option_values.datasets import claim_of, dataset, keywords, pair_of
     from dpwitness.option_values.targets import load
     from dpwitness.option_values.targets import workers as opened
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
 def _plan_canaries(args: argparse.Namespace) -> int:
     """Print the best possible bound of a canary audit: by the theorem for the claim, and by the theorem for Gaussian curves."""
     from dpwitness.auditors.canaries.ideal_limit import canary_limit
-    from dpwitness.mechanisms.privacy import parse_claim
+    from dpwitness.core.claims import parse_claim
 
     unused_options = {"TARGET": args.target, "--find": args.find, "--trials": args.trials, "--shape": args.shape}
     if unexpected := [option for option, value in unused_options.items() if value is not None]:

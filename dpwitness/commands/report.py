@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dpwitness.commands.common import Command, exit_code, parse_names, print_json, report_json_path
 from dpwitness.console import summary
+from dpwitness.core.values.json_reader import printable
+from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.exit_codes import OK, code_after_write, show, try_to_write
-from dpwitness.mechanisms.core.json_reader import printable
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
 from dpwitness.reports.phrasing.wording import plain
 
 COMPARISON_FORMATS = ("md", "html")

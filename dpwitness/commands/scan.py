@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.colors import mark_verdict
 from dpwitness.commands.common import SEED, Command, append_step_summary, clock, command_line, detail, interpreter, print_json, reporting
 from dpwitness.console import announce
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, redirected_stdout, show, try_to_write
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.numbers import real
 from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
 
@@ -48,7 +48,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness scan`` and return the exit code: 1 violated, 3 suspect or nothing audited, 0 otherwise."""
     from dpwitness.auditors.scanning.scan import explore, interpreter_path, stem_of
-    from dpwitness.mechanisms.foreign.confinement import described
+    from dpwitness.mechanisms.wrappers.programs.confinement import described
     from dpwitness.reports.audit.report import check_writable
 
     if not args.package.strip():
@@ -116,8 +116,8 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
 
 def _entries(scan: Scan, python: str | None, memory: float) -> tuple[list[str], dict[str, Json]]:
     """Return the targets of the file, and the transformations and accountants that it declares."""
-    from dpwitness.mechanisms.foreign.declared import declarations
-    from dpwitness.mechanisms.foreign.worker_pool import target_names
+    from dpwitness.mechanisms.wrappers.programs.declared import declarations
+    from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
 
     file = str(scan.file)
     return target_names(file, python, memory_limit=memory), declarations(file, python, 60.0, memory)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.commands.common import Command, command_line, print_json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import OK
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import name_cell, name_width
 
 if TYPE_CHECKING:

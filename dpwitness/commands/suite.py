@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
 from dpwitness.console import bar
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, redirected_stdout, show, try_to_write
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import format_times, plain
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dpwitness.clone import from_clone
 from dpwitness.commands.common import Command, print_json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
-from dpwitness.mechanisms.core.validation import InvalidArgument
 
 TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
 import numpy as np
@@ -97,7 +97,7 @@ def _write_proposal(path: Path, args: argparse.Namespace) -> int:
 
 
 def _setup(names: list[str]) -> int:
-    from dpwitness.mechanisms.foreign.environments import environments
+    from dpwitness.mechanisms.wrappers.programs.environments import environments
 
     from_clone("libraries", "dpwitness targets setup")
     known = environments()
@@ -118,7 +118,7 @@ def _setup(names: list[str]) -> int:
 
 def list_environments(as_json: bool) -> int:
     """Print the environments, their state and their targets."""
-    from dpwitness.mechanisms.foreign.environments import environments, home
+    from dpwitness.mechanisms.wrappers.programs.environments import environments, home
 
     rows = [
         {

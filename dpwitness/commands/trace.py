@@ -37,7 +37,7 @@ def arguments(command: common.Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness trace`` and return the exit code."""
     from dpwitness.auditors.gray_box.trace import trace
-    from dpwitness.mechanisms.core.validation import InvalidArgument
+    from dpwitness.core.values.validation import InvalidArgument
     from dpwitness.option_values.datasets import claim_of, keywords, pair_of
     from dpwitness.option_values.targets import load_mechanism, workers
 

@@ -16,9 +16,9 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.executors.pools import ENGINE_MODULE, delay_signals
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.worker_process import close_idle
+from dpwitness.mechanisms.wrappers.programs.worker_process import close_idle
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.executors.cluster import local, remote_cluster
 from dpwitness.executors.pools import pool
 from dpwitness.executors.specs import parse
-from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 def executor(spec: str) -> AbstractContextManager[Executor]:

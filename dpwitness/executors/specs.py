@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 MOST = 1024  # maximum number of workers that this process starts
 FORMS = "threads:N, processes:N, dask-local:N or dask://HOST:PORT"

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.dataframe_backends import UnsupportedData, library
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.json_reader import Json, object_without_duplicates
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.worker_pool import build_domain
-from dpwitness.mechanisms.privacy import MetricDP, parse_claim, promised
+from dpwitness.core.claims import MetricDP, parse_claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.values.dataframe_backends import UnsupportedData, library
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json, object_without_duplicates
+from dpwitness.core.values.validation import InvalidArgument, error_text
+from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 from dpwitness.option_values.user_code import load_object
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from dpwitness.auditors.results.guessed_result import with_guess
 from dpwitness.auditors.results.verdicts import Result
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.option_values.user_code import printed_traceback
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _SECONDS = 10.0  # default time of a search
 _FOR_MECHANISMS = {  # options that need a mechanism with a privacy claim, with their default
@@ -28,9 +28,9 @@ _FOR_MECHANISMS = {  # options that need a mechanism with a privacy claim, with 
 
 def declared_target(args: argparse.Namespace) -> tuple[Target, Json] | None:
     """Return the target of the command line with its declaration, if TARGETS of its file declares it; None otherwise."""
-    from dpwitness.mechanisms.foreign.declared import declarations
-    from dpwitness.mechanisms.foreign.environments import adapter_file
-    from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.mechanisms.wrappers.programs.declared import declarations
+    from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
+    from dpwitness.mechanisms.wrappers.programs.target import Target
 
     place, _, name = (args.target or "").rpartition(":")
     file = Path(place).expanduser() if place.endswith(".py") else adapter_file(place)

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import OK
-from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _MECHANISM = '''"""A mechanism to audit. Replace noisy_count with your own function.
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
-from dpwitness.mechanisms.core.validation import number_from_text
+from dpwitness.core.values.validation import number_from_text
 
 
 def integer(name: str, least: int, most: int | None = None) -> Callable[[str], int]:

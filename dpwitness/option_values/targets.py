@@ -12,12 +12,12 @@ from typing import Any
 
 from dpwitness.auditors.targets.loading import QUERY, describe_target, relative
 from dpwitness.console import announce
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.executors.factory import executor
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.environments import adapter_file
-from dpwitness.mechanisms.foreign.target import Isolated, Target
-from dpwitness.mechanisms.objects.recognition import recognize, split_form
+from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
+from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
+from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
 from dpwitness.option_values.datasets import dataset, keywords, shortened
 from dpwitness.option_values.user_code import check_signature, load_object, printed_traceback
 

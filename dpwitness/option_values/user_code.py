@@ -12,11 +12,11 @@ from typing import Any
 
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.targets.loading import find_target, load_target, relative
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.exit_codes import redirected_stdout
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, error_text
-from dpwitness.mechanisms.foreign.inside.introspection import method_hint
-from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.mechanisms.wrappers.programs.inside.introspection import method_hint
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 
 def load_object(option: str, text: str, kwargs: Json | None = None, *, build: bool = True) -> Any:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.clone import from_clone, is_clone
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.suites.case import Case, Outcome, Suite, compare, run_case
 from dpwitness.suites.claims import run_all
 

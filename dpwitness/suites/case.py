@@ -14,11 +14,11 @@ from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.storing.store import Store
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.capabilities import has_capability
-from dpwitness.mechanisms.protocols.mechanism import Truth, WhiteBox
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import has_capability
+from dpwitness.core.protocols.mechanism import Truth, WhiteBox
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.audit.document import result_json
 from dpwitness.reports.phrasing.wording import figure, format_times
 

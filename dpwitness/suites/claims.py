@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:

@@ -12,7 +12,7 @@ from dpwitness.auditors.pairs.catalogue import audited_pairs
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.executors.pools import pool
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.audit.document import result_json
 from dpwitness.suites.case import Case, Outcome, Suite, run_case
 

@@ -13,16 +13,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import InvalidArgument, require
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 

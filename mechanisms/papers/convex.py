@@ -14,21 +14,21 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.ball import EnclosureUnavailable
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
-from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
-from dpwitness.mechanisms.numerics.solvers import TOLERANCE, ConvergenceError, Problem
+from dpwitness.core.balls.ball import EnclosureUnavailable
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core.numerics.labelled_pairs import axis, replaced
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.numerics.noise import SphericalNoise
+from dpwitness.core.numerics.solvers import TOLERANCE, ConvergenceError, Problem
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.papers.erm import ObjectivePerturbation, rounded, unrounded, validated_dataset
 from dpwitness.mechanisms.papers.logistic import NOISES, radial_noise
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 
 
 @runtime_checkable

@@ -14,14 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, short_repr
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.labelled_pairs import axis, far_response, opposed_records_pair, replaced, zero_record_pair
-from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
-from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.core.claims import ApproxDP, PureDP
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core.numerics.labelled_pairs import axis, far_response, opposed_records_pair, replaced, zero_record_pair
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.numerics.noise import SphericalNoise
+from dpwitness.core.numerics.solvers import Problem
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import Truth
+from dpwitness.core.values.validation import InvalidArgument, require, require_positive, short_repr
 from dpwitness.mechanisms.papers.erm import (
     ObjectivePerturbation,
     OutputPerturbation,
@@ -31,9 +34,6 @@ from dpwitness.mechanisms.papers.erm import (
     validated_dataset,
 )
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
-from dpwitness.mechanisms.privacy import ApproxDP, PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import Truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

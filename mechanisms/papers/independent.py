@@ -16,11 +16,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, short_repr
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.numerics.labelled_pairs import replaced
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.numerics.labelled_pairs import replaced
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import InvalidArgument, require, require_positive, short_repr
 from dpwitness.mechanisms.papers.independent_kernels import (
     _NODES,
     _WEIGHTS,
@@ -31,9 +34,6 @@ from dpwitness.mechanisms.papers.independent_kernels import (
 )
 from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 _RELEASES = ["full", "outputs", "weights"]

@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.interactive_kernels import interval_log_probability
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.textbook.categorical import draw_index
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)

@@ -15,17 +15,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.numerics.jit import jit_uncached
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.numerics.jit import jit_uncached
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
 from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism, Predictor
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 _CACHE_SIZE = 4096  # number of predictions and kernel values that sessions cache

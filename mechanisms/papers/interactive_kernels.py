@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.numerics.jit import jit, jit_uncached
-from dpwitness.mechanisms.numerics.kernels import kernel_value
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.numerics.jit import jit, jit_uncached
+from dpwitness.core.numerics.kernels import kernel_value
+from dpwitness.core.protocols.mechanism import FloatArray
 
 
 @jit

@@ -13,17 +13,17 @@ from typing import Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.kernels import Kernel
-from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
-from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_kernel_risk
+from dpwitness.core.claims import ApproxDP
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core.numerics.kernels import Kernel
+from dpwitness.core.numerics.labelled_pairs import axis, replaced
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.numerics.solvers import Problem, minimise, minimize_kernel_risk
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.papers.ridge import check_records
-from dpwitness.mechanisms.privacy import ApproxDP
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _LINEAR = Kernel()
 

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records_pair, replaced
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
-from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core.numerics.labelled_pairs import axis, opposed_records_pair, replaced
+from dpwitness.core.numerics.noise import SphericalNoise
+from dpwitness.core.numerics.solvers import Problem
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import Truth
+from dpwitness.core.values.validation import InvalidArgument, require, require_integer
 from dpwitness.mechanisms.papers.erm import (
     LOGISTIC,
     ObjectivePerturbation,
@@ -29,9 +32,6 @@ from dpwitness.mechanisms.papers.erm import (
     validated_dataset,
 )
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import Truth
 
 NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 

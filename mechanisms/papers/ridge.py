@@ -14,24 +14,24 @@ from typing import Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.balls.ball import EnclosureUnavailable
-from dpwitness.mechanisms.balls.erm import ObjectivePerturbationEnclosures
-from dpwitness.mechanisms.balls.law import ClampedLaw, LineLaw
-from dpwitness.mechanisms.balls.risk import RiskLaw
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_one_of
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.noise import SphericalNoise, round_to_grid
-from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.core.balls.ball import EnclosureUnavailable
+from dpwitness.core.balls.erm import ObjectivePerturbationEnclosures
+from dpwitness.core.balls.law import ClampedLaw, LineLaw
+from dpwitness.core.balls.risk import RiskLaw
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core.numerics.draws import Draws, SampledByDraws
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.numerics.noise import SphericalNoise, round_to_grid
+from dpwitness.core.numerics.solvers import Problem
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import InvalidArgument, require, require_one_of
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 Form = Literal["printed", "repaired"]

@@ -16,21 +16,21 @@ from typing import Literal, NamedTuple
 import numpy as np
 from flint import arb
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, softmax
-from dpwitness.mechanisms.balls.risk import slope_over
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, short_repr
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.solvers import ConvergenceError
+from dpwitness.core.balls.ball import Ball, Box, softmax
+from dpwitness.core.balls.risk import slope_over
+from dpwitness.core.claims import ApproxDP, PureDP
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.numerics.solvers import ConvergenceError
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, short_repr
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.papers.ridge import check_records
-from dpwitness.mechanisms.privacy import ApproxDP, PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, frequency_draws, log_softmax, output_rows
 
 Draws = Literal["pure", "approximate", "approximate_repaired"]

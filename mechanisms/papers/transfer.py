@@ -14,19 +14,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import require, require_positive
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laplace_laws import laplace_draws, laplace_log_density
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.numerics.laplace_laws import laplace_draws, laplace_log_density
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import require, require_positive
 from dpwitness.mechanisms.papers.erm import rounded
 from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.papers.ridge import constrained_solution
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
 from dpwitness.mechanisms.textbook.additive import Laplace
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
@@ -64,7 +64,7 @@ class TestDataDependentLearner(LearnerMechanism):
     Examples
     --------
     >>> from dpwitness.mechanisms.papers.learner import KernelLearner
-    >>> from dpwitness.mechanisms.numerics.losses import Loss
+    >>> from dpwitness.core.numerics.losses import Loss
     >>> learner = KernelLearner(Loss("absolute"), 0.1, dimension=1, records=1000)
     >>> round(TestDataDependentLearner(learner, 1.0, 1e-3, [[1.0]], constant=1.0).noise_scale, 6)
     0.026283

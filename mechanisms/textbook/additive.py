@@ -15,15 +15,15 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.law import GeometricLaw, LaplaceLaw, LineLaw, LineLawEnclosures, NormalLaw, RoundedNormalLaw
-from dpwitness.mechanisms.balls.shift import Shift
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
-from dpwitness.mechanisms.numerics.inlined_draws import GAUSSIAN_FROM_STATE
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laplace_laws import (
+from dpwitness.core.balls.law import GeometricLaw, LaplaceLaw, LineLaw, LineLawEnclosures, NormalLaw, RoundedNormalLaw
+from dpwitness.core.balls.shift import Shift
+from dpwitness.core.claims import ApproxDP, PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.records import Records
+from dpwitness.core.numerics.draws import Draws, SampledByDraws
+from dpwitness.core.numerics.inlined_draws import GAUSSIAN_FROM_STATE
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.numerics.laplace_laws import (
     as_integer_vector,
     as_vector,
     column,
@@ -34,10 +34,10 @@ from dpwitness.mechanisms.numerics.laplace_laws import (
     laplace_draws,
     laplace_log_density,
 )
-from dpwitness.mechanisms.privacy import ApproxDP, PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import InvalidArgument, require, require_integer
 from dpwitness.mechanisms.textbook.gaussian_calibration import epsilon_of_shift, shift_over_sigma
 
 GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary

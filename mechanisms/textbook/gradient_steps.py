@@ -17,12 +17,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_callable, require_numbers
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.rows import Rows
-from dpwitness.mechanisms.privacy import ApproxDP
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, MechanismFailed, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
+from dpwitness.core.claims import ApproxDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.rows import Rows
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import InvalidArgument, require, require_callable, require_numbers
 
 Update = Callable[[FloatArray, Generator], Any]
 

@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
-from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, laplace_draws, laplace_log_density
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.records import Records
+from dpwitness.core.numerics.draws import Draws, SampledByDraws
+from dpwitness.core.numerics.laplace_laws import as_integer_vector, laplace_draws, laplace_log_density
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.values.validation import InvalidArgument, require
 from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
 
 

@@ -17,16 +17,16 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
-from dpwitness.mechanisms.core.validation import InvalidArgument, require, short_repr
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laplace_laws import as_integer_vector, column
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.records import Records
+from dpwitness.core.numerics.draws import Draws, SampledByDraws
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.numerics.laplace_laws import as_integer_vector, column
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 
 
 def _record_value(dataset: Any, values: int, owner: str) -> int:

@@ -19,14 +19,14 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.mechanisms.balls.ball import Ball, Box, FiniteSupport, Span, log_mass_of_index, product, softmax
-from dpwitness.mechanisms.balls.maximum import argmax_probability, max_interval_mass, max_log_density, max_loss
-from dpwitness.mechanisms.core.validation import InvalidArgument, require
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.answers import Answers
-from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
-from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laplace_laws import (
+from dpwitness.core.balls.ball import Ball, Box, FiniteSupport, Span, log_mass_of_index, product, softmax
+from dpwitness.core.balls.maximum import argmax_probability, max_interval_mass, max_log_density, max_loss
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.answers import Answers
+from dpwitness.core.numerics.draws import Draws, SampledByDraws
+from dpwitness.core.numerics.jit import jit
+from dpwitness.core.numerics.laplace_laws import (
     as_vector,
     column,
     fair_coins,
@@ -35,10 +35,10 @@ from dpwitness.mechanisms.numerics.laplace_laws import (
     laplace_nodes,
     standard_laplace,
 )
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
-from dpwitness.mechanisms.protocols.optional_methods import available_if
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.values.validation import InvalidArgument, require
 
 
 def _lookup_log_mass(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:

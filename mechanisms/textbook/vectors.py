@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.validation import require
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.answers import Answers
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.numerics.draws import Draws, SampledByDraws
-from dpwitness.mechanisms.numerics.laplace_laws import as_vector, laplace_draws, laplace_log_density
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law
-from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.answers import Answers
+from dpwitness.core.domains.records import Records
+from dpwitness.core.numerics.draws import Draws, SampledByDraws
+from dpwitness.core.numerics.laplace_laws import as_vector, laplace_draws, laplace_log_density
+from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.textbook.additive import Laplace
 
 LaplaceFactor = tuple[Laplace, FloatArray, FloatArray]

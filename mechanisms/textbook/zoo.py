@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any, Protocol
 
-from dpwitness.mechanisms.core.class_registry import modules_of
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import Truth, WhiteBox
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.mechanism import Truth, WhiteBox
+from dpwitness.core.values.class_registry import modules_of
 
 
 class Specimen(WhiteBox, Protocol):

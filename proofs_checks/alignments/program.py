@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeVar
 
-from dpwitness.mechanisms.core.validation import require_one_of
+from dpwitness.core.values.validation import require_one_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -14,11 +14,11 @@ import numpy as np
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Result, Verdict, document
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_positive
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.objects.single_runs import one_run
-from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.core.claims import PureDP
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_positive
+from dpwitness.mechanisms.wrappers.single_runs import one_run
 from dpwitness.proofs_checks.alignments.checker import DIRECTIONS, Obligations, failed_obligation
 from dpwitness.proofs_checks.alignments.expressions import Numbers, value
 from dpwitness.proofs_checks.alignments.invariants import candidates, inductive

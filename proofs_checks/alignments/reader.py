@@ -16,7 +16,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of
+from dpwitness.core.values.validation import InvalidArgument, require_one_of
 from dpwitness.proofs_checks.alignments.expressions import Numbers, Untyped, type_of, value
 from dpwitness.proofs_checks.alignments.program import (
     BREAK,

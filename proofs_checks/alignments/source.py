@@ -17,7 +17,7 @@ import types
 from collections.abc import Collection
 from typing import Any
 
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 BUILTINS = ("abs", "len", "enumerate")
 METHODS = ("append", "laplace", "exponential")

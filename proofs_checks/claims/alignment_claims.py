@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpwitness.auditors import certify
-from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.core.claims import PureDP
 from dpwitness.mechanisms.textbook.selection import NoisyMax
 from dpwitness.mechanisms.textbook.sparse_vector import BrokenSparseVector, SparseVector
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose

@@ -12,10 +12,10 @@ import math
 from flint import arb
 
 from dpwitness.auditors import audit_sensitivity, certify
+from dpwitness.core.numerics.labelled_pairs import far_response
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms import LabelledVectors, Pair
-from dpwitness.mechanisms.numerics.labelled_pairs import far_response
-from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
 from dpwitness.proofs_checks.claims.logistic_claims import CURVATURE, objective_excess, objective_loss
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, enclose, excess, free, supremum_of, twice

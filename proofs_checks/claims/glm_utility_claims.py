@@ -25,11 +25,11 @@ from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility
 from dpwitness.auditors.bounds.utility_claims import Scaling
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.numerics.noise import SphericalNoise
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, excess, twice
 from dpwitness.proofs_checks.engine.evidence import attained, audited, excess_of, identities
 from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence

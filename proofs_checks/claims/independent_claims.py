@@ -18,10 +18,10 @@ from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import Scaling
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner
 from dpwitness.mechanisms.papers.learner import KernelLearner
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, enclose, excess
 from dpwitness.proofs_checks.engine.evidence import attained, audited, case, identities, unsatisfiable
 from dpwitness.proofs_checks.engine.finding import Evidence

@@ -14,7 +14,7 @@ from flint import arb
 
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import FailureBound, Scaling
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.claims.interactive_claims import BETA, MANY, SOURCE, interactive
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, free, twice
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable

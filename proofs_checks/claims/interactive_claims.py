@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.numerics.losses import Loss
 from dpwitness.mechanisms.papers.interactive import PrivateInteractivePrediction
 from dpwitness.mechanisms.papers.learner import KernelLearner
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, excess

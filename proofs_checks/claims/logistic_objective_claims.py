@@ -9,9 +9,9 @@ from flint import arb
 
 from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.papers.convex import ConvexObjectivePerturbation, QuadraticPenalty
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
 from dpwitness.proofs_checks.claims.logistic_claims import CURVATURE

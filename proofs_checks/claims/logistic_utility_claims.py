@@ -11,9 +11,9 @@ from scipy import optimize, stats
 
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
-from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation, LogisticOutputPerturbation, hypercube
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.claims.logistic_objective_claims import printed_objective_noise_is_private
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, times, twice
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable

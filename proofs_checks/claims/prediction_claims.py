@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.bounds.sensitivity import SensitivityResult, audit_sensitivity
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.solvers import Minimum, Problem, minimise
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.numerics.solvers import Minimum, Problem, minimise
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose
 from dpwitness.proofs_checks.engine.evidence import attained, audited, identities, unsatisfiable
 from dpwitness.proofs_checks.engine.finding import Evidence

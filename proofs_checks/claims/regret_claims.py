@@ -21,8 +21,8 @@ from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility, certify
 from dpwitness.auditors.bounds.utility_claims import Scaling
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.ftrl import LambdaRule, PrivateFTRL
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.claims.simplex_claims import softmax_excess, softmax_loss
 from dpwitness.proofs_checks.engine.enclosures import (
     Ball,

@@ -17,9 +17,9 @@ from scipy import stats
 from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import MeanBound, Scaling
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, free, log1p_remainder, supremum_of, twice
 from dpwitness.proofs_checks.engine.evidence import audited, excess_of, identities, unsatisfiable
 from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence

@@ -23,10 +23,10 @@ from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility, certify
 from dpwitness.auditors.bounds.utility_claims import MeanBound, Scaling
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.simplex import SimplexSampling, minimise_over_simplex
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, enclose, supremum_of, twice
 from dpwitness.proofs_checks.engine.evidence import audited, exact_delta, least
 from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence

@@ -20,10 +20,10 @@ from dpwitness.auditors.privacy_loss.routes import composed
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.learner import KernelLearner
 from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.textbook.additive import Laplace
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, enclose, excess, free, twice
 from dpwitness.proofs_checks.engine.evidence import attained, audited, excess_of, identities, least, unsatisfiable

@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 from flint import arb
 
-from dpwitness.mechanisms.balls.ball import down, up
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_finite
+from dpwitness.core.balls.ball import down, up
+from dpwitness.core.values.validation import InvalidArgument, require_finite
 
 Ball: TypeAlias = arb
 

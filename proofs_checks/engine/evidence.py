@@ -13,8 +13,8 @@ from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks.engine.enclosures import Enclosure
 from dpwitness.proofs_checks.engine.finding import WHOLE, ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, need

@@ -10,8 +10,8 @@ from typing import Any
 from dpwitness.auditors.results.enclosure_bounds import EVIDENCE
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_one_of
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
 

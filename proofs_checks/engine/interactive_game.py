@@ -16,7 +16,7 @@ from scipy.stats import nbinom
 from dpwitness.auditors.privacy_loss.composition import compose
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
 
 STEPS = 10  # grid steps per e
 # Levels. Just above zero, bottoms gain probability in proportion to t and lose leakage in proportion to t^2 only; so NEAR is in units of e.

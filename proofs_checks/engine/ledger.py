@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from flint import ctx
 
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_positive
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_one_of, require_positive
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Contradiction, Enclosure, SignMap, branch_and_bound
 from dpwitness.proofs_checks.engine.finding import ClaimFinding, ClaimVerdict, Evidence, audit_verdict_of, scope_of, shares

@@ -19,8 +19,8 @@ from dpwitness.auditors.results.recompute import read_part, recompute_bounds, re
 from dpwitness.auditors.results.verdicts import Verdict, strict
 from dpwitness.auditors.results.witness_reader import check_seal, fingerprint
 from dpwitness.auditors.statistics.certified_point import certified_point
-from dpwitness.mechanisms.core.json_reader import Json, short_json
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_reader import Json, short_json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.summary import Family, count_verdicts, family
 from dpwitness.reports.phrasing.wording import number, verdict

@@ -10,7 +10,7 @@ from typing import Any
 from dpwitness.auditors.results.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.targets.source_locations import place_of
-from dpwitness.mechanisms.core.json_reader import (
+from dpwitness.core.values.json_reader import (
     TEXT,
     Json,
     Rule,
@@ -28,7 +28,7 @@ from dpwitness.mechanisms.core.json_reader import (
     refuse,
     text,
 )
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.checking import check_conclusions, holm_json, recomputed_headline, sealed
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.summary import count_verdicts, family

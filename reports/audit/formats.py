@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from dpwitness.reports import formats
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.core.json_reader import Json
+    from dpwitness.core.values.json_reader import Json
     from dpwitness.reports.phrasing.facts import Entry
     from dpwitness.reports.plots.album import Album
 

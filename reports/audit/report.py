@@ -14,9 +14,9 @@ from dpwitness.auditors.checks.runner import CheckReport
 from dpwitness.auditors.results.parquet_files import has_frame_files, write_frame_files
 from dpwitness.auditors.results.verdicts import Result
 from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.mechanisms.core.atomic_files import atomic_folder, resolve_destination, write_json
-from dpwitness.mechanisms.core.json_reader import Json, read_json
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.atomic_files import atomic_folder, resolve_destination, write_json
+from dpwitness.core.values.json_reader import Json, read_json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.checking import sealed
 from dpwitness.reports.audit.document import WITNESS, build_document, entries_of
 from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_named

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import Entry, claim_of, enclosure
 from dpwitness.reports.phrasing.scope import cost
 from dpwitness.reports.phrasing.summary import Family, count_verdicts, violated_in_bits

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.witness_schemas import relation_rule
-from dpwitness.mechanisms.core.json_reader import Json, anything, listing, number, one_of, printable, read_bytes, record, refuse, text
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import parse_claim
+from dpwitness.core.claims import parse_claim
+from dpwitness.core.values.json_reader import Json, anything, listing, number, one_of, printable, read_bytes, record, refuse, text
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.comparison.intervals import BITS, VALUE, intervals
 from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.fingerprint import RULES, rules_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
-from dpwitness.mechanisms.core.json_reader import Json, printable
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_reader import Json, printable
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import checked_document, read_document
 from dpwitness.reports.comparison.intervals import Interval, intervals
 from dpwitness.reports.phrasing.fingerprint import fingerprint, rules_of

@@ -29,8 +29,8 @@ import numpy as np
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Tally, clopper_pearson_lower, frequency_error, parameter_from_rates
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import Claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.summary import error_of
 from dpwitness.reports.phrasing.wording import figure, number

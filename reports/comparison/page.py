@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_json, write_text
+from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.comparison.compare import CRITERION, Comparison, Row
 from dpwitness.reports.formats.markdown_page import page

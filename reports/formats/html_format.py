@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.trust import permissions_for
-from dpwitness.mechanisms.core.atomic_files import json_text, write_text
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import json_text, write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.cards.cards import card_facts, table_below_facts, what_to_do
 from dpwitness.reports.cards.overview import SEVERITY, Column, answer, columns, family_confidence, legend, sort_worst_first
 from dpwitness.reports.cards.overview import what_to_do as steps

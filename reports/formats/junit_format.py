@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.atomic_files import write_text
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.suppressions import excused
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.summary import violated_in_bits

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dpwitness.mechanisms.core.atomic_files import write_text
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.cards.cards import card
 from dpwitness.reports.cards.overview import answer, columns, family_confidence, legend, sort_worst_first, what_to_do
 from dpwitness.reports.phrasing.facts import Entry

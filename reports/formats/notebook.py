@@ -7,7 +7,7 @@ import itertools
 import sys
 
 from dpwitness.auditors.results.verdicts import Result, strict
-from dpwitness.mechanisms.core.atomic_files import json_text
+from dpwitness.core.values.atomic_files import json_text
 from dpwitness.reports.cards import cards
 from dpwitness.reports.formats.html_format import card
 from dpwitness.reports.formats.html_frame import fragment

@@ -20,8 +20,8 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.atomic_files import json_text, write_text
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import json_text, write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.suppressions import excused
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.fingerprint import rules_of

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from dpwitness.auditors.results.trace_evidence import FINDINGS
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.atomic_files import write_json
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import write_json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.suppressions import excuse
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.fingerprint import RULES, fingerprint, rules_of

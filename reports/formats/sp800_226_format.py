@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from dpwitness.mechanisms.core.atomic_files import write_text
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.osv_format import release_of
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.scope import claim_facts, untested

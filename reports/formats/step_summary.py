@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.cards.overview import SEVERITY
 from dpwitness.reports.formats.suppressions import excused
 from dpwitness.reports.phrasing.summary import count_verdicts, violated_in_bits

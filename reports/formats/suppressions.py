@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.fingerprint import rules_of
 from dpwitness.reports.phrasing.wording import line
 

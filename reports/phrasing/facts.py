@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpwitness.auditors.results.trace_evidence import TraceEvidence
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.relations import describe_relation, parse_relation
-from dpwitness.mechanisms.privacy import Claim, exact_claim, parse_claim
+from dpwitness.core.claims import Claim, exact_claim, parse_claim
+from dpwitness.core.datasets.relations import describe_relation, parse_relation
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import code, dataset, differences, escaped_markdown, figure, format_times, number, verdict
 
 Facts = list[tuple[str, str]]  # (label, markdown)

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.summary import suspected, violated_in_bits
 
 RULES = ("VALUE", "BITS", "SENSITIVITY", "STABILITY", "ACCOUNTANT", "METAMORPHIC", "UTILITY", "TRACE", "CHECK", "SUSPECT")

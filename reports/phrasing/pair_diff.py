@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import Any
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import dataset, rows_of
 
 Part = tuple[str, bool]  # (text, whether the text differs between the datasets)

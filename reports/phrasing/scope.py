@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.data.relations import describe_relation
-from dpwitness.mechanisms.privacy.claim import NOTIONS
+from dpwitness.core.claims.claim import NOTIONS
+from dpwitness.core.datasets.relations import describe_relation
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, format_times, number
 
 QUESTION = "Does this implementation keep the privacy promise it makes?"

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import number
 
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 
 _SHOWN_ENTRIES = 8  # entries shown of a long dataset
 _LONGEST_PROSE = 600
@@ -188,7 +188,7 @@ def slugs(names: Iterable[str]) -> list[str]:
 
 
 def dataset(value: Any) -> str:
-    """Format a dataset from its JSON form (`dpwitness.mechanisms.core.json_codec`); long datasets are truncated and show their size.
+    """Format a dataset from its JSON form (`dpwitness.core.values.json_codec`); long datasets are truncated and show their size.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def rows_of(frame: Json) -> list[Json]:
 
 
 def _column_values(column: Json) -> list[Any]:
-    from dpwitness.mechanisms.core.json_codec import from_jsonable
+    from dpwitness.core.values.json_codec import from_jsonable
 
     values = from_jsonable(column["values"])
     found = values.astype(str).tolist() if values.dtype.kind in "mM" else values.tolist()

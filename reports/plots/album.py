@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.plots.bars import draw_overview, overview_height, relative
 from dpwitness.reports.plots.drawing import blank, common_style, written

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.wording import number, truncated_line
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers, short_name

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.wording import number
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers, ticks_between

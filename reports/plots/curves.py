@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpwitness.auditors.statistics.certified_point import CertifiedPoint, lower_profile
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.privacy import Claim
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.wording import number
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpwitness.mechanisms.core.atomic_files import aside
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.numerics.cma_es import without_matplotlib_backend
+from dpwitness.core.numerics.cma_es import without_matplotlib_backend
+from dpwitness.core.values.atomic_files import aside
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import truncated_line
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.results.verdicts import Result, strict
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import verdict
 from dpwitness.reports.plots.bars import call_loss_bars, draw_calls
 from dpwitness.reports.plots.canaries import draw_guess_bounds, draw_scores, has_guess_bounds, has_scores

@@ -8,7 +8,7 @@ from dpwitness.benchmarks import bench
 from dpwitness.benchmarks.scan import first_finding, run
 from dpwitness.benchmarks.scan.partial import Partial
 from dpwitness.benchmarks.scan.run import GROUPS, Listed, _group_rows, listed, measure, mechanism_outcomes
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def proposal(name, claim, relation, role="mechanism"):

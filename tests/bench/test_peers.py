@@ -10,7 +10,7 @@ from dpwitness.benchmarks.peers.drivers.task import Answer
 from dpwitness.benchmarks.peers.figures import only_a_peer, ratio, seconds_to_truth, summary, table
 from dpwitness.benchmarks.peers.page import write_page
 from dpwitness.benchmarks.peers.tools import OWN, tools
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def run(tool, case, bound=None, violated=False, budget=5.0, seed=1, state="answer", settings="best"):

@@ -15,7 +15,7 @@ from dpwitness.benchmarks.recall.figures import Recall, causes, latest, recall, 
 from dpwitness.benchmarks.recall.page import write_page
 from dpwitness.benchmarks.recall.run import main
 from dpwitness.benchmarks.recall.smoke import RUNS, check_side
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def run(entry, side="before", outcome="VIOLATED", minutes=1, later=False):

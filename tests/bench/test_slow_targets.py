@@ -6,7 +6,7 @@ import pytest
 
 from dpwitness import Verdict
 from dpwitness.benchmarks.performance import slow_targets
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 @dataclass

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness.mechanisms.foreign import Target
-from dpwitness.mechanisms.foreign.worker_process import close_all
+from dpwitness.mechanisms.wrappers.programs import Target
+from dpwitness.mechanisms.wrappers.programs.worker_process import close_all
 
 TARGETS = '''
 """Targets with one peculiarity each."""

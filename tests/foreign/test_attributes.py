@@ -8,12 +8,12 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument, import_problem
-from dpwitness.mechanisms.foreign.inside import introspection
-from dpwitness.mechanisms.foreign.inside.introspection import Unfit, attributes_of, check_attribute_names
-from dpwitness.mechanisms.foreign.manifest import require_attributes
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.core.values.validation import InvalidArgument, import_problem
+from dpwitness.mechanisms.wrappers.programs.inside import introspection
+from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, attributes_of, check_attribute_names
+from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 FILE = """
 import numpy as np

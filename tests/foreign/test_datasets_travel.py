@@ -8,8 +8,8 @@ import pytest
 import dpwitness as dpw
 from dpwitness.auditors.results.parquet_files import ENTRIES, has_frame_files
 from dpwitness.auditors.results.witness_reader import load_json
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.foreign import python_worker
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.mechanisms.wrappers.programs import python_worker
 from dpwitness.reports.audit.document import read_document
 from dpwitness.reports.audit.report import write_document, write_report
 

@@ -10,8 +10,8 @@ from dpwitness import Pair, PureDP, Target, Verdict, check_mechanism, parametriz
 from dpwitness.auditors.checks.runner import CHECKS
 from dpwitness.commands.targets import TEMPLATE
 from dpwitness.mechanisms import Counts, Records, Rows
-from dpwitness.mechanisms.foreign.environments import Environment, environments
-from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 ALWAYS_SKIPPED = {"check_parameters_are_validated", "check_survives_pickling", "check_density_agrees_with_sampler", "check_huge_counts"}
 

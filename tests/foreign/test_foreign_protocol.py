@@ -13,9 +13,9 @@ from dpwitness import Target
 from dpwitness.auditors.events.outputs import WrongShape, encode
 from dpwitness.auditors.running.engine import run_side, stream
 from dpwitness.auditors.running.statefulness import same_outputs
+from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.foreign.inside import codec
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.mechanisms.wrappers.programs.inside import codec
 
 KINDS = [
     *("float", "int", "bool", "big", "int64", "uint64", "float32", "swapped", "complex", "text", "text array", "scalars", "arrays"),
@@ -99,8 +99,8 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
     for _ in range(2):
         for i, dataset in enumerate(data):
             assert target.sample(dataset, 1, np.random.default_rng(0))[0] == 10_000.0 * i
-    from dpwitness.mechanisms.foreign.python_worker import sent_as
-    from dpwitness.mechanisms.foreign.worker_process import borrowed_worker
+    from dpwitness.mechanisms.wrappers.programs.python_worker import sent_as
+    from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
     with borrowed_worker(target._slot, 10.0) as worker:
         part, sent = worker.dataset(sent_as(data[-1]))

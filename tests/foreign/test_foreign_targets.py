@@ -17,9 +17,9 @@ from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, r
 from dpwitness.auditors.running.engine import MechanismFailed, stream
 from dpwitness.benchmarks import bench, format_table
 from dpwitness.mechanisms import Records
-from dpwitness.mechanisms.foreign.environments import PROGRAMS, environments
-from dpwitness.mechanisms.foreign.worker_pool import TargetError, build_domain, target_names
-from dpwitness.mechanisms.foreign.worker_process import _busy, _idle
+from dpwitness.mechanisms.wrappers.programs.environments import PROGRAMS, environments
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, build_domain, target_names
+from dpwitness.mechanisms.wrappers.programs.worker_process import _busy, _idle
 
 ONE = np.array([1.0])
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness.auditors.scanning.typed_search import search_program
 from dpwitness.benchmarks.scan import opendp as scan_opendp
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from dpwitness.benchmarks.scan import opendp as scan_opendp
 from dpwitness.benchmarks.scan import opendp_page
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

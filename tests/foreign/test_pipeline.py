@@ -6,9 +6,9 @@ import pytest
 from dpwitness import Pair, Target
 from dpwitness.auditors.running.engine import MechanismFailed, Phase, Stage
 from dpwitness.auditors.running.statefulness import same_outputs
-from dpwitness.mechanisms.foreign import pipeline
-from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.foreign.worker_process import _busy, _idle
+from dpwitness.mechanisms.wrappers.programs import pipeline
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.worker_process import _busy, _idle
 
 TEXT = """
 import os

@@ -9,10 +9,10 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, Target, Verdict, audit
 from dpwitness.auditors.black_box.audit import timed
+from dpwitness.core.claims import parse_claim
+from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.executors.factory import executor
-from dpwitness.mechanisms.foreign.worker_pool import TargetError
-from dpwitness.mechanisms.privacy import parse_claim
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 _SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
 

@@ -20,8 +20,8 @@ from dpwitness.benchmarks.protocol.__main__ import LANGUAGES
 from dpwitness.benchmarks.protocol.__main__ import main as protocol
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.cli import main
-from dpwitness.mechanisms.foreign.worker_process import _idle
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.mechanisms.wrappers.programs.worker_process import _idle
 
 _SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
 BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))

@@ -8,9 +8,9 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.cli import main
-from dpwitness.mechanisms.foreign import sql
-from dpwitness.mechanisms.foreign.target import Isolated
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.mechanisms.wrappers.programs import sql
+from dpwitness.mechanisms.wrappers.programs.target import Isolated
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 ENGINES = ["sqlite", "duckdb"]
@@ -63,8 +63,8 @@ def test_a_query_that_does_more_than_read_is_refused(engine, text):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_engine_itself_lets_nobody_write(engine, monkeypatch):
     """Were our look at the statement to fail."""
-    monkeypatch.setattr("dpwitness.mechanisms.foreign.sql._DuckDB.check", lambda *_: None)
-    monkeypatch.setattr("dpwitness.mechanisms.foreign.sql.sqlite3.SQLITE_DENY", sqlite3.SQLITE_OK)
+    monkeypatch.setattr("dpwitness.mechanisms.wrappers.programs.sql._DuckDB.check", lambda *_: None)
+    monkeypatch.setattr("dpwitness.mechanisms.wrappers.programs.sql.sqlite3.SQLITE_DENY", sqlite3.SQLITE_OK)
     with pytest.raises(MechanismFailed, match="the query must only read"):
         run(query(engine, "UPDATE data SET a = 9"))
 
@@ -144,6 +144,6 @@ def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
 def test_a_promise_that_is_an_object_reaches_the_command_line():
     for claim in ("pure:1", "approx:1,1e-05", "zcdp:0.5", "rdp:2,1", "gdp:1"):
         kwargs = {"dsn": "sqlite:///:memory:", "query": "SELECT 1", "claim": claim, "domain": SPENT}
-        found = Isolated("dpwitness.mechanisms.foreign.sql", "Query", None, kwargs)
+        found = Isolated("dpwitness.mechanisms.wrappers.programs.sql", "Query", None, kwargs)
         assert str(found.claim) == claim and not found.seeded
         assert found.domain.held == dpw.domains.Table(SPENT["columns"], frame="dict").held

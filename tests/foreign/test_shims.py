@@ -11,7 +11,7 @@ import pytest
 
 from dpwitness import Pair, Target, Verdict, audit, mechanisms
 from dpwitness.benchmarks.protocol.conformance import check_protocol
-from dpwitness.mechanisms.foreign.program_messages import parse_hello
+from dpwitness.mechanisms.wrappers.programs.program_messages import parse_hello
 
 SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
 VECTORS = json.loads((SHIMS / "vectors.json").read_text())

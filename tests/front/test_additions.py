@@ -15,7 +15,7 @@ ROOT = Path(dpwitness.__file__).resolve().parent.parent
 DOMAIN = '''
 from dataclasses import dataclass
 
-from dpwitness.mechanisms.domains.base import Domain, Draws, SearchSpace
+from dpwitness.core.domains.base import Domain, Draws, SearchSpace
 
 @dataclass(frozen=True, slots=True)
 class Coin(Domain):
@@ -41,7 +41,7 @@ class _Sampler(Draws):
         return None
 '''
 FORMAT = """
-from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_text
 
 SUFFIX = ".txt"
 
@@ -52,10 +52,10 @@ MECHANISM = '''
 import math
 from dataclasses import dataclass
 
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.privacy import PureDP
-from dpwitness.mechanisms.protocols.mechanism import Truth
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.records import Records
+from dpwitness.core.claims import PureDP
+from dpwitness.core.protocols.mechanism import Truth
 
 @dataclass(frozen=True, slots=True)
 class ToldTwice:
@@ -91,13 +91,13 @@ def specimens():
 def run(tmp_path_factory):
     """Return a function that runs the command line on a copy of the packages with the three additions."""
     tree = tmp_path_factory.mktemp("tree")
-    for package in ("mechanisms", "auditors", "proofs_checks", "reports", "dpwitness"):
+    for package in ("core", "mechanisms", "auditors", "proofs_checks", "reports", "dpwitness"):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("published"))
-    (tree / "mechanisms" / "domains" / "coin.py").write_text(DOMAIN)
+    (tree / "core" / "domains" / "coin.py").write_text(DOMAIN)
     (tree / "reports" / "formats" / "txt_format.py").write_text(FORMAT)
     (tree / "mechanisms" / "textbook" / "twice.py").write_text(MECHANISM)
-    with (tree / "mechanisms" / "__init__.pyi").open("a") as stub:
-        stub.write("from .domains.coin import Coin as Coin\nfrom .textbook.twice import ToldTwice as ToldTwice\n")
+    with (tree / "mechanisms" / "names.pyi").open("a") as stub:
+        stub.write("from .textbook.twice import ToldTwice as ToldTwice\n")
 
     def run(*arguments):
         environment = os.environ | {"PYTHONPATH": str(tree)}

@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 import dpwitness
 from dpwitness import cli
 from dpwitness.auditors.storing.store import read_store
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, one_run, parse_claim
-from dpwitness.mechanisms.objects.recognition import formed, recognize
+from dpwitness.mechanisms.wrappers.recognition import formed, recognize
 
 DATA = np.array([[0.0, 1.0], [1.0, 0.0]])
 

@@ -14,6 +14,7 @@ import dpwitness
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 FOLDERS = {
+    "dpwitness.core": ROOT / "core",
     "dpwitness.mechanisms": ROOT / "mechanisms",
     "dpwitness.auditors": ROOT / "auditors",
     "dpwitness.proofs_checks": ROOT / "proofs_checks",
@@ -22,7 +23,8 @@ FOLDERS = {
     "dpwitness": ROOT / "dpwitness",
 }
 INSIDE = {  # the layers of each package, lowest first
-    "dpwitness.mechanisms": "core data privacy protocols domains numerics balls textbook papers objects recording foreign",
+    "dpwitness.core": "values datasets claims protocols domains numerics balls",
+    "dpwitness.mechanisms": "textbook papers wrappers wrappers.recording wrappers.programs",
     "dpwitness.auditors": (
         "statistics targets encoding events privacy_loss results running storing pairs proved white_box tracing black_box gray_box "
         "checks bounds accounting canaries stability.inputs stability metamorphic replaying planning watching scanning"
@@ -121,7 +123,7 @@ def test_a_folder_holds_few_files_and_says_what_they_are():
 def test_every_witness_that_code_names_is_in_the_index():
     index = (ROOT / "proofs_checks" / "witnesses.md").read_text(encoding="utf-8")
     listed = {int(n) for n in re.findall(r"^\| W(\d+) \|", index, re.M)}
-    sources = [p.read_text(encoding="utf-8") for room in ("proofs_checks", "mechanisms") for p in (ROOT / room).rglob("*.py")]
+    sources = [p.read_text(encoding="utf-8") for room in ("proofs_checks", "core", "mechanisms") for p in (ROOT / room).rglob("*.py")]
     assert listed == set(range(1, 22)) >= {int(n) for text in sources for n in re.findall(r"\bW(\d+)\b", text)}
     places = re.findall(r"`((?:claims|engine|mechanisms|tests)/[\w/.]+)`", index)
     assert not [p for p in places if not (ROOT / p).is_file() and not (ROOT / "proofs_checks" / p).is_file()]
@@ -133,7 +135,7 @@ def test_documents_name_files_that_exist():
         places = {
             p
             for p in re.findall(r"`([\w./]+/[\w./]*\w/?)`", text)
-            if p.partition("/")[0] in ("mechanisms", "auditors", "proofs_checks", "reports", "benchmarks", "tests")
+            if p.partition("/")[0] in ("core", "mechanisms", "auditors", "proofs_checks", "reports", "benchmarks", "tests")
         }
         assert places and not [p for p in places if not (ROOT / p).exists()], name
         files = [f"/{file.relative_to(ROOT).as_posix()}" for folder in FOLDERS.values() for file in folder.rglob("*.py")]

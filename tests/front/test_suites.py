@@ -11,9 +11,9 @@ from dpwitness.auditors.results.audit_result import BitLevel
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.protocols.mechanism import Truth
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-from dpwitness.mechanisms.protocols.mechanism import Truth
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports import write_report

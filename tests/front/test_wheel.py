@@ -32,7 +32,7 @@ def test_the_wheel_is_small(packed):
 
 def test_the_wheel_has_what_an_audit_needs_and_nothing_else(packed):
     """Every module of the packages and shims; no benchmark, library, test, page or generated report."""
-    packages = ("dpwitness", "mechanisms", "auditors", "proofs_checks", "reports")
+    packages = ("dpwitness", "core", "mechanisms", "auditors", "proofs_checks", "reports")
     assert {file.partition("/")[0] for file in packed} == set(packages)
     sources = {p.relative_to(ROOT).as_posix() for name in packages for p in (ROOT / name).rglob("*.py")}
     assert sources <= packed

@@ -12,7 +12,7 @@ from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.rules import Atoms, name_of_atom
 from dpwitness.console import Bar
 from dpwitness.mechanisms import Laplace
-from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.phrasing.wording import beyond, plain
 from dpwitness.suites import run_case, suite

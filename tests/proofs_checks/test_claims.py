@@ -9,7 +9,7 @@ from flint import arb
 from scipy.stats import gamma
 
 from dpwitness.auditors import Result, Verdict
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, branch_and_bound, check, enclose, supremum
 from dpwitness.proofs_checks.claims.logistic_claims import corrected_budget_excess, objective_excess
 from dpwitness.proofs_checks.engine.enclosures import interval, log1p_remainder

@@ -10,8 +10,8 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from dpwitness.auditors import Verdict, certify
+from dpwitness.core.numerics.losses import Loss
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
 from dpwitness.proofs_checks import ClaimVerdict, check, enclose
 from dpwitness.proofs_checks.claims.glm_claims import huber_delta, huber_pair, wide_excess

@@ -11,9 +11,9 @@ from scipy.stats import gamma
 
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.replaying.replay import replay
+from dpwitness.core.numerics.solvers import Problem, minimise
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import LabelledVectors, LogisticObjectivePerturbation, LogisticOutputPerturbation
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.erm import LOGISTIC, logistic_shift
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, enclose
 from dpwitness.proofs_checks.claims.logistic_objective_claims import line_loss_excess, objective_loss

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.numerics.losses import Loss
 from dpwitness.proofs_checks import ClaimVerdict, check
 from dpwitness.proofs_checks.claims import prediction_claims as claims
 from dpwitness.proofs_checks.engine.evidence import attained, audited, identities, unsatisfiable

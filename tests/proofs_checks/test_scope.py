@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.pages.papers.claims_page import page, ranges
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable

@@ -10,8 +10,8 @@ from scipy.stats import binom
 
 from dpwitness.auditors import Verdict, certify
 from dpwitness.auditors.bounds.utility_claims import MeanBound
+from dpwitness.core.numerics.losses import Loss
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.simplex import SimplexSampling, minimise_over_simplex
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, enclose, supremum
 from dpwitness.proofs_checks.claims import simplex_claims

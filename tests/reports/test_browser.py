@@ -21,7 +21,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.bounds.utility_claims import FailureBound
 from dpwitness.benchmarks.pages.site import PAGES
 from dpwitness.cli import main
-from dpwitness.mechanisms.domains.records import Records
+from dpwitness.core.domains.records import Records
 from dpwitness.reports.audit.document import build_document, result_json
 from dpwitness.reports.audit.report import write_document
 

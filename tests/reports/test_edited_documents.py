@@ -10,8 +10,8 @@ import pytest
 import dpwitness as dpw
 from dpwitness.auditors.bounds.utility_claims import MeanBound
 from dpwitness.cli import main
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Laplace, Records
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import UNSEALED_FIELDS
 from dpwitness.reports.audit.document import build_document, checked_document
 

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from dpwitness.cli import main
-from dpwitness.mechanisms.core import atomic_files
-from dpwitness.mechanisms.core.atomic_files import atomic_folder, write_text
+from dpwitness.core.values import atomic_files
+from dpwitness.core.values.atomic_files import atomic_folder, write_text
 from dpwitness.reports import write_report
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.formats.step_summary import append_summary

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 import dpwitness as dpw
 from dpwitness.benchmarks.pages.site import build
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, entries_of, read_document
 from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.formats import html_format

@@ -21,8 +21,8 @@ from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.targets.source_locations import place_of
 from dpwitness.auditors.white_box.certify import certify
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Gaussian, Laplace, Records
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, read_document, result_json
 from dpwitness.reports.formats.junit_format import junit
 from dpwitness.reports.formats.sarif_format import MOST, sarif

@@ -10,7 +10,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.commands.common import exit_code
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, checked_document, entries_of
 from dpwitness.reports.cards.cards import what_to_do
 from dpwitness.reports.cards.overview import answer

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.domains.answers import Answers
-from dpwitness.mechanisms.domains.counts import Counts
-from dpwitness.mechanisms.domains.records import Records
-from dpwitness.mechanisms.domains.rows import Rows
+from dpwitness.core.domains.answers import Answers
+from dpwitness.core.domains.counts import Counts
+from dpwitness.core.domains.records import Records
+from dpwitness.core.domains.rows import Rows
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.validation import InvalidArgument
 
 DOMAINS = [
     Answers(1),

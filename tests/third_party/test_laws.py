@@ -8,7 +8,7 @@ import pytest
 
 from dpwitness.auditors.privacy_loss import closed_form
 from dpwitness.benchmarks.libraries import laws as law
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
 
 
 def rows(*entries):

@@ -6,7 +6,7 @@ import pytest
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.events.posterior import Table
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

@@ -27,7 +27,7 @@ from dpwitness.auditors.running.fresh_processes import PIECE, STATES, fresh_outp
 from dpwitness.auditors.running.statefulness import check_calls
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
 
 _DOUBT = 1000.0  # evidence from which a violation is not believed
 _CALLS = 128  # calls of each dataset that show whether the runs of a call depend on each other

@@ -12,8 +12,8 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.running.engine import MechanismFailed, outputs
 from dpwitness.auditors.running.pair_exercise import difference, exercised
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.domains import Domain
+from dpwitness.core.domains import Domain
+from dpwitness.core.values.validation import InvalidArgument
 
 _WIDENING_FACTORS = (10.0, 100.0, 10_000.0)
 _WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpwitness.auditors.stability.inputs.neighbors import Distance, Group, Neighborhood, NumberMoves, RowEdits
 from dpwitness.auditors.stability.inputs.spaces import FrameOf, InputSpace, ScalarOf, VectorOf
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 _ROW_METRICS = ("symmetric", "insert-delete", "change-one", "hamming", "discrete")
 _NUMBER_METRICS = ("absolute", "l1", "l2", "linf")

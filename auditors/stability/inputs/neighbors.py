@@ -12,7 +12,7 @@ from typing import Any
 
 from dpwitness.auditors.stability.inputs.atoms import to_f32
 from dpwitness.auditors.stability.inputs.spaces import InputSpace, ScalarOf, VectorOf
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 Distance = Fraction | int | float
 _TRIES = 20  # most tries at a random edit of a walk

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.stability.inputs.atoms import Atom, atom_of
-from dpwitness.mechanisms.core.json_reader import Json
-from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_type, short_repr
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_type, short_repr
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

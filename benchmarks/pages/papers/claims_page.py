@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import environment
-from dpwitness.mechanisms.core.atomic_files import write_json, write_text
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import write_json, write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.proofs_checks.engine.finding import scope_summary
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number, slugs, table, verdict

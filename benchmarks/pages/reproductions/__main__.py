@@ -14,8 +14,8 @@ from dpwitness.benchmarks.pages.reproductions import accuracy as acc
 from dpwitness.benchmarks.pages.reproductions import logistic as lr
 from dpwitness.benchmarks.pages.reproductions.page import page
 from dpwitness.benchmarks.pages.reproductions.plots import plot_curve, plot_dimension, plot_figure_2, plot_transfer
-from dpwitness.mechanisms.core.atomic_files import write_json, write_text
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.atomic_files import write_json, write_text
+from dpwitness.core.values.json_reader import Json
 
 SEED = 20081
 CURVE_RECORDS = tuple(range(100, 701, 100))

@@ -13,8 +13,8 @@ from numpy.random import Generator
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.experiment_data import padded
 from dpwitness.benchmarks.pages.reproductions.logistic import stream
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.core.numerics.solvers import Problem, minimise
+from dpwitness.core.protocols.mechanism import FloatArray
 
 # Jain and Thakurta 2014, section 6: epsilon = 5, delta = 1e-3, lambda = 0.001, 20 runs, 70 % of about 60,000 records for training. Here
 # a tenth of these records: with all records the effect of objective perturbation's noise needs dimensions that do not fit into memory.

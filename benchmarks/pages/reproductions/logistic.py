@@ -15,9 +15,9 @@ from numpy.random import Generator, SeedSequence, default_rng
 
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.experiment_data import PIMA, MissingOptionalDependency, breast_cancer, pima, sphere_with_margin
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimize_perturbed_risk
+from dpwitness.core.numerics.solvers import Problem, minimise, minimize_perturbed_risk
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.logistic import hypercube
-from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 EPSILON = 0.2
 FOLDS, RESTARTS, MANY = 5, 10, 500

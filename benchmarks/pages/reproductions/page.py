@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpwitness.benchmarks.pages.reproductions.accuracy import CONSTANTS, POINTS
 from dpwitness.benchmarks.pages.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
 from dpwitness.reports.phrasing.wording import table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.benchmarks.pages.reproductions.logistic import FIGURE_2, PROBLEMS
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.plots.drawing import drawing
 
 if TYPE_CHECKING:

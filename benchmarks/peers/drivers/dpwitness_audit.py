@@ -7,7 +7,7 @@ from typing import Any
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.peers.drivers.task import Answer, Task
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
 
 _SHARE = 0.8  # part of the budget that is asked for: a time budget is approximate, and an attack beyond the budget has no answer
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.benchmarks.proofs.review.check_code import places
-from dpwitness.mechanisms.core import json_reader
-from dpwitness.mechanisms.core.atomic_files import write_json
-from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.core.values import json_reader
+from dpwitness.core.values.atomic_files import write_json
+from dpwitness.core.values.json_reader import Json
 from dpwitness.proofs_checks.engine.declaration import Declaration
 
 TEXTS = ("source", "statement", "formula")

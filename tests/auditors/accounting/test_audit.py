@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from dpwitness.accounting import MECHANISMS, audit_accountant
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 VIOLATED, NOT_REFUTED, ERROR = "VIOLATED", "NOT_REFUTED", "ERROR"
 

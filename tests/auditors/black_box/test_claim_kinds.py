@@ -10,7 +10,7 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.cli import main
-from dpwitness.mechanisms.privacy import exact_claim
+from dpwitness.core.claims import exact_claim
 from dpwitness.reports.audit.report import write_report
 
 FAR = m.Pair(np.array([0.0, 0.0]), np.array([2.0, 0.0]), relation="stated")

@@ -12,10 +12,10 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.canaries.audit import audit_canaries
 from dpwitness.auditors.canaries.ideal_limit import canary_limit
 from dpwitness.auditors.results.recompute import recompute_bounds
-from dpwitness.mechanisms.core.validation import InvalidArgument, require
-from dpwitness.mechanisms.privacy import exact_claim, parse_claim
-from dpwitness.mechanisms.privacy.claim import Claim
-from dpwitness.mechanisms.privacy.renyi import RenyiClaim, binary_renyi
+from dpwitness.core.claims import exact_claim, parse_claim
+from dpwitness.core.claims.claim import Claim
+from dpwitness.core.claims.renyi import RenyiClaim, binary_renyi
+from dpwitness.core.values.validation import InvalidArgument, require
 from dpwitness.reports.audit.report import write_report
 
 PAIR = m.Pair(np.array([0.0]), np.array([1.0]), relation="l1")

@@ -43,7 +43,7 @@ def test_integers_that_may_be_labels_are_pointed_out():
 
 
 def test_a_pair_on_which_the_mechanism_fails_is_left_out():
-    from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+    from dpwitness.core.protocols.mechanism import MechanismFailed
 
     def fails(dataset, size, rng):
         if (dataset == 5).all():

@@ -11,7 +11,7 @@ from dpwitness import Pair, audit
 from dpwitness.auditors.results.recompute import recompute_bounds
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.results.witness_reader import load_json, read_checked_witness
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

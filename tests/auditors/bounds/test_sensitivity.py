@@ -11,7 +11,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.bounds.sensitivity import audit_sensitivity, feature_distance, sensitivity_at
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.benchmarks.white_box import SENSITIVITIES, sensitivity
-from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.mechanisms.papers.erm import logistic_shift
 
 SHORT = {"evaluations": 1000, "seconds": 60.0}

@@ -10,8 +10,8 @@ from dpwitness.auditors.bounds.utility import audit_utility
 from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits
+from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, LinearCosts, PrivateFTRL
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
 
 GRID = (1.0, 4.0, 16.0, 64.0)
 

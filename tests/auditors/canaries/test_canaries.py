@@ -16,7 +16,7 @@ from dpwitness.auditors.canaries import bounds, guess_probability, recursion
 from dpwitness.auditors.canaries.files import read_score_file
 from dpwitness.auditors.canaries.guesses import ordered
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def worst_law(size, epsilon, delta, right):

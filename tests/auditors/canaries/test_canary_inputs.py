@@ -8,7 +8,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.auditors.canaries.files import read_score_file
 from dpwitness.auditors.canaries.inputs import read
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def split(scores, included):

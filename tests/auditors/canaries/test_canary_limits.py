@@ -9,8 +9,8 @@ from scipy.stats import binom
 
 import dpwitness as dpw
 from dpwitness.auditors.canaries import bounds, guess_probability
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import DPSGD
-from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 def test_what_would_have_been_found_is_found():

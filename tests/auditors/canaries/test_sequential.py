@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpwitness.canaries import CanaryMonitor
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def train(noise, steps=200, batch=5, dimension=400, seed=1, claim="gdp:1"):

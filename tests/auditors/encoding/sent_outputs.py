@@ -5,7 +5,7 @@ import io
 import numpy as np
 
 from dpwitness import Pair, audit
-from dpwitness.mechanisms.foreign.inside import codec
+from dpwitness.mechanisms.wrappers.programs.inside import codec
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

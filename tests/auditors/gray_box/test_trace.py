@@ -11,11 +11,11 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.tracing.call_losses import Call, Losses, add, permute_and_flip
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.recording.primitives import LAWS
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.recording.primitives import LAWS
 from dpwitness.reports.audit.report import write_report
 
 sys.path.insert(0, str(Path(__file__).parent))

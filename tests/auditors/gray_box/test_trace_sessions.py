@@ -12,10 +12,10 @@ import pytest
 from numba.core.errors import TypingError
 
 import dpwitness as dpw
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.pairs import Pair
-from dpwitness.mechanisms.numerics.jit import jit_uncached
-from dpwitness.mechanisms.recording.session import Session, Stopped, _watched
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.numerics.jit import jit_uncached
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.recording.session import Session, Stopped, _watched
 
 sys.path.insert(0, str(Path(__file__).parent))
 import traced
@@ -103,7 +103,7 @@ def test_the_interpreter_is_left_as_it_was(fired):
     code = f"""
 import sys, time
 import dpwitness as dpw
-from dpwitness.mechanisms.recording.session import Stopped, _watched
+from dpwitness.mechanisms.wrappers.recording.session import Stopped, _watched
 try:
     with _watched({0.05 if fired else 30}):
         for _ in range({10 if fired else 1}):

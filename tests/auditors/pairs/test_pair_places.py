@@ -8,9 +8,9 @@ from dpwitness import Verdict, audit
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.exploration import RESTARTS, STEPS, explore
 from dpwitness.auditors.pairs.search import search
+from dpwitness.core.domains.pair_patterns import PLACES, changed_row_index, matching, smaller_magnitudes
+from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
-from dpwitness.mechanisms.core.json_codec import to_jsonable
-from dpwitness.mechanisms.domains.pair_patterns import PLACES, changed_row_index, matching, smaller_magnitudes
 
 DOMAINS = [
     Rows(9, ((0, 1), (-2, 2)), (0, 1)),

@@ -12,7 +12,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.privacy_loss.density_check import BadOracle
 from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.auditors.proved.space import cells_of
-from dpwitness.mechanisms.balls.ball import PRECISION, span
+from dpwitness.core.balls.ball import PRECISION, span
 
 WIDTH = 1.0 + 3e-6
 

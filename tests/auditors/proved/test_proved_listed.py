@@ -8,7 +8,7 @@ from flint import arb, ctx
 
 from dpwitness import mechanisms as m
 from dpwitness.auditors.proved.bounds import proved_bounds
-from dpwitness.mechanisms.balls.ball import PRECISION, span
+from dpwitness.core.balls.ball import PRECISION, span
 
 
 def ends_of(mechanism, claim=None, pair=None):

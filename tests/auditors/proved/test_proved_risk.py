@@ -11,10 +11,10 @@ from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.proved import plane_minimizer as proved_plane
 from dpwitness.auditors.proved.bounds import proved_bounds
 from dpwitness.auditors.proved.space import cells_of
-from dpwitness.mechanisms.balls.ball import PRECISION, endpoints, span
-from dpwitness.mechanisms.balls.risk import RiskLaw, curvature_over, slope_over
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
-from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.core.balls.ball import PRECISION, endpoints, span
+from dpwitness.core.balls.risk import RiskLaw, curvature_over, slope_over
+from dpwitness.core.numerics.noise import SphericalNoise
+from dpwitness.core.numerics.solvers import Problem
 from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 

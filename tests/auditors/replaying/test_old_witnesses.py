@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.json_reader import read_json
+from dpwitness.core.values.json_reader import read_json
 
 OLD = sorted((Path(__file__).parent / "witnesses").glob("*.json"))
 

@@ -14,7 +14,7 @@ from dpwitness.auditors.canaries.replay import recompute_canaries
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.results.recompute import Basis, recompute_bounds
 from dpwitness.auditors.statistics.certificate import Part, Tally
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))
 

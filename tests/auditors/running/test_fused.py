@@ -36,7 +36,7 @@ from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
 from dpwitness.auditors.running.fused_counts import counter
 from dpwitness.auditors.running.rounds import batch, is_builtin_mechanism
 from dpwitness.auditors.running.statefulness import Unfit
-from dpwitness.mechanisms.numerics.draws import state_of
+from dpwitness.core.numerics.draws import state_of
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 

@@ -17,8 +17,8 @@ from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.engine import Inline, Phase, Stage, outputs, stream
 from dpwitness.auditors.running.repeated_outputs import RepeatDetector, mark
 from dpwitness.auditors.running.statefulness import check_training
-from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.foreign.target import Isolated
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.target import Isolated
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stateful

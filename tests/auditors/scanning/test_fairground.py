@@ -11,10 +11,10 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.scanning import audits
 from dpwitness.auditors.scanning.audits import AuditPlan, _audit_errors, _audit_relations, audit_entries
 from dpwitness.auditors.scanning.scan import confirm, row_of, written
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.declared import declarations
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.worker_pool import target_names
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.declared import declarations
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
 from dpwitness.reports.audit.document import build_document, checked_document
 
 MECHANISMS = {  # name -> claim, relation

@@ -18,8 +18,8 @@ from dpwitness.auditors.scanning.recipes import Recipe, Source, choices, fed_obj
 from dpwitness.auditors.scanning.source import PUBLIC_VALUE, adapted, function_source
 from dpwitness.auditors.scanning.trials import Trial, _truth
 from dpwitness.auditors.scanning.vocabulary import role
-from dpwitness.mechanisms.foreign.inside.parameter_uses import uses_of
-from dpwitness.mechanisms.foreign.inside.repairs import apply, repairs
+from dpwitness.mechanisms.wrappers.programs.inside.parameter_uses import uses_of
+from dpwitness.mechanisms.wrappers.programs.inside.repairs import apply, repairs
 
 
 def example(data, scorer, kind, options, size, table, path, shift=1.0):

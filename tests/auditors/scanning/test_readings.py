@@ -12,8 +12,8 @@ from dpwitness.auditors.scanning.proposals import target_names
 from dpwitness.auditors.scanning.readings import convention_of, read, returned_quantity
 from dpwitness.auditors.scanning.recipes import data_parameter
 from dpwitness.auditors.scanning.vocabulary import is_tolerance, role
-from dpwitness.mechanisms.foreign.inside.examples import calls_in_examples
-from dpwitness.mechanisms.foreign.worker_pool import build_domain
+from dpwitness.mechanisms.wrappers.programs.inside.examples import calls_in_examples
+from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 
 
 def named(name, *parameters, doc="Differentially private.", **more):

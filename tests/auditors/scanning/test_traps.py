@@ -11,9 +11,9 @@ import pytest
 
 from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.auditors.scanning.proposals import propose, readings_of
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.confinement import LIMITS, confined, described, offered
-from dpwitness.mechanisms.foreign.inside import descriptions, unimported
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.confinement import LIMITS, confined, described, offered
+from dpwitness.mechanisms.wrappers.programs.inside import descriptions, unimported
 
 HERE = Path(__file__).parent
 

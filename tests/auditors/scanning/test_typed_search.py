@@ -9,7 +9,7 @@ from dpwitness.auditors.scanning import typed_search
 from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
 from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.scan import typed_entries, written
-from dpwitness.mechanisms.foreign.declared import declarations
+from dpwitness.mechanisms.wrappers.programs.declared import declarations
 
 PROGRAM = """
 import json

@@ -13,7 +13,7 @@ import pytest
 from dpwitness import Verdict, audit_stability, replay
 from dpwitness.auditors.results.witness_reader import load_json
 from dpwitness.auditors.stability.conclude import recheck
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 sys.path.insert(0, str(Path(__file__).parent))
 from transformations import BROKEN, RIGHT

@@ -13,8 +13,8 @@ from dpwitness.auditors.stability.inputs.atoms import DTYPES, to_f32, value_key
 from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
 from dpwitness.auditors.stability.metrics import metric_named
 from dpwitness.auditors.targets.constants import constants_of
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.stability import Atom, FrameOf, ScalarOf, Step, VectorOf, audit_chains, space_of
 
 

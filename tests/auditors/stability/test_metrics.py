@@ -9,7 +9,7 @@ import pytest
 
 from dpwitness.auditors.stability.exact_numbers import Incomparable, gap, rounds
 from dpwitness.auditors.stability.metrics import METRICS, metric_named
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def distance(name, first, second, strict=False):

@@ -16,7 +16,7 @@ from scipy.stats import binom
 from dpwitness.auditors.statistics import combination
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.core.claims import PureDP
 
 ACTIONS = 6
 

@@ -18,8 +18,8 @@ from dpwitness.auditors.statistics.anytime import (
     shown_at_most,
 )
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, allowed, certified
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import parse_claim
+from dpwitness.core.claims import parse_claim
+from dpwitness.core.values.validation import InvalidArgument
 
 CLAIMS = ("pure:1", "approx:1,1e-3", "gdp:1", "rdp:2,1")
 

@@ -23,8 +23,8 @@ from dpwitness.auditors.statistics.combination import (
     reweight_for_extension,
     shares_spent,
 )
+from dpwitness.core.claims import GDP
 from dpwitness.mechanisms import ApproxDP, PureDP
-from dpwitness.mechanisms.privacy import GDP
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))
 THETA, PLAN = float(expit(1.0)), 400  # randomized response exactly at the claim; rounds of the plan

@@ -21,7 +21,7 @@ from dpwitness.auditors.storing.merge import merge
 from dpwitness.auditors.storing.serialization import pack, unpack
 from dpwitness.auditors.storing.store import open_store, read_store
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 LIBRARY = 1.0
 

@@ -15,7 +15,7 @@ from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.serialization import pack, unpack
 from dpwitness.auditors.storing.store import Store, open_store, read_store
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def test_an_edited_bound_in_a_store_is_refused(tmp_path):

@@ -205,7 +205,7 @@ def test_every_mechanism_of_this_project_may_run():
         trust.check_object(type(specimen), trust.plan(described))
     for target in (
         "dpwitness.mechanisms:LabelledVectors",
-        "dpwitness.mechanisms.foreign.worker_process:Slot",
+        "dpwitness.mechanisms.wrappers.programs.worker_process:Slot",
         "dpwitness.auditors.black_box.audit:audit",
     ):
         with pytest.raises(InvalidArgument, match="is not a mechanism of this project"):

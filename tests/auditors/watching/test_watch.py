@@ -22,7 +22,7 @@ from dpwitness.auditors.storing.store import open_store, read_store
 from dpwitness.auditors.watching.slices import read_release
 from dpwitness.auditors.watching.watch import WatchedTarget, watch
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

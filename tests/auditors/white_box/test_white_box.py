@@ -16,7 +16,7 @@ from dpwitness.auditors.replaying.replay import replay
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean, upper_mean
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.protocols.capabilities import log_density_at
+from dpwitness.core.protocols.capabilities import log_density_at
 
 KEPT = (Verdict.CERTIFIED, Verdict.SUPPORTED)  # which of them depends on whether a proof applies
 ZERO_ONE = m.Pair(np.array([0.0]), np.array([1.0]), "replace-one")

@@ -18,8 +18,8 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.auditors.white_box.monte_carlo_bounds import confirmed
 from dpwitness.benchmarks.density_cases import Law, awkward
+from dpwitness.core.protocols.capabilities import one_law, states_one_law
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
-from dpwitness.mechanisms.protocols.capabilities import one_law, states_one_law
 
 ZERO_ONE = Pair(np.array([0.0]), np.array([1.0]), "replace-one")
 CASES = {case.name: case for case in awkward()}

@@ -12,8 +12,8 @@ import pytest
 
 from dpwitness import Pair, audit
 from dpwitness.cli import main
+from dpwitness.core.values.validation import error_text
 from dpwitness.exit_codes import guarded
-from dpwitness.mechanisms.core.validation import error_text
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ["audit", "mine.py:leaky", "--claim", "pure:0.5", *PAIR, "--trials", "2e4"]
@@ -149,7 +149,7 @@ def test_optimised_python_and_a_plotting_backend_that_is_not_there(shell):
     found = shell.run(sys.executable, "-m", "dpwitness", *LEAKY, "--report", "out", MPLBACKEND="nonsense")
     assert found.returncode == 1 and found.stderr.count("\n") == 1 and found.stderr.endswith(" expected\n")
     assert list((shell.folder / "out").glob("*.svg"))
-    import_cma = "from dpwitness.mechanisms.numerics.cma_es import _package; print(_package().CMAEvolutionStrategy.__name__)"
+    import_cma = "from dpwitness.core.numerics.cma_es import _package; print(_package().CMAEvolutionStrategy.__name__)"
     assert shell.run(sys.executable, "-OO", "-c", import_cma, MPLBACKEND="nonsense").stdout == "CMAEvolutionStrategy\n"
 
 

@@ -15,8 +15,8 @@ import pytest
 from dpwitness import audit
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms import Pair
-from dpwitness.mechanisms.foreign.supervisor import descendants
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
+from dpwitness.mechanisms.wrappers.programs.target import Target
 
 HOSTILE = """
 import ctypes

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.core.class_registry import known_class, public_name
-from dpwitness.mechanisms.core.json_codec import from_jsonable, same_value, to_jsonable
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.core.values.class_registry import known_class, public_name
+from dpwitness.core.values.json_codec import from_jsonable, same_value, to_jsonable
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.phrasing.wording import dataset
 
 TABLE = np.array([(1, 2.5, "ab"), (3, math.nan, "c")], dtype=[("id", "<i4"), ("x", "<f8"), ("name", "U3")])

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from dpwitness.mechanisms.core import json_reader as js
-from dpwitness.mechanisms.core.atomic_files import aside, json_text, write_json, write_text
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values import json_reader as js
+from dpwitness.core.values.atomic_files import aside, json_text, write_json, write_text
+from dpwitness.core.values.validation import InvalidArgument
 
 
 @pytest.mark.parametrize(

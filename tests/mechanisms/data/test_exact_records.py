@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dpwitness.core.datasets.records import exact
 from dpwitness.mechanisms import InvalidArgument, LabelledVectors, Organisations, Pair
-from dpwitness.mechanisms.data.records import exact
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 

@@ -10,10 +10,10 @@ import pytest
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.exploration import simplify_pair
+from dpwitness.core.datasets.relations import parse_relation
+from dpwitness.core.values.dataframe_backends import fix, fixed, from_parts, to_parts
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms import Events, Graph, InvalidArgument, Pair, Relation, Table, Texts
-from dpwitness.mechanisms.core.dataframe_backends import fix, fixed, from_parts, to_parts
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.data.relations import parse_relation
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 

@@ -60,7 +60,7 @@ def test_commands_without_a_home(tmp_path, home, arguments):
     assert found.returncode == 0 and re.fullmatch(r"(Laplace: 2,000 runs at .* each, about .* expected\n)?", found.stderr)
 
 
-CALLERS = """from dpwitness.mechanisms.numerics.jit import jit
+CALLERS = """from dpwitness.core.numerics.jit import jit
 import kernels
 
 def calling(inner):
@@ -74,7 +74,7 @@ print([outer(5) for outer in callers], kernels.by_name(5))
 print([sum(outer.stats.cache_hits.values()) for outer in [*callers, kernels.by_name]])
 """
 KERNELS = """from numba import njit
-from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.core.numerics.jit import jit
 from deeper import deepest
 
 @jit
@@ -99,7 +99,7 @@ def plain(x):
 def by_name(x):
     return deepest(x)
 """
-DEEPER = """from dpwitness.mechanisms.numerics.jit import jit
+DEEPER = """from dpwitness.core.numerics.jit import jit
 
 @jit
 def deepest(x):
@@ -128,7 +128,7 @@ def test_what_a_kernel_calls_decides_what_is_taken_from_the_cache(tmp_path):
 
 
 RACING = """import sys
-from dpwitness.mechanisms.numerics import jit as house
+from dpwitness.core.numerics import jit as house
 
 def adding(by):
     @house.jit

@@ -11,18 +11,11 @@ from numba import njit
 from scipy.optimize import minimize
 
 from dpwitness.benchmarks.experiment_data import breast_cancer
+from dpwitness.core.numerics.arithmetic import exponential
+from dpwitness.core.numerics.losses import LOSSES, loss_terms
+from dpwitness.core.numerics.newton import minimize_rows
+from dpwitness.core.numerics.solvers import Problem, _expand, minimise, minimize_kernel_risk, minimize_perturbed_risk, noise_for_minimizers
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, Kernel, LabelledVectors, LogisticObjectivePerturbation, Loss
-from dpwitness.mechanisms.numerics.arithmetic import exponential
-from dpwitness.mechanisms.numerics.losses import LOSSES, loss_terms
-from dpwitness.mechanisms.numerics.newton import minimize_rows
-from dpwitness.mechanisms.numerics.solvers import (
-    Problem,
-    _expand,
-    minimise,
-    minimize_kernel_risk,
-    minimize_perturbed_risk,
-    noise_for_minimizers,
-)
 
 SMOOTH = [name for name in LOSSES if Loss(name).smooth]
 

@@ -19,9 +19,9 @@ import dpwitness as dpw
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.rounds import is_builtin_mechanism
 from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.mechanisms.objects.adversaries import answer_kind
-from dpwitness.mechanisms.objects.single_runs import PerRun
-from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.mechanisms.wrappers.adversaries import answer_kind
+from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 PAIR = dpw.Pair(np.zeros(4), np.array([1.0, 0, 0, 0]), relation="replace-one")
 RNG = np.random.default_rng

@@ -16,7 +16,7 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.loading import built, describe_target
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.numerics.losses import Loss
 from dpwitness.mechanisms.papers.interactive import PredictionSession
 
 RNG = np.random.default_rng

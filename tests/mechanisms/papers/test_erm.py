@@ -9,9 +9,9 @@ import pytest
 
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.experiment_data import breast_cancer, padded, pima, sphere_with_margin
+from dpwitness.core.numerics.solvers import Problem, minimise
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms import InvalidArgument, LabelledVectors, Loss
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 from dpwitness.mechanisms.papers.logistic import hypercube
 

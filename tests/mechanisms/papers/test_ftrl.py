@@ -8,8 +8,8 @@ from numba import njit
 from scipy import stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.datasets import LinearCosts
+from dpwitness.core.datasets.datasets import LinearCosts
+from dpwitness.core.values.validation import InvalidArgument
 
 
 def row_numbers(rows, p):

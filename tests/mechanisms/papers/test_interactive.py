@@ -13,10 +13,10 @@ from numba import njit
 from scipy import stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.numerics.kernels import Kernel
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.numerics.kernels import Kernel
+from dpwitness.core.numerics.losses import Loss
+from dpwitness.core.values.validation import InvalidArgument
 
 FOUR = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.6, 0.6]], [1.0, 1.0, -1.0, 1.0])
 OTHER = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.55, 0.63]], [1.0, 1.0, -1.0, 1.0])

@@ -7,8 +7,8 @@ import pytest
 from numba import njit
 
 from dpwitness import mechanisms as m
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Kernel, Loss
-from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 
 HINGE, LINEAR = Loss("hinge"), Loss("linear")

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.validation import InvalidArgument
 
 LINE = LabelledVectors([[0.3], [-0.9], [1.0]], [0.5, 1.0, -0.3])
 PLANE = LabelledVectors([[0.3, 0.2], [-0.7, 0.3], [0.0, 1.0]], [0.5, 1.0, -0.3])

@@ -7,9 +7,9 @@ import pytest
 from scipy import optimize, stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.numerics.losses import LOSSES, Loss
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.numerics.losses import LOSSES, Loss
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.categorical import frequency_draws
 
 LINEAR = Loss("linear")

@@ -10,9 +10,9 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.data.datasets import LabelledVectors
-from dpwitness.mechanisms.numerics.kernels import Kernel
-from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.numerics.kernels import Kernel
+from dpwitness.core.numerics.losses import Loss
 from dpwitness.mechanisms.papers.independent_kernels import _NODES, _WEIGHTS, _log_partition
 
 FOUR = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.6, 0.6]], [1.0, 1.0, -1.0, 1.0])

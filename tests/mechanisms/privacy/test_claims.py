@@ -9,9 +9,9 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from dpwitness import mechanisms as m
+from dpwitness.core.claims import exact_claim
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Pair, parse_claim
-from dpwitness.mechanisms.core.validation import InvalidArgument
-from dpwitness.mechanisms.privacy import exact_claim
 
 HALF = 1 / (1 + math.e)
 TEXTS = [

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
+from dpwitness.core.numerics.laplace_laws import fair_coins, laplace_log_cdf
 from dpwitness.mechanisms import BrokenSparseVector, NoisyMax, RandomizedResponse, zoo
-from dpwitness.mechanisms.numerics.laplace_laws import fair_coins, laplace_log_cdf
 
 ZOO = zoo()
 LEVEL = 1e-6

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 
 ZOO = m.zoo()
 

@@ -12,7 +12,7 @@ import pytest
 
 from dpwitness import Verdict
 from dpwitness.cli import main
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks import prove
 from dpwitness.proofs_checks.alignments.checker import DIRECTIONS, Obligations, failed_obligation
 from dpwitness.proofs_checks.alignments.expressions import Numbers

@@ -13,7 +13,7 @@ import pytest
 from dpwitness import Verdict
 from dpwitness.benchmarks.adversarial.programs import Writer, changed_program_differs, disagreement, formulas_differ, program_differs
 from dpwitness.benchmarks.adversarial.publishers import changed_function_differs, publisher_is_certified
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks import provable, prove
 from dpwitness.proofs_checks.alignments.expressions import Numbers
 from dpwitness.proofs_checks.alignments.meaning import difference

@@ -18,7 +18,7 @@ from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, _conditional_error, combined_bound
 from dpwitness.benchmarks.kernel.answers import BOUNDS, answer, bounds_of, questions
 from dpwitness.benchmarks.kernel.cases import labelled, pair
-from dpwitness.mechanisms.privacy import parse_claim
+from dpwitness.core.claims import parse_claim
 from dpwitness.proofs_checks.kernel import checker as k
 
 F = Fraction

@@ -14,8 +14,8 @@ from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.benchmarks.kernel.answers import BOUNDS
 from dpwitness.benchmarks.kernel.cases import EVENT, array, audit, labelled, pair
 from dpwitness.benchmarks.kernel.rules import rules
-from dpwitness.mechanisms.core.json_codec import from_jsonable
-from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks.kernel import checker
 
 RIGHT = audit(bound=BOUNDS["pure"])

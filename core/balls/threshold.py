@@ -1,0 +1,99 @@
+"""Exact probabilities of the answer patterns of noisy threshold tests, in ball arithmetic.
+
+Let Z = T + Laplace(b) be the noisy threshold and s the scale of the query noise. Between two
+adjacent answers P(q + noise < z) is e^((z - q)/s) / 2 or 1 - e^(-(z - q)/s) / 2. The probability of
+a pattern given z, times the density of Z, is therefore a Laurent polynomial in e^(z/s) times
+e^(+-z/b). The integral over z is computed term by term.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from flint import arb, fmpq
+
+from dpwitness.core.balls.ball import Ball, exponential_integral, laplace_mass, product
+from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, NOT_ASKED, Noise
+
+Marks = tuple[tuple[float, ...], tuple[float, ...]]  # sorted answers of the queries called below, then of those called above
+
+
+def pattern_masses(rows: Sequence[Sequence[float]], answers: Sequence[float], center: float, noise: Noise) -> list[Ball]:
+    """Return the probability of each row of calls; 0 for a row that no run can produce."""
+    masses: dict[Marks, Ball] = {}
+
+    def stretch_mass(row: Sequence[float], chosen: Sequence[int]) -> Ball:
+        """Return the probability of the calls of `row` for the queries `chosen`, under one shared threshold."""
+        marks: Marks = tuple(tuple(sorted(answers[i] for i in chosen if row[i] == call)) for call in (BELOW, ABOVE))  # type: ignore[assignment]
+        if marks not in masses:
+            masses[marks] = _integral(*marks, center, noise)
+        return masses[marks]
+
+    out = []
+    for row in rows:
+        parts = _stretches(row, noise)
+        total = arb(0) if parts is None else arb(1)
+        for part in parts or ():
+            total = total * stretch_mass(row, part)
+        out.append(total)
+    return out
+
+
+def _stretches(row: Sequence[float], noise: Noise) -> list[list[int]] | None:
+    """Return, for each drawn threshold, the queries that it answers; None if no run can produce the row."""
+    parts: list[list[int]] = [[]]
+    above = 0
+    for i, call in enumerate(row):
+        if (call == NOT_ASKED) != (above >= noise.cutoff) or call not in (ABOVE, BELOW, NOT_ASKED):
+            return None
+        if call == NOT_ASKED:
+            continue
+        parts[-1].append(i)
+        if call == ABOVE:
+            above += 1
+            if noise.reset and above < noise.cutoff:
+                parts.append([])
+    return parts
+
+
+def _integral(below: Sequence[float], above: Sequence[float], center: float, noise: Noise) -> Ball:
+    """Return P(every query in `below` lies below the noisy threshold and every query in `above` does not)."""
+    b = arb(noise.threshold)
+    if noise.query == 0:
+        most, least_above = max(below, default=-math.inf), min(above, default=math.inf)
+        return laplace_mass(most, least_above, arb(center), b) if most < least_above else arb(0)
+    s = arb(noise.query)
+    knots = sorted({*below, *above, center})
+    origin = Fraction(knots[-1])
+    at = {x: _exact(Fraction(x) - origin) for x in knots}
+    edges: list[float | None] = [None, *knots, None]
+    total = arb(0)
+    for low, high in itertools.pairwise(edges):
+        # with t = e^(z / s), polynomial[k] is the coefficient of t^(least + k)
+        least, polynomial = 0, [arb(1)]
+        for called, queries in ((BELOW, below), (ABOVE, above)):
+            for q in queries:
+                right = low is not None and q <= low  # z lies to the right of the answer
+                weight = ((at[q] if right else -at[q]) / s).exp() / 2  # coefficient of t^-1 to the right of the answer, of t to the left
+                if right == (called == BELOW):  # the factor is one minus the tail
+                    polynomial = product(polynomial, [-weight, arb(1)] if right else [arb(1), -weight])
+                    least -= right
+                else:
+                    polynomial = [c * weight for c in polynomial]
+                    least += -1 if right else 1
+        beyond = low is not None and center <= low
+        sign = -1 if beyond else 1
+        prefactor = (-sign * at[center] / b).exp() / (2 * b)
+        start, stop = (None if x is None else at[x] for x in (low, high))
+        for k, c in enumerate(polynomial):
+            if not (c.is_exact() and c == 0):
+                total = total + prefactor * c * exponential_integral((least + k) / s + sign / b, start, stop)
+    return total
+
+
+def _exact(x: Fraction) -> Ball:
+    """Return the ball of a fraction."""
+    return arb(fmpq(x.numerator, x.denominator))

@@ -1,0 +1,249 @@
+"""Privacy notions. Each notion is a trade-off curve g(q): the largest true-positive rate of any attacker at false-positive rate q.
+
+Dong, Roth and Su (2022) for curves and GDP; Kairouz, Oh and Viswanath (2015) for (epsilon, delta).
+Curves are those of a symmetric neighboring relation: both orders of a pair satisfy the notion.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpwitness.core.values.validation import InvalidArgument, number_from_text, require_integer
+
+FloatArray = NDArray[np.float64]
+Lines = tuple[FloatArray, FloatArray]  # epsilons in decreasing order, and deltas
+Span = tuple[float, float]  # lower and upper bound
+
+NOTIONS: dict[str, type[Claim]] = {}  # kind -> class that parses the claims of this kind
+
+_TANGENTS = 600
+_TANGENT_RANGE = 8.0  # range of the tangents, in standard deviations of the privacy loss
+
+
+class Divergences(Protocol):
+    """Enclosures of the divergences of one order of a pair, by ball arithmetic (`auditors/proved`)."""
+
+    @property
+    def mu(self) -> Span | None: ...
+    def epsilon(self, delta: float, *, edge: float | None = None) -> Span: ...
+    def renyi(self, order: float) -> Span: ...
+    def concentrated(self) -> Span: ...
+
+
+class Claim(ABC):
+    """Privacy claim: a family of trade-off curves with a free `parameter` (epsilon, rho or mu) and, for some, a fixed second number.
+
+    A subclass that defines `form` is registered in `NOTIONS`.
+    """
+
+    kind: ClassVar[str]  # first word of `form`
+    form: ClassVar[str]  # text of the claims, such as "approx:EPSILON,DELTA"
+    notion: ClassVar[str]  # name of the notion in reports
+    aliases: ClassVar[tuple[str, ...]] = ()  # words that people write instead of `kind`
+    symbol: ClassVar[str]  # name of the free parameter
+    bounds_epsilon: ClassVar[bool] = False  # whether the parameter is the epsilon of (epsilon, delta)-DP at `delta_budget`
+    bounds_renyi: ClassVar[bool] = False  # whether the notion bounds Renyi divergences, at the orders of `orders_among`
+    has_tangents: ClassVar[bool] = False  # whether canaries are tested against the curve, by its `tangents`
+    largest_parameter: ClassVar[float] = 200.0  # largest parameter that canaries certify
+    costly: ClassVar[bool] = False  # whether the curve at another parameter takes an accountant seconds
+    guess_mu: float = 1.0  # mu of Gaussian noise that leaks about as much, which decides how many canaries are guessed
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "form" in vars(cls):
+            cls.kind = cls.form.partition(":")[0]
+            known = NOTIONS.setdefault(cls.kind, cls)
+            if known.__qualname__ != cls.__qualname__:
+                raise TypeError(f"{cls.__name__}: kind must be new, got {cls.kind!r}, the kind of {known.__name__}")
+            if known.__module__ == cls.__module__:  # a module that is imported under two names registers once
+                NOTIONS[cls.kind] = cls  # a dataclass with slots is created twice
+
+    @classmethod
+    def parse(cls, text: str) -> Claim:
+        """Return the claim of the text after the kind. Raise ValueError for another form."""
+        return cls(*parse_numbers(text, cls.form.count(",") + 1))
+
+    @classmethod
+    def recall(cls, text: str, numbers: Sequence[float]) -> Claim | None:
+        """Return the claim of a text in a file, for kinds that need `numbers` in addition to the text."""
+        return None
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the notion bounds the likelihood ratio of every event, without a delta."""
+        return self.bounds_epsilon and self.delta_budget == 0
+
+    @property
+    def at_delta(self) -> Claim:
+        """Notion at this claim's delta whose parameter is an epsilon: the claim itself, or pure DP."""
+        return self if self.bounds_epsilon else NOTIONS["pure"].parse("1")
+
+    @property
+    def remark(self) -> str:
+        """Remark for reports, such as how the curve was built from the given points; empty for most claims."""
+        return ""
+
+    def on(self, pair: Any) -> Claim:
+        """Return the claim on this pair of datasets: the claim itself, except for notions that depend on the pair (`budgets`)."""
+        return self
+
+    def group(self, size: int) -> Claim:
+        """Return the claim for groups of `size` records, by the exact conversion of the notion or the best known bound.
+
+        Raises
+        ------
+        InvalidArgument
+            If `size` is not a whole number of at least 1, or the claim implies nothing for groups
+            of this size.
+
+        Examples
+        --------
+        >>> from dpwitness.mechanisms import GDP, ApproxDP, PureDP
+        >>> print(PureDP(0.5).group(3), GDP(0.5).group(3))
+        pure:1.5 gdp:1.5
+        >>> print(ApproxDP(1.0, 1e-6).group(2))  # delta (1 + e)
+        approx:2,3.71828e-06
+        """
+        size = require_integer("size", size, "group", most=10**6)
+        return self if size == 1 else self._grouped(size)
+
+    def _grouped(self, size: int) -> Claim:
+        """Return the claim for groups of `size` >= 2 records."""
+        raise InvalidArgument(f"group: {self} covers all distances already, there is no group version of it")
+
+    def of(self, numbers: Sequence[float]) -> Claim:
+        """Return the claim of this kind with exactly these `numbers`."""
+        return type(self)(*numbers)
+
+    @property
+    def spelled(self) -> str:
+        """Text of the claim with all digits."""
+        return f"{self.kind}:{','.join(repr(number) for number in self.numbers)}"
+
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        """Return the orders among `orders` at which the notion bounds the Renyi divergence, or its own orders; none for other notions."""
+        return ()
+
+    def divergence_at(self, order: float) -> float:
+        """Return the Renyi divergence of this order that is allowed at parameter 1."""
+        return math.inf
+
+    def enclosed(self, pair_order: Divergences) -> Span | None:
+        """Enclose the parameter of one order of a pair; None if no enclosure is known for the notion."""
+        return None
+
+    def gaussian_shift(self, parameter: float) -> float | None:
+        """Return the shift over the standard deviation of Gaussian noise with this parameter; None without a formula."""
+        return None
+
+    def gaussian_parameter(self, squares: float) -> float | None:
+        """Return the parameter of composed Gaussian noise, given its sum of squared shifts; None without a formula."""
+        return None
+
+    def for_canaries(self, owner: str) -> Claim:
+        """Return the claim that canaries test. Raise InvalidArgument, with the name of the caller, if they cannot test the claim."""
+        return self
+
+    def trivial_parameter(self) -> float:
+        """Return the largest parameter at which the curve allows less than random guessing."""
+        return 0.0
+
+    def tangents(self) -> Lines:
+        """Return lines q -> e^epsilon q + delta whose minimum is the curve, or is above it; epsilon may be negative."""
+        largest = self.parameter**2 / 2 + _TANGENT_RANGE * self.parameter
+        epsilons = np.linspace(largest, -largest, _TANGENTS)
+        return epsilons, np.asarray(self.delta(epsilons), dtype=float)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the epsilon that the claim implies at delta."""
+        from scipy.optimize import brentq
+
+        def excess(epsilon: float) -> float:
+            return float(np.max(self.delta(np.array([epsilon])))) - delta
+
+        if excess(0.0) <= 0:
+            return 0.0
+        high = 1.0
+        while excess(high) > 0:
+            high *= 2
+            if high > 1e4:
+                return math.inf
+        return float(brentq(excess, 0.0, high, xtol=1e-9))
+
+    @property
+    def identity(self) -> str:
+        """Text by which stores identify the claim."""
+        return str(self)
+
+    def coarse(self) -> Claim:
+        """Return an approximation of the claim with few Renyi orders or lines: sufficient to choose among events, and much faster."""
+        return self
+
+    @property
+    def parameter(self) -> float:
+        """Free parameter: epsilon, rho or mu."""
+        return float(getattr(self, self.symbol))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """All numbers of the claim, exactly; its text rounds them."""
+        return tuple(float(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+
+    # fixed additive delta of the notion; zero except for approximate DP
+    delta_budget: float = 0.0
+
+    @abstractmethod
+    def with_parameter(self, value: float) -> Claim:
+        """Return the same notion with another free parameter."""
+
+    @abstractmethod
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        """Return the largest true-positive rates g(q) at the false-positive rates `fpr` in [0, 1]."""
+
+    @abstractmethod
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        """Return the smallest parameter, at least 0, whose curve reaches (fpr, tpr): the parameter that such a test proves."""
+
+    def delta(self, epsilon: ArrayLike) -> FloatArray:
+        """Return delta(epsilon) = sup_q g(q) - e^epsilon q, the smallest delta for which the notion implies (epsilon, delta)-DP."""
+        grid = np.concatenate([np.geomspace(1e-300, 1e-3, 4000), np.linspace(1e-3, 1.0, 4001)[1:]])
+        eps = np.atleast_1d(np.asarray(epsilon, dtype=float))
+        gain = self.tradeoff(grid)[None, :] - np.exp(np.minimum(eps[:, None], 700.0)) * grid[None, :]
+        return np.asarray(np.clip(gain.max(axis=1), 0.0, 1.0).reshape(np.shape(epsilon)))
+
+    def implies(self, other: Claim) -> bool:
+        """Return whether this claim is at least as strong as `other`: its curve is nowhere above, on a grid down to q = 1e-300."""
+        grid = np.concatenate([np.geomspace(1e-300, 1e-3, 2000), np.linspace(1e-3, 1.0, 2001)])
+        return bool(np.all(self.tradeoff(grid) <= other.tradeoff(grid) * (1 + 1e-9) + 1e-15))
+
+    def __le__(self, other: Claim) -> bool:
+        """Return whether ``a <= b``: a allows at most the leakage that b allows."""
+        return self.implies(other)
+
+    def __lt__(self, other: Claim) -> bool:
+        return self.implies(other) and not other.implies(self)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.parameter:g}"
+
+
+def parse_numbers(text: str, *counts: int) -> list[float]:
+    """Return the numbers of a comma-separated text. Raise ValueError unless their count is one of `counts`."""
+    found = [number_from_text(part) for part in text.split(",")]
+    if counts and len(found) not in counts:
+        raise ValueError
+    return found
+
+
+def parse_points(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the two columns of a text of points ``a=b,a=b,...``."""
+    pairs = [tuple(map(number_from_text, part.split("="))) for part in text.split(",")]
+    first, second = zip(*pairs, strict=True)
+    return first, second

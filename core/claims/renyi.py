@@ -1,0 +1,262 @@
+"""Renyi notions: RDP at one order, RDP at several orders, and zCDP (Mironov 2017; Bun and Steinke 2016)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpwitness.core.claims.claim import Claim, Divergences, FloatArray, Span, parse_numbers, parse_points
+from dpwitness.core.values.validation import InvalidArgument, require, require_positive, require_type, short_repr
+
+# Orders at which zCDP is tested. Fewer orders only raise g and lower a certified rho, so the grid is conservative.
+ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)
+
+
+def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
+    """Return the Renyi divergence of Bernoulli(p) and Bernoulli(q), the larger of both directions, computed in log space."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = [np.log(v) for v in (p, q)] + [np.log1p(-v) for v in (p, q)]
+
+        def one(lp: FloatArray, lq: FloatArray, lp1: FloatArray, lq1: FloatArray) -> FloatArray:
+            in_event = np.where(np.isneginf(lp), -np.inf, order * lp + (1 - order) * lq)
+            outside_event = np.where(np.isneginf(lp1), -np.inf, order * lp1 + (1 - order) * lq1)
+            return np.logaddexp(in_event, outside_event) / (order - 1)
+
+        forward = one(logs[0], logs[1], logs[2], logs[3])
+        backward = one(logs[1], logs[0], logs[3], logs[2])
+    return np.maximum(0.0, np.maximum(forward, backward))
+
+
+class RenyiClaim(Claim):
+    """Bounds on Renyi divergences in both orders of the pair: D_a <= parameter * `divergence_at`(a) for each order a of the notion."""
+
+    bounds_renyi: ClassVar[bool] = True
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        """Return g(q) by bisection on `parameter_at`, from above so that g is never too small."""
+        q = np.asarray(fpr, dtype=float)
+        low, high = q.copy(), np.ones_like(q)
+        for _ in range(80):
+            middle = 0.5 * (low + high)
+            allowed = self.parameter_at(q, middle) <= self.parameter
+            low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
+        return np.where(self.parameter_at(q, np.ones_like(q)) <= self.parameter, 1.0, high)
+
+    def enclosed(self, pair_order: Divergences) -> Span | None:
+        spans = [(pair_order.renyi(order), self.divergence_at(order)) for order in self.orders_among([])]
+        ends = [(math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf)) for (low, high), unit in spans]
+        return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else None
+
+    def gaussian_shift(self, parameter: float) -> float:
+        """Return the shift by D_a = a shift^2 / 2."""
+        return math.sqrt(2 * parameter * min(self.divergence_at(order) / order for order in self.orders_among([2.0])))
+
+    def gaussian_parameter(self, squares: float) -> float:
+        return max(a * squares / 2 / self.divergence_at(a) for a in self.orders_among([2.0]))
+
+
+def _renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tuple[float, float]:
+    """Return (alpha / 2^c, 3^c epsilon) for groups of at most 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2."""
+    doublings = (size - 1).bit_length()
+    if alpha < 2 ** (doublings + 1):
+        raise InvalidArgument(f"group: {claim} promises nothing to groups of {size}: it needs an order of at least {2 ** (doublings + 1)}")
+    return alpha / 2**doublings, 3**doublings * epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class RDP(RenyiClaim):
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair (Mironov 2017).
+
+    Parameters
+    ----------
+    alpha : float
+        Order of the divergence, above 1. Fixed.
+    epsilon : float
+        Bound on the divergence, the free parameter. Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is out of range.
+    """
+
+    alpha: float
+    epsilon: float
+
+    form: ClassVar[str] = "rdp:ALPHA,EPSILON or rdp:ALPHA=EPSILON,..."
+    notion: ClassVar[str] = "Rényi differential privacy"
+    symbol: ClassVar[str] = "epsilon"
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").positive("alpha")
+        if self.alpha <= 1:
+            raise InvalidArgument(f"RDP: alpha must be greater than 1, got {self.alpha!r}")
+
+    @classmethod
+    def parse(cls, text: str) -> Claim:
+        return RenyiCurve(*parse_points(text)) if "=" in text else RDP(*parse_numbers(text, 2))
+
+    def with_parameter(self, value: float) -> RDP:
+        return RDP(self.alpha, value)
+
+    def _grouped(self, size: int) -> RDP:
+        return RDP(*_renyi_of_group(self.alpha, self.epsilon, size, self))
+
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        return (self.alpha,)
+
+    def divergence_at(self, order: float) -> float:
+        return 1.0
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
+        return np.where(p > q, binary_renyi(np.asarray(self.alpha), p, q), 0.0)
+
+    def __str__(self) -> str:
+        return f"rdp:{self.alpha:g},{self.epsilon:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiCurve(RenyiClaim):
+    """Renyi DP at several orders: D_a(P || Q) <= epsilon_a for each order a, in both orders of the pair (Mironov 2017).
+
+    The free parameter is a factor on all epsilons; the factor of the claim itself is 1.
+
+    Parameters
+    ----------
+    orders : tuple of float
+        Orders above 1, in increasing order.
+    epsilons : tuple of float
+        One bound per order. Positive.
+    factor : float
+        Factor on all epsilons. Positive.
+
+    Raises
+    ------
+    InvalidArgument
+        If the orders do not increase from above 1, a number is not positive, or the two lengths
+        differ.
+
+    Examples
+    --------
+    >>> print(RenyiCurve((2.0, 4.0, 8.0), (0.3, 0.7, 1.6)).group(2))
+    rdp:2=2.1,4=4.8
+    """
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+    factor: float = 1.0
+
+    kind: ClassVar[str] = "rdp"
+    symbol: ClassVar[str] = "factor"
+
+    def __post_init__(self) -> None:
+        for name in ("orders", "epsilons"):
+            require_type(name, getattr(self, name), (tuple, list), "be a tuple of numbers", "RenyiCurve")
+        if len(self.orders) != len(self.epsilons) or not self.orders:
+            raise InvalidArgument(
+                f"RenyiCurve: orders and epsilons must have the same length, got {len(self.orders)} and {len(self.epsilons)}"
+            )
+        for name in ("orders", "epsilons"):
+            object.__setattr__(self, name, tuple(require_positive(name, value, "RenyiCurve") for value in getattr(self, name)))
+        if self.orders[0] <= 1 or any(b <= a for a, b in pairwise(self.orders)):
+            raise InvalidArgument(f"RenyiCurve: orders must be greater than 1 and rise, got {short_repr(self.orders)}")
+        require(self).positive("factor")
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return tuple(number for each in zip(self.orders, self.epsilons, strict=True) for number in each)
+
+    def of(self, numbers: Sequence[float]) -> RenyiCurve:
+        return RenyiCurve(tuple(numbers[::2]), tuple(numbers[1::2]))
+
+    def with_parameter(self, value: float) -> RenyiCurve:
+        return RenyiCurve(self.orders, self.epsilons, value)
+
+    def _grouped(self, size: int) -> RenyiCurve:
+        least = 2 ** ((size - 1).bit_length() + 1)
+        usable = [_renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
+        orders, epsilons = zip(*(usable or [_renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # raises if no order is left
+        return RenyiCurve(orders, epsilons)
+
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        return self.orders
+
+    def divergence_at(self, order: float) -> float:
+        return self.epsilons[self.orders.index(order)]
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
+        factors = binary_renyi(np.array(self.orders), p[..., None], q[..., None]) / np.array(self.epsilons)
+        return np.where(p > q, factors.max(axis=-1), 0.0)
+
+    @property
+    def spelled(self) -> str:
+        return "rdp:" + ",".join(f"{a!r}={e!r}" for a, e in zip(self.orders, self.epsilons, strict=True))
+
+    def __str__(self) -> str:
+        return "rdp:" + ",".join(f"{a:g}={e:g}" for a, e in zip(self.orders, self.epsilons, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ZCDP(RenyiClaim):
+    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both ways (Bun and Steinke 2016).
+
+    Parameters
+    ----------
+    rho : float
+        Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If rho is not positive and finite.
+    """
+
+    rho: float
+
+    form: ClassVar[str] = "zcdp:RHO"
+    notion: ClassVar[str] = "zero-concentrated differential privacy"
+    aliases: ClassVar[tuple[str, ...]] = ("rho",)
+    symbol: ClassVar[str] = "rho"
+    orders: ClassVar[FloatArray] = ORDERS
+
+    def __post_init__(self) -> None:
+        require(self).positive("rho")
+
+    def with_parameter(self, value: float) -> ZCDP:
+        return ZCDP(value)
+
+    def _grouped(self, size: int) -> ZCDP:
+        """Return the claim for groups: k^2 rho (Bun and Steinke 2016, Proposition 1.9)."""
+        return ZCDP(size**2 * self.rho)
+
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        return orders
+
+    def divergence_at(self, order: float) -> float:
+        return order
+
+    def enclosed(self, pair_order: Divergences) -> Span:
+        return pair_order.concentrated()
+
+    def coarse(self) -> Claim:
+        return _CoarseZCDP(self.rho)
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
+        rho = (binary_renyi(self.orders, p[..., None], q[..., None]) / self.orders).max(axis=-1)
+        return np.where(p > q, rho, 0.0)
+
+
+class _CoarseZCDP(ZCDP):
+    """zCDP tested at few orders, for speed."""
+
+    __slots__ = ()
+    orders = 1.0 + np.geomspace(1e-2, 1e3, 16)

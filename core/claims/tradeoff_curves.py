@@ -1,0 +1,358 @@
+"""Claims given by trade-off curves, and the curve whose points are read from a file.
+
+A curve is determined by its lines: (epsilon_j, delta_j)-DP for all j at once, which is f-DP (Dong,
+Roth and Su 2022, Propositions 2.5 and 2.12). A family of curves multiplies every e^epsilon_j by one
+`factor`, which is 1 for the claim itself. Each curve of the family is concave, starts at 0 or above
+and is symmetric under exchange of the two datasets. The certificate of the other notions is
+therefore valid for curves as well.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpwitness.core.claims.claim import Claim, FloatArray, Lines, parse_points
+from dpwitness.core.values.json_reader import parse, read_bytes
+from dpwitness.core.values.validation import InvalidArgument, number_from_text, require_positive, require_type, short_repr
+
+_MAX_POINTS = 1000  # most points of a curve
+_MAX_BYTES = 2**20  # largest size of a file
+_COARSE_LINES = 24  # lines of a coarse curve
+_TOLERANCE = 1e-9  # tolerance for rounding errors in points
+
+
+class Curve(Claim):
+    """Claim that is determined by its lines (epsilon_j, delta_j)."""
+
+    symbol: ClassVar[str] = "factor"
+    has_tangents: ClassVar[bool] = True
+    largest_parameter: ClassVar[float] = math.exp(40.0)
+    factor: float
+
+    @abstractmethod
+    def lines(self) -> Lines:
+        """Return the (epsilon_j, delta_j) of the claim itself, which imply all others, with epsilons of at least 0."""
+
+    def tangents(self) -> Lines:
+        """Return the lines of the claim itself, times its factor, and their mirror images."""
+        epsilons, deltas = self.lines()
+        steep = epsilons + math.log(self.factor)
+        return np.concatenate([steep, -steep[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-steep[::-1])])
+
+    def trivial_parameter(self) -> float:
+        q = np.linspace(0.0, 1.0, 513)
+        low, high = 0.0, self.parameter
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            valid = (self.with_parameter(middle).tradeoff(q) >= q - 1e-12).all()
+            low, high = (low, middle) if valid else (middle, high)
+        return high
+
+    def coarse(self) -> Curve:
+        epsilons, deltas = self.lines()
+        chosen = np.unique(np.linspace(0, len(epsilons) - 1, _COARSE_LINES).astype(int))
+        return self if len(chosen) == len(epsilons) else _FewLines(epsilons[chosen], deltas[chosen], self.factor)
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        q = np.asarray(fpr, dtype=float)[..., None]
+        epsilons, deltas = self.lines()
+        slopes = self.factor * np.exp(epsilons)
+        up, down = (slopes * q + deltas).min(axis=-1), (1.0 - (1.0 - deltas - q) / slopes).min(axis=-1)
+        return np.asarray(np.clip(np.minimum(up, down), 0.0, 1.0))
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = (a[..., None] for a in np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)))
+        epsilons, deltas = self.lines()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.maximum(*(np.where(high > deltas, (high - deltas) / low, 0.0) for high, low in ((p, q), (1 - q, 1 - p))))
+        return np.asarray((ratios * np.exp(-epsilons)).max(axis=-1))
+
+    def delta(self, epsilon: ArrayLike) -> FloatArray:
+        """Return the exact delta: the largest gain over e^epsilon q occurs at a corner of the curve."""
+        epsilons, deltas = self.lines()
+        up = self.factor * np.exp(epsilons)
+        slopes, starts = np.concatenate([up, 1 / up[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) / up[::-1]])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            corners = np.nan_to_num(np.diff(starts) / -np.diff(slopes), nan=0.0, posinf=0.0, neginf=0.0)
+        q = np.concatenate([[0.0], np.clip(corners, 0.0, 1.0), [1.0]])
+        growth = np.exp(np.minimum(np.asarray(epsilon, dtype=float), 700.0))[..., None]
+        return np.asarray(np.clip((self.tradeoff(q) - growth * q).max(axis=-1), 0.0, 1.0))
+
+    def _grouped(self, size: int) -> TradeoffCurve:
+        """Return the curve for groups, composed with itself `size` times: Dong, Roth and Su 2022, Theorem 2.14."""
+        corners = _corners(self)
+        if len(corners[0]) * size > _MAX_POINTS:
+            corners = _corners(self.coarse())  # the coarse curve is an upper bound
+        if len(corners[0]) * size > _MAX_POINTS:
+            raise InvalidArgument(f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, got {size}")
+        found = corners
+        for _ in range(size - 1):
+            last = int(np.argmax(found[1] >= 1.0)) + 1  # the curve is invertible up to its first point at height 1
+            q = np.union1d(found[0], np.interp(corners[0], found[1][:last], found[0][:last]))
+            found = q, np.interp(np.interp(q, *found), *corners)
+        return TradeoffCurve(found[0], np.minimum(1 - found[1], 1 - found[0]), name=f"{str(self).partition(':')[2]} of {size}")
+
+
+def _corners(curve: Curve) -> tuple[FloatArray, FloatArray]:
+    """Return the points of a curve between which the curve is straight."""
+    epsilons, deltas = curve.lines()
+    slopes = np.concatenate([np.exp(epsilons), np.exp(-epsilons[::-1])])
+    starts = np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-epsilons[::-1])])
+    flat = np.append(1.0, slopes[:-1] - slopes[1:])
+    q = np.clip(np.append(0.0, np.diff(starts)) / np.where(flat > 0, flat, np.inf), 0.0, 1.0)
+    ends = np.clip((1 - starts) / slopes, 0.0, 1.0)  # where each line reaches 1
+    q = np.unique(np.concatenate([[0.0, 1.0], q, ends]))
+    return q, np.asarray(curve.tradeoff(q))
+
+
+@dataclass(frozen=True, eq=False)
+class _FewLines(Curve):
+    """Curve with few lines, for a fast choice among events."""
+
+    epsilons: FloatArray
+    deltas: FloatArray
+    factor: float = 1.0
+
+    kind: ClassVar[str] = "few"
+
+    def lines(self) -> Lines:
+        return self.epsilons, self.deltas
+
+    def with_parameter(self, value: float) -> _FewLines:
+        return _FewLines(self.epsilons, self.deltas, value)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class TradeoffCurve(Curve):
+    """f-DP for a curve through points: at false-positive rate alpha no test has a false-negative rate below beta = f(alpha).
+
+    Between points the curve is straight. Points of a smooth curve are joined below it in TPR, which
+    is a stronger claim. If no convex curve passes through the points, their lower convex envelope
+    is taken. In a plot of TPR against FPR this is the concave hull, because an attacker may choose
+    between two tests at random. The neighboring relation is symmetric, so the curve is made
+    symmetric as well: if both orders of a pair satisfy f, they satisfy the larger of f and its
+    inverse (Dong, Roth and Su 2022, Proposition 2.4).
+
+    Parameters
+    ----------
+    alpha, beta : array
+        At most 1000 points in [0, 1], from alpha = 0 to alpha = 1. beta never increases and is at
+        most 1 - alpha.
+    name : str
+        Name for reports, such as the name of the file.
+    factor : float
+        Factor on every e^epsilon_j of the curve. Positive.
+
+    Raises
+    ------
+    InvalidArgument
+        If the points do not form such a curve; the message names the first wrong point.
+
+    Examples
+    --------
+    >>> import math
+    >>> half = 1 / (1 + math.e)
+    >>> curve = TradeoffCurve([0, half, 1], [1, half, 0])  # that of randomized response: pure DP with epsilon = 1
+    >>> float(curve.parameter_at(0.2, 0.2 * math.e).round(9)), float(curve.delta(1.0).round(9))
+    (1.0, 0.0)
+    """
+
+    points: tuple[tuple[float, float], ...]
+    name: str = field(compare=False)
+    factor: float
+    above: int = field(compare=False)  # number of given points above the envelope
+    remark_text: str = field(compare=False)
+
+    form: ClassVar[str] = "fdp:FILE"
+    notion: ClassVar[str] = "f-differential privacy: a whole trade-off curve"
+
+    def __init__(self, alpha: ArrayLike, beta: ArrayLike, *, name: str = "", factor: float = 1.0) -> None:
+        require_type("name", name, str, "be a text", "TradeoffCurve")
+        a, b = _checked_points(alpha, beta)
+        kept = _envelope(a, b)
+        object.__setattr__(self, "points", tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True)))
+        object.__setattr__(self, "name", name or f"{len(kept)} points")
+        object.__setattr__(self, "factor", require_positive("factor", factor, "TradeoffCurve"))
+        above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE))
+        object.__setattr__(self, "above", above)
+        remark_text = [f"{above} of its {len(a)} points lie above their lower convex envelope, which is claimed"] if above else []
+        if (b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE).any():
+            remark_text.append("the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric")
+        object.__setattr__(self, "remark_text", f"{self}: {'; '.join(remark_text)}" if remark_text else "")
+
+    @classmethod
+    def parse(cls, text: str) -> TradeoffCurve:
+        """Return the curve of points ``alpha=beta,...``, or of a file."""
+        if not text:
+            raise ValueError
+        return TradeoffCurve(*parse_points(text)) if "=" in text and "," in text else read_curve(text)
+
+    @classmethod
+    def recall(cls, text: str, numbers: Sequence[float]) -> TradeoffCurve:
+        return TradeoffCurve(numbers[::2], numbers[1::2], name="" if "=" in text else text)
+
+    def for_canaries(self, owner: str) -> TradeoffCurve:
+        if self.above:
+            reason = f"{self.above} of its points lie above the concave hull of all; give the hull"
+            raise InvalidArgument(f"{owner}: claim must be a concave curve, got {self}: {reason}")
+        return self
+
+    @property
+    def identity(self) -> str:
+        """Text with all points: the name of a file does not identify its content."""
+        return self.spelled
+
+    @property
+    def remark(self) -> str:
+        return self.remark_text
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return tuple(number for point in self.points for number in point)
+
+    def of(self, numbers: Sequence[float]) -> TradeoffCurve:
+        return TradeoffCurve(numbers[::2], numbers[1::2], name=self.name)
+
+    def with_parameter(self, value: float) -> TradeoffCurve:
+        return TradeoffCurve(*np.array(self.points).T, name=self.name, factor=value)
+
+    def lines(self) -> Lines:
+        return _lines(self.points)
+
+    @property
+    def spelled(self) -> str:
+        return "fdp:" + ",".join(f"{a!r}={b!r}" for a, b in self.points)
+
+    def __str__(self) -> str:
+        return f"fdp:{self.name}"
+
+    def __repr__(self) -> str:
+        return f"TradeoffCurve({len(self.points)} points, name={self.name!r})"
+
+
+def _checked_points(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the points sorted by alpha. Raise InvalidArgument if they do not form a trade-off curve."""
+    owner = "TradeoffCurve"
+    try:
+        a, b = np.asarray(alpha, dtype=float), np.asarray(beta, dtype=float)
+    except Exception:  # ragged, too large, or an object that raises on access
+        raise InvalidArgument(f"{owner}: alpha and beta must be rows of numbers, got {short_repr(alpha)}") from None
+    if a.ndim != 1 or a.shape != b.shape or not 2 <= a.size <= _MAX_POINTS:
+        raise InvalidArgument(f"{owner}: alpha and beta must be two rows of 2 to {_MAX_POINTS} numbers, got shapes {a.shape} and {b.shape}")
+    order = np.argsort(a, kind="stable")
+    a, b = a[order], b[order]
+    for name, row in (("alpha", a), ("beta", b)):
+        if not ((row >= 0) & (row <= 1)).all():
+            raise InvalidArgument(f"{owner}: {name} must lie in [0, 1], got {row[~((row >= 0) & (row <= 1))][0]:g}")
+    if a[0] != 0 or a[-1] != 1:
+        raise InvalidArgument(f"{owner}: alpha must go from 0 to 1, got {a[0]:g} to {a[-1]:g}")
+    for rule, wrong in (
+        ("alpha must contain each rate once", np.append(False, np.diff(a) <= 0)),
+        ("beta must not rise", np.append(False, np.diff(b) > 0)),
+        ("beta must be at most 1 - alpha", b > 1 - a + _TOLERANCE),
+    ):
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise InvalidArgument(f"{owner}: {rule}, got beta = {b[i]:g} at alpha = {a[i]:g}")
+    return a, np.minimum(b, 1 - a)
+
+
+def _envelope(a: FloatArray, b: FloatArray) -> list[int]:
+    """Return the indices of the corners of the lower convex envelope."""
+    kept: list[int] = []
+    for i in range(len(a)):
+        while len(kept) > 1 and (b[kept[-1]] - b[kept[-2]]) * (a[i] - a[kept[-2]]) >= (b[i] - b[kept[-2]]) * (a[kept[-1]] - a[kept[-2]]):
+            kept.pop()
+        kept.append(i)
+    return kept
+
+
+@lru_cache(maxsize=16)
+def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
+    """Return the pieces p = s q + d of the TPR curve; one with s < 1 is the line (q + s + d - 1)/s of the other order."""
+    a, b = np.array(points).T
+    s = -np.diff(b) / np.diff(a)
+    d = 1 - b[:-1] - s * a[:-1]
+    s, d = s[s > 0], d[s > 0]
+    if not len(s):
+        raise InvalidArgument("TradeoffCurve: beta must be positive somewhere, got a curve that allows every test")
+    steep = s >= 1
+    slopes = np.concatenate([s[steep], 1 / s[~steep]])
+    deltas = np.clip(np.concatenate([d[steep], (s[~steep] + d[~steep] - 1) / s[~steep]]), 0.0, 1.0)
+    return needed(slopes, deltas)
+
+
+def needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
+    """Return the lines s q + d that are lowest somewhere at q >= 0, the steepest line first."""
+    kept: list[tuple[float, float, float]] = []  # slope, start, and the q from which on the line is lowest
+    for s, d in sorted(zip(slopes.tolist(), deltas.tolist(), strict=True), key=lambda line: (-line[0], line[1])):
+        lowest_from = 0.0
+        while kept:
+            above, start, above_from = kept[-1]
+            lowest_from = (d - start) / (above - s) if above > s else math.inf
+            if lowest_from > above_from:
+                break
+            kept.pop()
+            lowest_from = 0.0
+        if lowest_from < math.inf:
+            kept.append((s, d, lowest_from))
+    found = np.array(kept)
+    return np.log(found[:, 0]), found[:, 1]
+
+
+def read_curve(path: str) -> TradeoffCurve:
+    """Return the curve of a file: CSV with or without the header ``alpha,beta``; JSON, a list of pairs or ``{"alpha", "beta"}``.
+
+    Raise InvalidArgument, with the name of the file, if it cannot be read or its points do not form a trade-off curve.
+    """
+    try:
+        content = read_bytes(path, most=_MAX_BYTES)
+        alpha, beta = _points_of_json(content) if path.lower().endswith(".json") else _points_of_csv(content)
+        return TradeoffCurve(alpha, beta, name=Path(path).name)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"fdp:{path}: {error}") from None
+
+
+def _points_of_json(content: bytes) -> tuple[list[float], list[float]]:
+    """Return alpha and beta of a JSON file."""
+    found = parse(content)
+    if not isinstance(found, dict):
+        return _two_columns(found)
+    alpha, beta = found.get("alpha", []), found.get("beta", [])
+    if not all(isinstance(side, list) and all(type(number) in (int, float) for number in side) for side in (alpha, beta)):
+        raise InvalidArgument("must hold lists of numbers, alpha and beta")
+    if len(alpha) != len(beta):
+        raise InvalidArgument(f"must have equally many numbers in alpha and beta, got {len(alpha)} and {len(beta)}")
+    return _two_columns(zip(alpha, beta, strict=True))
+
+
+def _points_of_csv(content: bytes) -> tuple[list[float], list[float]]:
+    """Return alpha and beta of a CSV file."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if any(map(str.strip, row))]
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidArgument("must be text in two columns, alpha and beta") from None
+    head = [cell.strip().lower() for cell in rows[0]] if rows else []
+    return _two_columns(rows[1:] if head == ["alpha", "beta"] else rows)
+
+
+def _two_columns(rows: Any) -> tuple[list[float], list[float]]:
+    """Return the two columns of rows of two numbers."""
+    try:
+        pairs = [tuple(number_from_text(x.strip()) if isinstance(x, str) else float(x) for x in (a, b)) for a, b in rows]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument("must hold pairs of numbers, alpha and beta, between commas; a header, if any, alpha,beta") from None
+    if not pairs:
+        raise InvalidArgument("must hold pairs of numbers, alpha and beta, got none")
+    return [a for a, _ in pairs], [b for _, b in pairs]

@@ -1,0 +1,387 @@
+"""The domain of data frames with typed columns. Neighbors differ in a row, in all rows of a user, or in some columns.
+
+Pairs are built from pairs of `Rows`, whose numbers encode the values: a category by its index, a
+date by its day, a missing value by an additional flag column. Where users or groups of k records
+count as one, the changed row is repeated, unchanged or with each category.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.datasets.relations import ParsedRelation, parse_relation
+from dpwitness.core.domains.base import Domain, Draws, RandomSteps, SearchSpace
+from dpwitness.core.domains.columns import FRAMES, Column, built, column, column_lists
+from dpwitness.core.domains.fields import MAX_ENTRIES, sized
+from dpwitness.core.domains.pair_patterns import DIGITS, changed_row_index, shorter
+from dpwitness.core.domains.rows import Rows
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, require, require_integer, require_type, short_repr
+
+_Row = tuple[float | None, ...]  # None where missing
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Domain):
+    """Frames of up to `size` rows: pandas, polars, arrow, a dict of columns, or records, a list of dicts (`frame`).
+
+    Parameters
+    ----------
+    columns : dict
+        Contents of each column by name: (low, high) for floats, integers or dates, a list of texts
+        for categories, or a dict with the keys low, high, categories and missing.
+    size : int
+        Largest number of rows; the exact number under ``replace-one`` without ``unit=``,
+        ``attribute`` and ``label``.
+    user : str, optional
+        Column that identifies the user of a row. Missing values are not allowed there. Without
+        `relation`, neighbors then differ in all rows of one user (``add-remove:unit=USER``).
+    relation : str
+        ``replace-one`` or ``add-remove``, both with ``unit=`` the user's column or with ``k=``;
+        ``attribute:columns=``, ``label:columns=`` or ``event``.
+    per_user : int
+        Largest number of rows of one user.
+    frame : {"pandas", "polars", "arrow", "dict", "records"}
+        Type of the dataset.
+    time : str, optional
+        Column that numbers the rows, in increasing order.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range, a column is malformed, or the relation does not fit the columns.
+    """
+
+    columns: Mapping[str, Any]
+    size: int = 8
+    user: str | None = None
+    relation: str = ""
+    per_user: int = 4
+    frame: str = "pandas"
+    time: str | None = None
+    held: tuple[Column, ...] = field(init=False, repr=False, compare=False, default=())
+    rows: Rows = field(init=False, repr=False, compare=False, default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        require(self).integer("size", most=MAX_ENTRIES).one_of("frame", list(FRAMES))
+        require_integer("per_user", self.per_user, owner)
+        for name in ("user", "time"):
+            require_type(name, getattr(self, name), str, "be the name of a column", owner, optional=True)
+        if not isinstance(self.columns, Mapping) or not self.columns:
+            raise InvalidArgument(f"{owner}: columns must be a dict from column names to their contents, got {short_repr(self.columns)}")
+        if self.time in self.columns or (self.user is not None and self.user == self.time):
+            raise InvalidArgument(f"{owner}: time must name a column that is neither in columns nor the user's, got {self.time!r}")
+        given = [column(name, held, owner) for name, held in self.columns.items()]
+        ends = (0.0, float(self.size + self.per_user))
+        number = [Column(name, "integer", *ends) for name in (self.user, self.time) if name is not None and name not in self.columns]
+        object.__setattr__(self, "held", (*number, *given))
+        object.__setattr__(self, "relation", self.relation or (f"add-remove:unit={self.user}" if self.user else "replace-one"))
+        parsed = self._parse_relation(owner)
+        whole = [i for i, spec in enumerate(self._data_columns) if spec.kind != "float"]
+        flags = [len(self._data_columns) + i for i in range(len(self._optional_columns))]
+        names = [i for i, spec in enumerate(self._data_columns) if spec.kind == "category"]
+        copies = self._copy_counts[0]
+        if self.size < copies:
+            raise InvalidArgument(f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}")
+        most = self._max_rows(owner, parsed, copies)
+        features = [(spec.low, spec.high) for spec in self._data_columns] + [(0.0, 1.0)] * len(flags)
+        kind = "add-remove" if parsed.name in ("add-remove", "event") else "replace-one"
+        try:
+            rows = Rows(most - copies + 1, tuple(features), (), kind, integer=(*whole, *flags), categories=(*names, *flags))
+        except InvalidArgument as error:
+            raise InvalidArgument(str(error).replace("Rows: ", f"{owner}: ", 1)) from None
+        object.__setattr__(self, "rows", rows)
+
+    def _max_rows(self, owner: str, parsed: ParsedRelation, copies: int) -> int:
+        """Return the largest number of rows of a dataset, given the number of users that the user column can name."""
+        if self.user is None:
+            return self.size
+        users = next(spec for spec in self.held if spec.name == self.user)
+        if users.missing:
+            raise InvalidArgument(f"{owner}: column {self.user} names the user of each row, so missing must be False, got True")
+        if parsed.unit:
+            return min(self.size, (users.count - 1) * self.per_user + copies)
+        most = min(self.size, users.count * self.per_user)
+        if most < self.size and parsed.name in ("replace-one", "attribute", "label"):
+            raise InvalidArgument(
+                f"{owner}: size must be at most {most}, for {users.count} users of {self.per_user} rows each, got {self.size}; "
+                f"raise per_user or name more users"
+            )
+        return most
+
+    def _parse_relation(self, owner: str) -> ParsedRelation:
+        """Return the parsed relation, and normalize its spelling; raise InvalidArgument unless the relation fits the columns."""
+        parsed = parse_relation(self.relation, owner)
+        names = [spec.name for spec in self.held]
+        if parsed.name not in ("replace-one", "add-remove", "attribute", "label", "event"):
+            raise InvalidArgument(f"{owner}: relation must be replace-one, add-remove, attribute, label or event, got {self.relation!r}")
+        if parsed.unit not in ("", self.user):
+            raise InvalidArgument(f"{owner}: the unit of the relation must be the user's column, {self.user}, got {parsed.unit!r}")
+        if any(name not in names or name in (self.user, self.time) for name in parsed.columns):
+            raise InvalidArgument(
+                f"{owner}: columns of the relation must be among {', '.join(self.columns)}, got {'+'.join(parsed.columns)}"
+            )
+        if parsed.name == "label" and not parsed.columns:
+            raise InvalidArgument(f"{owner}: relation label must name its column, label:columns=NAME, got {self.relation!r}")
+        changeable = [spec for spec in self.held if spec.name in parsed.columns]
+        if changeable and (len(changeable) == len(names) or not any(spec.low < spec.high or spec.missing for spec in changeable)):
+            why = "each column may change, which is replace-one" if len(changeable) == len(names) else "these columns allow one value only"
+            raise InvalidArgument(f"{owner}: domain must have neighbors, got {self.relation!r}: {why}; name other columns")
+        object.__setattr__(self, "relation", str(parsed))
+        return parsed
+
+    @property
+    def _data_columns(self) -> list[Column]:
+        """Return the columns of a record: all but the user and the time."""
+        return [spec for spec in self.held if spec.name not in (self.user, self.time)]
+
+    @property
+    def _optional_columns(self) -> list[int]:
+        """Return the indices of the data columns that allow missing values."""
+        return [i for i, spec in enumerate(self._data_columns) if spec.missing]
+
+    @property
+    def _parsed(self) -> ParsedRelation:
+        return parse_relation(self.relation)
+
+    @property
+    def _copy_counts(self) -> list[int]:
+        """Return the possible numbers of rows that one changed row of `Rows` becomes."""
+        most = self.per_user
+        return list(dict.fromkeys([most, max(most // 2, 1), 1])) if self._parsed.unit else [self._parsed.k]
+
+    def contains(self, dataset: Any) -> bool:
+        return self.membership_problem(dataset) == ""
+
+    def membership_problem(self, dataset: Any) -> str:
+        """Return why a dataset does not belong to the domain; an empty text if it does."""
+        found = column_lists(dataset, self.frame)
+        if problem := self._other_columns(found):
+            return problem
+        assert not isinstance(found, str)
+        for spec in self.held:
+            wrong = [value for value in found.get(spec.name, ()) if spec.number(value) is None]
+            if wrong:
+                return f"column {spec.name} holds {short_repr(wrong[0])}, which the domain does not allow"
+        if self.frame == "pandas" and (dataset.index.name is not None or dataset.index.dtype.kind not in "iu"):
+            return "its index holds values other than row numbers, which are not a column of the domain: call reset_index()"
+        count, parsed = len(next(iter(found.values()), ())), self._parsed
+        fixed = not parsed.unit and parsed.name in ("replace-one", "attribute", "label")
+        if not sized(count, self.size, "replace-one" if fixed else "add-remove"):
+            return f"it has {count} rows, expected {self.size}"
+        return self._row_problem(found)
+
+    def _row_problem(self, found: dict[Any, list[Any]]) -> str:
+        for user, rows in Counter(found.get(self.user, ())).most_common(1):
+            if rows > self.per_user:
+                return f"{self.user} {short_repr(user)} has {rows} rows, at most per_user={self.per_user} are allowed"
+        times = found.get(self.time, [])
+        if any(later <= earlier for earlier, later in itertools.pairwise(times)):
+            return f"column {self.time} must number the rows in increasing order, got {short_repr(times)}"
+        return ""
+
+    def other_columns(self, dataset: Any) -> str:
+        return self._other_columns(column_lists(dataset, self.frame))
+
+    def _other_columns(self, found: dict[Any, list[Any]] | str) -> str:
+        if isinstance(found, str):
+            return found
+        names = [spec.name for spec in self.held]
+        if set(found) == set(names) or (not found and self.frame == "records"):
+            return ""
+        return f"it has the columns {', '.join(map(str, found)) or 'none'}; the domain names {', '.join(names)}"
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """Yield the fixed pairs of `Rows` as frames: in every style for the first three pairs, in one style in turn for the others."""
+        for turn, pair in enumerate(self.rows.catalogue()):
+            yield from (self.as_frames(pair, style) for style in (range(self.styles) if turn < 3 else [turn]))
+
+    @property
+    def styles(self) -> int:
+        """Return the number of ways in which one changed row becomes several rows."""
+        copies = self._copy_counts
+        return len(copies) + (copies[0] > 1 and any(spec.kind == "category" for spec in self._data_columns))
+
+    def as_frames(self, pair: Pair | None, style: int = 0) -> Pair | None:
+        """Return a pair of `Rows` converted to frames in the given style; None if the result does not belong to the domain."""
+        if pair is None:
+            return None
+        parsed, counts = self._parsed, self._copy_counts
+        copies, spread = [*counts, counts[0]][style % self.styles], style % self.styles >= len(counts)
+        shorter, longer = sorted((np.asarray(pair.d0, dtype=float), np.asarray(pair.d1, dtype=float)), key=len)
+        at = changed_row_index(longer, shorter)
+        crowd, after = np.delete(longer, at, axis=0), self._repeated_row(longer[at], copies, spread)
+        before = after[:0] if len(shorter) < len(longer) else self._repeated_row(shorter[at], copies, spread)
+        if style // self.styles % 2 == 0:  # in every other round of styles the changed row has no missing value
+            after[:, len(self._data_columns) :] = before[:, len(self._data_columns) :] = 0.0
+        if parsed.name in ("attribute", "label"):
+            changeable = [spec.name in parsed.columns for spec in self._data_columns]
+            changeable += [changeable[i] for i in self._optional_columns]
+            after[:, np.logical_not(changeable)] = before[:, np.logical_not(changeable)]
+        users = self._assigned_users(len(crowd), parsed, many=style % 2 == 0)
+        sides = []
+        for rows in (before, after):
+            changed_users = np.zeros(len(rows)) if parsed.unit else len(crowd) + 1 + np.arange(len(rows))
+            owners = np.concatenate([users[:at], changed_users, users[at:]])
+            times = np.concatenate([np.arange(at), at + np.arange(len(rows)), at + len(after) + np.arange(len(crowd) - at)])
+            sides.append(self._dataset(np.concatenate([crowd[:at], rows, crowd[at:]]), owners, times))
+        many = f", {copies} rows{' of one user' if parsed.unit else ''}{', each category' if spread else ''}" if copies > 1 else ""
+        return self.pair(sides[0], sides[1], pair.why + many)
+
+    def _assigned_users(self, crowd: int, parsed: ParsedRelation, many: bool) -> Any:
+        """Return the users of the other rows, as many as possible or few, counted from 1; 0 is the changed user."""
+        others = np.arange(1, crowd + 1)
+        if not parsed.unit:
+            return others
+        known = next(spec for spec in self.held if spec.name == self.user).count - 1
+        if many:
+            return 1 + (others - 1) % max(known, 1)
+        return 1 + others % max(min(known, max(2, -(-crowd // self.per_user))), 1)
+
+    def _repeated_row(self, row: FloatArray, copies: int, spread: bool) -> FloatArray:
+        """Return `copies` copies of a row; with `spread` each copy has the next category."""
+        rows = np.tile(row, (copies, 1))
+        for i, spec in enumerate(self._data_columns):
+            if spread and spec.kind == "category":
+                rows[:, i] = (row[i] + np.arange(copies)) % len(spec.categories)
+        return rows
+
+    def _dataset(self, matrix: FloatArray, owners: FloatArray, times: FloatArray) -> Any:
+        """Return the frame with these encoded data columns, users and times."""
+        data_columns, missing_at = self._data_columns, self._optional_columns
+        held = {}
+        for i, spec in enumerate(data_columns):
+            removed = matrix[:, len(data_columns) + missing_at.index(i)] > 0 if i in missing_at else np.zeros(len(matrix), dtype=bool)
+            held[spec.name] = [None if is_missing else spec.value(number) for number, is_missing in zip(matrix[:, i], removed, strict=True)]
+        for spec in self.held:
+            if spec.name == self.user:
+                first = 0.0 if spec.kind == "category" else spec.low
+                held[spec.name] = [spec.value(first + int(owner) % spec.count) for owner in owners]
+            elif spec.name == self.time:
+                held[spec.name] = [int(time) for time in times]
+        return built(self.frame, self.held, [held[spec.name] for spec in self.held], type(self).__name__)
+
+    def _numbers(self, dataset: Any, columns: Iterable[Column]) -> list[list[float | None]]:
+        """Return columns of a dataset of the domain as numbers, NaN where missing."""
+        found = column_lists(dataset, self.frame)
+        assert not isinstance(found, str)
+        return [[spec.number(value) for value in found.get(spec.name, ())] for spec in columns]
+
+    def _matrix(self, dataset: Any) -> FloatArray:
+        """Return the encoded data columns of a dataset of the domain, without user and time; the inverse of `_dataset`."""
+        columns = [np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self._data_columns)]
+        flags = [np.isnan(columns[i]).astype(float) for i in self._optional_columns]
+        low = [np.where(np.isnan(held), spec.low, held) for spec, held in zip(self._data_columns, columns, strict=True)]
+        return np.column_stack([*low, *flags])
+
+    @property
+    def changes_one_row(self) -> bool:
+        """Return whether neighbors differ in one row, of which every column may change."""
+        return self._parsed in (ParsedRelation("replace-one"), ParsedRelation("add-remove"))
+
+    def as_rows_pair(self, pair: Pair) -> Pair | None:
+        """Return the pair of `Rows` that a pair of frames encodes, if `changes_one_row`."""
+        return self.rows.pair(self._matrix(pair.d0), self._matrix(pair.d1), pair.why)
+
+    def draws(self, rng: Generator) -> Draws[Table]:
+        return _FrameSampler(self, rng)
+
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
+        inner = self.rows.shape(rng, turn)
+        return SearchSpace(inner.size, lambda z: self.as_frames(inner.decode(z), turn))
+
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
+        """Yield pairs without common rows where the number of rows may change, with common rows set to zero, or with fewer digits."""
+        sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
+        both = Counter(sides[0]) & Counter(sides[1])
+        removed = [both, *(Counter([row]) for row in both if both.total() > 1)]
+        candidates = [[_without(rows, some) for rows in sides] for some in removed]
+        candidates += [[[self._shortened_row(row, 0) if row in both else row for row in rows] for rows in sides]]
+        candidates += [[[self._shortened_row(row, digits) for row in rows] for rows in sides] for digits in DIGITS]
+        for candidate in candidates:
+            if candidate != sides:
+                yield self.pair(self._frame_of(candidate[0]), self._frame_of(candidate[1]), pair.why)
+
+    def _rows_as_numbers(self, dataset: Any) -> list[_Row]:
+        """Return the rows of a dataset of the domain as tuples of numbers, None where missing."""
+        columns = self._numbers(dataset, self.held)
+        return [tuple(None if number is None or math.isnan(number) else number for number in row) for row in zip(*columns, strict=True)]
+
+    def _frame_of(self, rows: list[_Row]) -> Any:
+        """Return the frame of rows given as tuples of numbers; the inverse of `_rows_as_numbers`."""
+        values = [[None if (number := row[i]) is None else spec.value(number) for row in rows] for i, spec in enumerate(self.held)]
+        return built(self.frame, self.held, values, type(self).__name__)
+
+    def _shortened_row(self, row: _Row, digits: int) -> _Row:
+        """Return a row whose data numbers have fewer digits, or are zero for digits=0, within their bounds."""
+        data_columns = self._data_columns
+        return tuple(
+            float(shorter(np.array(number), digits, spec.low, spec.high)) if number is not None and spec in data_columns else number
+            for spec, number in zip(self.held, row, strict=True)
+        )
+
+    @property
+    def records(self) -> int:
+        return self.size
+
+    @property
+    def has_integers(self) -> bool:
+        return self.rows.has_integers
+
+    @property
+    def unordered(self) -> bool:
+        return self.rows.unordered
+
+
+def _without(rows: list[_Row], removed: Counter[_Row]) -> list[_Row]:
+    """Return the rows with each row of `removed` left out as often as counted there."""
+    remaining, result = Counter(removed), []
+    for row in rows:
+        if remaining[row]:
+            remaining[row] -= 1
+        else:
+            result.append(row)
+    return result
+
+
+class _FrameSampler(Draws[Table]):
+    """Random pairs of frames, converted from random pairs of `Rows`."""
+
+    def __init__(self, domain: Table, rng: Generator) -> None:
+        super().__init__(domain, rng)
+        self._inner, self._turn = domain.rows.draws(rng), itertools.count()
+
+    def random_pair(self, turn: int, corners: bool) -> Pair | None:
+        pair = self._inner.random_pair(turn, corners)
+        return pair and self.domain.as_frames(pair, next(self._turn))
+
+    def moves(self) -> RandomSteps | None:
+        moves = self._inner.moves()
+        return _FrameMoves(self.domain, moves) if moves is not None and self.domain.changes_one_row else None
+
+
+class _FrameMoves(RandomSteps):
+    """Steps between pairs of `Rows`, converted to frames."""
+
+    def __init__(self, domain: Table, moves: RandomSteps) -> None:
+        self._domain, self._moves = domain, moves
+
+    def step(self, pair: Pair) -> tuple[int, Pair | None]:
+        inner = self._domain.as_rows_pair(pair)
+        if inner is None:
+            return 0, None
+        part, found = self._moves.step(inner)
+        return part, self._domain.as_frames(found, self._domain.styles)
+
+    def learn(self, part: int, before: float, after: float) -> None:
+        self._moves.learn(part, before, after)

@@ -1,0 +1,349 @@
+"""The domain of labeled vectors in a ball or a cube. Its pairs combine extreme, opposite and absent records with crowds of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.base import Domain, SearchSpace
+from dpwitness.core.domains.fields import MAX_ENTRIES, items, require_labels, sized
+from dpwitness.core.domains.pair_patterns import CHANGES, DIGITS, NAMED_LABELS, PLACES, drop_invalid_pairs, ranked, rounded
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, require
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+Record = tuple[FloatArray, float]
+Counted = tuple[FloatArray, float, int]
+
+_MAX_DISTINCT = 16  # different records in a drawn crowd
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledBall(Domain):
+    """`LabelledVectors` of `size` records (multiplicities counted): ``|x| <= radius`` in `dimension` dimensions, y in `labels`.
+
+    Parameters
+    ----------
+    dimension : int
+        Dimension of x.
+    size : int
+        Number of records; under ``add-remove`` the largest number, with at least one record.
+    labels : tuple of float
+        Possible values of y.
+    radius : float
+        Largest ``|x|``. Positive.
+    relation : {"replace-one", "add-remove"}
+        Neighboring relation.
+    norm : {"l2", "linf"}
+        Norm ``|x|``; ``linf`` is the largest absolute entry.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
+    """
+
+    dimension: int
+    size: int
+    labels: tuple[float, ...] = (-1, 1)
+    radius: float = 1.0
+    relation: str = "replace-one"
+    norm: str = "l2"
+
+    def __post_init__(self) -> None:
+        require(self).integer("dimension", most=MAX_ENTRIES).integer("size", most=2**53).positive("radius")
+        require(self).one_of("relation", ["replace-one", "add-remove"]).one_of("norm", ["l2", "linf"])
+        require_labels(self.labels, "LabelledBall")
+        object.__setattr__(self, "labels", tuple(items("labels", self.labels, "LabelledBall")))
+        if not self.labels:
+            raise InvalidArgument("LabelledBall: labels must name at least one value, got ()")
+        if self.relation == "add-remove" and self.size < 2:
+            raise InvalidArgument(f"LabelledBall: domain must have neighbors, got size {self.size}: its only record cannot be removed")
+
+    def length(self, x: FloatArray) -> FloatArray:
+        """Return |x| of each row in floating-point arithmetic."""
+        largest = np.abs(x).max(axis=-1)
+        if self.norm == "linf":
+            return np.asarray(largest)
+        scale = np.where(largest > 0, largest, 1.0)  # prevents overflow and underflow of the squares
+        return np.asarray(scale * np.linalg.norm(x / scale[..., None], axis=-1))
+
+    def pulled(self, x: FloatArray) -> FloatArray:
+        """Return `x`, or if |x| exceeds the radius its projection onto the boundary, such that |x| in floats is at most the radius."""
+        out = np.asarray(x, dtype=np.float64)
+        largest = float(np.abs(out).max())
+        if self.length(out) > self.radius:
+            out = out / largest * (self.radius / (float(self.length(out)) / largest))
+        shrunk = 2.0**-53
+        while self.length(out) > self.radius or (self.norm == "l2" and self._exceeds_radius(out)):
+            out, shrunk = out * (1 - shrunk), 2 * shrunk
+        return out
+
+    def _exceeds_radius(self, x: FloatArray) -> bool:
+        """Return whether |x| exceeds the radius in another summation order of the squares; orders that overflow are ignored."""
+        with np.errstate(over="ignore", under="ignore"):
+            sizes = float(np.sqrt(x @ x)), float(np.sqrt(np.sum(x * x))), math.hypot(*x.tolist())
+        return any(self.radius < size < math.inf for size in sizes)
+
+    def contains(self, dataset: Any) -> bool:
+        """Return whether the dataset is a LabelledVectors of an allowed size, in the ball up to rounding of |x|, with known labels."""
+        if not isinstance(dataset, LabelledVectors) or dataset.dimension != self.dimension:
+            return False
+        edge = self.radius * (1 + (self.dimension + 2) * 2.0**-52 if self.norm == "l2" else 1)
+        known = set(map(float, self.labels))
+        return (
+            sized(dataset.n, self.size, self.relation)
+            and bool(np.all(self.length(dataset.x) <= edge))
+            and all(label in known for label in dataset.y.tolist())
+        )
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """Yield fixed pairs: changed records at corners of the domain, among common records."""
+        crowds, changes = list(_crowds(self)), list(_changes(self))
+        for rank in range(len(crowds) + len(changes) - 1):
+            for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
+                at, _ = PLACES[turn]
+                yield build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at=at)
+
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        others, labels = self.size - 1, sorted(set(self.labels))
+        change = turn % 4 if len(labels) > 1 else (1, 3)[turn // 2 % 2]
+        distinct = min(others, _MAX_DISTINCT)
+        share, over = divmod(others, max(distinct, 1))
+        drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[:distinct]  # includes the extreme labels
+        shuffled = rng.permutation(drawn)
+        common = [(self._random_point(rng, corners), float(y), share + (i < over)) for i, y in enumerate(shuffled)]
+        x, y = self._random_point(rng, True), float(rng.choice(labels))
+        first, second = (x, y), (x, y)
+        if change in (0, 2):
+            before, after = rng.choice(labels, 2, replace=False).tolist()
+            first, second = (x, before), (x, after)
+        if change in (1, 2):
+            second = (-x, second[1])
+        elif change == 3:
+            second = (self._random_point(rng, corners), y)
+        others_text = "at random corners" if corners else "from the interior"
+        at, _ = PLACES[turn % 3]
+        what = "another direction" if change == 3 else CHANGES[change]
+        return build_labelled_pair(self, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at=at)
+
+    def _random_point(self, rng: Generator, corner: bool) -> FloatArray:
+        """Return a random point: on the boundary (a corner of the cube) if `corner`, otherwise uniform inside."""
+        d = self.dimension
+        if self.norm == "linf":
+            return np.asarray(self.radius * (rng.choice([-1.0, 1.0], d) if corner else rng.uniform(-1.0, 1.0, d)))
+        direction = rng.standard_normal(d)
+        direction /= np.linalg.norm(direction)
+        return self.pulled(self.radius * direction * (1.0 if corner else rng.random() ** (1 / d)))
+
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
+        """Return coordinates of a pair: the changed records and up to three different common records with their multiplicities."""
+        d, others = self.dimension, self.size - 1
+        distinct = min((1, 2, 0, 3)[turn % 4], others)
+        changed = 2 if self.relation == "replace-one" else 1
+        width = d + 1
+        labels = [float(v) for v in rng.choice(np.array(self.labels, dtype=float), changed + distinct)]
+        if turn % 2 == 0 and len(self.labels) > 1:  # every other start flips the label: extreme labels have the most opposed gradients
+            labels[:changed] = [max(self.labels), min(self.labels)][:changed]
+        top = np.log10(max(others, 1))
+        at, _ = PLACES[turn // 4 % 3]
+
+        def decode(z: FloatArray) -> Pair | None:
+            records = [(decode_vector(z[i * width : (i + 1) * width], self), labels[i]) for i in range(changed + distinct)]
+            exponents = np.clip(top / 2 + top * z[(changed + distinct) * width :] / 3, 0.0, top)
+            counts = np.floor(10.0**exponents)
+            if counts.sum() > others:
+                counts = np.floor(counts * (others / counts.sum()))
+            common = [(x, y, int(c)) for (x, y), c in zip(records[changed:], counts, strict=True) if c >= 1]
+            return build_labelled_pair(self, records[0], records[changed - 1], common, "search", at=at)
+
+        return SearchSpace((changed + distinct) * width + distinct, decode)
+
+    def lattice(self) -> SearchStrategy[Pair]:
+        """Return a strategy of pairs with entries at quarters of the radius and up to two different common records."""
+        from hypothesis import strategies as st
+
+        d, others = self.dimension, self.size - 1
+        labels = st.sampled_from(sorted(self.labels, key=lambda y: (abs(y), -y)))
+        entries = st.lists(st.integers(-4, 4), min_size=d, max_size=d)
+
+        def point(quarters: list[int]) -> FloatArray:
+            return self.pulled(self.radius * (np.array(quarters, dtype=float) / 4))
+
+        @st.composite
+        def pairs(draw: DrawFn) -> Pair | None:
+            first, second = (point(draw(entries)), draw(labels)), (point(draw(entries)), draw(labels))
+            common, left = [], others
+            for _ in range(draw(st.integers(0, min(others, 2)))):
+                if left < 1:
+                    break
+                count = min(left, 10 ** draw(st.integers(0, math.floor(math.log10(left)))))
+                small = 10.0 ** -draw(st.integers(0, 3))
+                common.append((small * point(draw(entries)), draw(labels), count))
+                left -= count
+            return build_labelled_pair(self, first, second, common, "lattice")
+
+        return drop_invalid_pairs(pairs())
+
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
+        """Yield pairs without some common record, with rounded multiplicities, or with simpler vectors."""
+        parts = _split_pair(self, pair)
+        if parts is None:
+            return
+        changed, common = parts
+
+        def build(changed: list[Record], common: list[Counted]) -> Pair | None:
+            return build_labelled_pair(self, changed[0], changed[-1], common, pair.why)
+
+        for i in range(len(common)):
+            yield build(changed, common[:i] + common[i + 1 :])
+        for i, (x, y, count) in enumerate(common):
+            for digits in (1, 2):
+                rounded_count = int(rounded(float(count), digits))
+                if rounded_count != count and rounded_count >= 1:
+                    yield build(changed, [*common[:i], (x, y, rounded_count), *common[i + 1 :]])
+                    break
+            for simple in _simpler_vectors(x, self):
+                yield build(changed, [*common[:i], (simple, y, count), *common[i + 1 :]])
+        for i, (x, y) in enumerate(changed):
+            for simple in _simpler_vectors(x, self):
+                yield build([*changed[:i], (simple, y), *changed[i + 1 :]], common)
+
+
+def padding(domain: LabelledBall) -> Record:
+    """Return the neutral record: x = 0 with the label of smallest absolute value."""
+    return np.zeros(domain.dimension), min(domain.labels, key=lambda label: (abs(label), -label))
+
+
+def build_labelled_pair(
+    domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, *, at: str = "first"
+) -> Pair | None:
+    """Return the pair that differs in one record, filled up to the domain's size with `padding`.
+
+    Under add-remove only the first dataset has the record. `at` names one of `PLACES`, the position
+    of the record among the stored common records. None where the result is not a pair of the
+    domain: too many records, records outside, or equal datasets.
+    """
+    rest = domain.size - 1 - sum(count for _, _, count in common)
+    if rest < 0:
+        return None
+    rows = [*common, (*padding(domain), rest)] if rest else common
+    place = dict(PLACES)[at](len(rows))
+
+    def dataset(extra: list[Counted]) -> LabelledVectors:
+        table = [*rows[:place], *extra, *rows[place:]]
+        return LabelledVectors([x + 0.0 for x, _, _ in table], [y for _, y, _ in table], [count for _, _, count in table])
+
+    changed = [(*second, 1)] if domain.relation == "replace-one" else []
+    return domain.pair(dataset([(*first, 1)]), dataset(changed), why)
+
+
+def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
+    """Yield replaced records: opposite, against the origin, another direction, shortened; every pair of extreme labels."""
+    d, radius = domain.dimension, domain.radius
+    low, high = min(domain.labels), max(domain.labels)
+    extreme, other_direction = _extreme_point(domain), np.zeros(d)
+    other_direction[-1] = radius
+    yield "x against -x", (extreme, high), (-extreme, high)
+    if high > low:
+        yield "one label flipped", (extreme, high), (extreme, low)
+        yield "x and the label flipped", (extreme, high), (-extreme, low)
+    yield "one record against none", (extreme, high), (0 * extreme, high)
+    yield "one record against half of it", (extreme, high), (0.5 * extreme, low)
+    if d > 1:
+        yield "a corner against another direction", (extreme, high), (other_direction, low)
+        if domain.norm == "linf":
+            mixed_corner = -extreme.copy()
+            mixed_corner[0] = radius
+            yield "one entry against the others", (mixed_corner, high), (mixed_corner, low)
+            yield "one entry against the others, flipped", (mixed_corner, high), (-mixed_corner, high)
+    for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]:
+        yield f"label {label:g} against the lowest", (extreme, label), (extreme, low)
+
+
+def _crowds(domain: LabelledBall) -> Iterator[tuple[str, list[Counted]]]:
+    """Yield the common records, each list with its description."""
+    others = domain.size - 1
+    yield "all others at the origin", []
+    if others == 0:
+        return
+    extreme, low, high = _extreme_point(domain), min(domain.labels), max(domain.labels)
+    axis = np.zeros(domain.dimension)
+    axis[-1] = domain.radius
+    yield "all others the same extreme record", [(extreme, high, others)]
+    if others > 1:
+        half = others // 2
+        balance = (extreme, low) if high > low else (-extreme, high)
+        yield "all others balanced", [(extreme, high, half), (*balance, half)]
+        yield "a tenth of the others extreme", [(extreme, high, math.ceil(others / 10))]
+    if domain.dimension > 1:
+        yield "all others along another axis", [(axis, high, math.ceil(0.9 * others))]
+    yield "all others short", [(extreme / max(others, 10), high, others)]
+
+
+def _extreme_point(domain: LabelledBall) -> FloatArray:
+    """Return an extreme point: on an axis of the ball, a corner of the cube."""
+    if domain.norm == "linf":
+        return np.full(domain.dimension, domain.radius)
+    out = np.zeros(domain.dimension)
+    out[0] = domain.radius
+    return out
+
+
+def decode_vector(z: FloatArray, domain: LabelledBall) -> FloatArray:
+    """Return the vector of d + 1 coordinates: a direction, and a logarithmic length; a positive last coordinate means the boundary."""
+    length = 10.0 ** (1.5 * min(float(z[-1]), 0.0))
+    if domain.norm == "linf":
+        return np.asarray(domain.radius * length * np.clip(z[:-1], -1.0, 1.0))
+    size = float(np.linalg.norm(z[:-1]))
+    return domain.pulled(domain.radius * (length * z[:-1] / size) if size > 0 else 0.0 * z[:-1])
+
+
+def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[Record], list[Counted]] | None:
+    """Return the changed records and the common records without padding; None if the datasets differ otherwise."""
+    removed, added = pair.d0.counts() - pair.d1.counts(), pair.d1.counts() - pair.d0.counts()
+
+    def decoded(key: tuple[bytes, float]) -> tuple[FloatArray, float]:
+        return np.frombuffer(key[0]).copy(), key[1]
+
+    if pair.relation == "replace-one" and (len(removed) != 1 or len(added) != 1):
+        return None
+    if pair.relation == "add-remove" and (len(removed) != 1 or added):
+        return None
+    changed = [decoded(key) for key in (*removed, *added)]
+    neutral = padding(domain)
+    shared = [(*decoded(key), count) for key, count in (pair.d0.counts() & pair.d1.counts()).items()]
+    return changed, [(x, y, count) for x, y, count in shared if np.any(x != neutral[0]) or y != neutral[1]]
+
+
+def _simpler_vectors(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
+    """Yield simpler vectors inside the domain, with entries set to zero or rounded."""
+    size = float(np.abs(x).max())
+    if size == 0:
+        return
+    for j in np.flatnonzero(x):
+        rest = x.copy()
+        rest[j] = 0.0
+        length = float(domain.length(rest))
+        if domain.norm == "l2" and length > 0 and domain.length(x) >= domain.radius * (1 - 1e-9):
+            yield domain.pulled(rest * (domain.radius / length))
+        yield rest
+    magnitude = math.floor(math.log10(size))
+    if not -300 < magnitude < 300:  # the powers of ten would overflow or underflow
+        return
+    for digits in DIGITS:
+        scale = 10.0 ** (digits - 1 - magnitude)
+        for simple in (np.round(x * scale) / scale, np.trunc(x * scale) / scale):
+            if domain.length(simple) <= domain.radius and np.any(simple != x):
+                yield simple
+        if np.array_equal(np.round(x * scale) / scale, x):
+            return

@@ -1,5 +1,0 @@
-"""Mechanisms of other libraries and programs, run in separate worker processes. May import all other folders of mechanisms."""
-
-from dpwitness.mechanisms.foreign.target import Target
-
-__all__ = ["Target"]

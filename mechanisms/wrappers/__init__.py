@@ -1,0 +1,13 @@
+"""Adapters that turn Python objects into mechanisms: functions of one run, stateful classes, estimators, interactive sessions.
+
+Needs only the standard library and NumPy, Python 3.8 or later. In an interpreter without dpwitness,
+whose target file says ``import dpwitness``, the worker imports this folder in its place, also as ``dpwitness.wrap``
+(`mechanisms/wrappers/programs/inside/worker`).
+"""
+
+from .adversaries import Adversary
+from .estimators import from_estimator
+from .sessions import Session, interactive
+from .single_runs import fresh, one_run
+
+__all__ = ["Adversary", "Session", "fresh", "from_estimator", "interactive", "one_run"]

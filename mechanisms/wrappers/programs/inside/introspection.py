@@ -1,0 +1,278 @@
+"""Inspection of a target before it is run: its claim, its domain, its call signature, and the processes that it has started.
+
+`worker` loads this module too, so the module uses only the standard library (Python 3.8 or later).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import importlib.util
+import inspect
+import numbers
+import os
+import types
+from typing import Any, Dict, List
+
+_DOMAINS = "dpwitness.core.domains"
+
+
+class Unfit(Exception):
+    """Error of an unusable target; the text is one sentence."""
+
+
+class Wrong(Exception):
+    """Error of a target, with the user's part of the traceback."""
+
+    def __init__(self, reason: str, trace: str = "", **more: Any) -> None:
+        super().__init__(reason)
+        self.reply = dict(more, error=reason, traceback=trace)
+
+
+def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
+    """Return an instance of a target class with its arguments. Raise Unfit if the arguments do not fit."""
+    try:
+        inspect.signature(cls).bind(**kwargs)
+    except TypeError as error:
+        raise Unfit(f"kwargs must fit {name}: {name}: {error}") from None
+    except ValueError:  # the class has no signature
+        pass
+    try:
+        return cls(**kwargs)
+    except Exception as error:
+        if type(error).__name__ == "InvalidArgument":  # its one-line text suffices; the class may belong to another copy of dpwitness
+            raise Unfit(str(error)) from None
+        raise
+
+
+def method_hint(found: Any, name: str) -> str:
+    """Return a hint on how to name a method, for the error message on an object that is not callable; empty for Python and NumPy values."""
+    if type(found).__module__.partition(".")[0] in ("builtins", "numpy", "types"):
+        return ""
+    methods = [key for key in dir(type(found)) if key[0] != "_" and callable(getattr(type(found), key))]
+    return f": name a method of it, as in {name}.{methods[0]}" if methods else ""
+
+
+def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
+    """Raise Unfit unless a target can be called as f(dataset, size, rng)."""
+    run = getattr(found, "sample", found)
+    if not callable(run):
+        raise Unfit(f"target must be a mechanism or a function, {name} is of type {type(found).__name__}{method_hint(found, name)}")
+    try:
+        signature = inspect.signature(run)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, 1, None, **({} if run is not found else kwargs))
+    except TypeError as error:
+        raise Unfit(f"target must be callable as f(dataset, size, rng) once kwargs are bound, {name}{signature}: {error}") from None
+
+
+_MAX_RUNS = 10**12  # largest number of runs
+
+
+def _read_integer(value: Any, least: int) -> int:
+    """Return a whole number of at least `least`. Raise ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (numbers.Integral, float)):
+        raise ValueError
+    found = int(value)
+    if found != value or not least <= found <= _MAX_RUNS:
+        raise ValueError
+    return found
+
+
+def _read_boolean(value: Any) -> bool:
+    """Return a boolean. Raise ValueError for anything else."""
+    if str(value) not in ("True", "False"):  # accepts NumPy's booleans too
+        raise ValueError
+    return str(value) == "True"
+
+
+def _read_reasons(value: Any) -> Dict[str, str]:
+    """Return a dict of texts. Raise ValueError for anything else."""
+    if not isinstance(value, dict) or not all(isinstance(text, str) for pair in value.items() for text in pair):
+        raise ValueError
+    return dict(value)
+
+
+def _read_text(value: Any) -> str:
+    """Return a text. Raise ValueError for anything else."""
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _read_texts(value: Any) -> List[str]:
+    """Return a list of texts. Raise ValueError for anything else."""
+    if isinstance(value, str):
+        raise ValueError
+    return [_read_text(part) for part in value]
+
+
+def _read_function(value: Any) -> bool:
+    """Return True for a callable. Raise ValueError for anything else."""
+    if not callable(value):
+        raise ValueError
+    return True
+
+
+# attribute -> rule in messages, function that reads the value, default
+_ATTRIBUTES: Dict[str, Any] = {
+    "batch": ("be a positive integer", lambda value: _read_integer(value, 1), None),
+    "trials": ("be an integer, at least 1000", lambda value: _read_integer(value, 1000), None),
+    "rounds": ("be a positive integer", lambda value: _read_integer(value, 1), None),
+    "seeded": ("be True or False", _read_boolean, True),
+    "expected_failures": ("be a dict of checks and reasons, both texts", _read_reasons, {}),
+    "expected_findings": ("be a dict of kinds and reasons, both texts", _read_reasons, {}),
+    "features": ("be a function of the outputs", _read_function, False),
+    "notes": ("be a list of texts", _read_texts, []),
+    "cause": ("be a text", _read_text, ""),
+    "guessed": ("be a text", _read_text, ""),
+}
+
+
+def attributes_of(found: Any) -> Dict[str, Any]:
+    """Return the attributes of a target other than its claim and domain. Raise Unfit if a value breaks the rule of its attribute."""
+    values = {}
+    for key, (rule, read, default) in _ATTRIBUTES.items():
+        value = getattr(found, key, None)
+        try:
+            values[key] = default if value is None else read(value)
+        except Exception:  # a value may raise anything when it is read
+            raise Unfit(f"{key} must {rule}, got {short_repr(value)}") from None
+    domain = getattr(found, "domain", None)
+    if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (isinstance(domain, dict) and "kind" not in domain):
+        raise Unfit(f"domain must be a dict with a kind and its arguments, got {short_repr(domain)}")
+    return values
+
+
+def short_repr(value: Any) -> str:
+    """Return the repr of a value for a message, on one line of at most 80 characters, or its type if its repr raises."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a repr that raises, or a number that is too long to print
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+_KNOWN_KEYS = [
+    "claim",
+    "domain",
+    "seeded",
+    "batch",
+    "trials",
+    "features",
+    "primitives",
+    "expected_failures",
+    "expected_findings",
+    "cause",
+    "guessed",
+]
+
+
+def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:
+    """Raise Unfit for an unknown attribute of a function in a plain target file.
+
+    Other functions may have any attributes: notes on misspelled names are returned.
+    """
+    notes = []
+    for key in vars(found) if inspect.isfunction(found) else ():
+        if key[:1] == "_" or key in _KNOWN_KEYS:
+            continue
+        near = difflib.get_close_matches(key, _KNOWN_KEYS, 1, 0.8)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        if plain:
+            raise Unfit(f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{key}{hint}")
+        if near:
+            notes.append(f"{name}.{key} is unknown and ignored{hint}")
+    return notes
+
+
+def is_target(found: Any) -> bool:
+    """Return whether an object of a target file is a target: a function with a claim."""
+    try:
+        return callable(found) and not isinstance(found, (type, types.ModuleType)) and hasattr(found, "claim")
+    except Exception:  # an object that raises on access
+        return False
+
+
+def is_missing(name: str, place: str) -> bool:
+    """Return whether a module that was not found, or its library, is not installed; False if the library or a file is at fault."""
+    if not name or place == name or place.startswith(name + "."):
+        return bool(name)
+    try:
+        return importlib.util.find_spec(name.partition(".")[0]) is None
+    except (ImportError, AttributeError, ValueError):  # the module is loaded but has no spec
+        return False
+
+
+def is_plain_target(found: Any, claim: Any, domain: Any) -> bool:
+    """Return whether a target is written without dpwitness, as target files are. Its datasets are then passed as plain types."""
+    return isinstance(claim, str) or isinstance(domain, dict) or (claim is not None and not hasattr(claim, "kind"))
+
+
+def domain_of(domain: Any) -> Dict[str, Any] | None:
+    """Return a domain as its kind and fields; for a user-defined class, only the name of the class."""
+    if domain is None or isinstance(domain, dict):
+        return domain
+    cls = type(domain)
+    if not (cls.__module__ + ".").startswith(_DOMAINS + ".") or not dataclasses.is_dataclass(cls) or cls.__name__ == "Relation":
+        return {"own": cls.__name__}
+    return dict({field.name: getattr(domain, field.name) for field in dataclasses.fields(cls) if field.init}, kind=cls.__name__)
+
+
+def running_children() -> int:
+    """Return the number of running child processes of this process; 0 on systems without /proc."""
+    if not hasattr(os, "waitid"):
+        return 0
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except (ChildProcessError, OSError):
+        return 0  # the common case costs one call only
+    count = 0
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children") as file:
+                count += sum(map(_is_running, file.read().split()))
+    except OSError:
+        pass
+    return count
+
+
+def _is_running(pid: str) -> bool:
+    """Return whether a process is running."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+    except (OSError, IndexError):
+        return False
+
+
+def version(library: str | None) -> str | None:
+    """Return the installed version of a distribution; None if it is not installed."""
+    if library is None:
+        return None
+    from importlib import metadata
+
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def install_declarations(place: str) -> dict[str, Any]:
+    """Return LIBRARY and INSTALL of a file that cannot be imported, by parsing its source."""
+    import ast
+
+    found = {}
+    try:
+        with open(place, encoding="utf-8") as file:
+            body = ast.parse(file.read()).body
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    for line in body:
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id in ("LIBRARY", "INSTALL"):
+            with contextlib.suppress(ValueError):
+                found[line.targets[0].id.lower()] = ast.literal_eval(line.value)
+    return found

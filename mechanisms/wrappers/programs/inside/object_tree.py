@@ -1,0 +1,258 @@
+"""Decomposition of objects into named parts, so that outputs of any type can be sent and audited.
+
+Workers of other interpreters load this module too, so the module uses only the standard library and
+NumPy (Python 3.8 or later). Objects of known libraries have the parts that `library_parts` lists.
+The parts of any other object are those that `copy` would copy (`__reduce_ex__`); nothing of the
+object is run or rebuilt. Objects without such a form, such as a generator, a lock or an object of a
+C library, have no parts.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import collections.abc
+import copyreg
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING or __name__ != "dpwitness_object_tree":
+    from dpwitness.mechanisms.wrappers.programs.inside import library_parts
+else:  # in a worker, whose interpreter may have no dpwitness
+    library_parts = sys.modules["dpwitness_library_parts"]
+
+Parts = library_parts.Parts
+Named, time_zone = library_parts.Named, library_parts.time_zone
+
+PLAIN = "fiubcmMSU"  # kinds of array dtypes that hold plain numbers, times and texts
+_TENSOR_LIBRARIES = ("torch", "jax", "jaxlib", "tensorflow", "cupy", "mlx")  # libraries whose arrays hold only numbers
+_PLAIN_VALUE: Any = {  # built-in class -> function that returns the plain value of an instance of a subclass, bypassing its methods
+    complex: lambda value: complex(value.real, value.imag),
+    str: str.__str__,
+    **{kind: kind for kind in (int, float, bytes, tuple, list, set, frozenset, dict)},
+}
+_DECOMPOSED_VALUE: Any = {  # likewise, for classes whose subclasses are decomposed even if they add no attribute
+    bytearray: bytearray,
+    collections.deque: lambda value: collections.deque(value, value.maxlen),
+    array.array: lambda value: array.array(value.typecode, value.tobytes()),
+    decimal.Decimal: decimal.Decimal,
+    fractions.Fraction: lambda value: fractions.Fraction(value.numerator, value.denominator),
+    datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
+    datetime.datetime: lambda value: datetime.datetime(value.year, value.month, value.day, *_time_fields(value), fold=value.fold),
+    datetime.date: lambda value: datetime.date(value.year, value.month, value.day),
+    datetime.time: lambda value: datetime.time(*_time_fields(value), fold=value.fold),
+    np.ma.MaskedArray: lambda value: np.ma.MaskedArray(value.data, np.ma.getmaskarray(value), fill_value=value.fill_value),
+    np.ndarray: np.asarray,
+}
+_INTERNAL_ATTRIBUTES = frozenset(  # of arrays
+    ("_mmap", "_mask", "_fill_value", "_sharedmask", "_isfield", "_basedict", "_optinfo", "_hardmask", "_baseclass")
+)
+
+
+class Fields:
+    """Stand-in for an object with known class name and parts."""
+
+    dpwitness_parts: Any = ()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(dict(self.dpwitness_parts)["values"], dtype=dtype)
+
+
+def parts_of(value: Any) -> Parts | None:
+    """Return the names and contents of all parts of an object; None if the object cannot be decomposed."""
+    if isinstance(value, Fields):
+        return list(value.dpwitness_parts)
+    form = library_form(type(value))
+    try:
+        if form is None:
+            return (_plain_form(value) or _parts_by_reduce)(value)
+        parts = form(value)
+        return parts if parts is None else parts + _user_attributes(value, {name for name, _ in parts})
+    except Exception:  # a library's methods may raise anything
+        return None
+
+
+def _user_attributes(value: Any, known: Any) -> Parts:
+    """Return the public attributes that a user has added to an object of a library."""
+    known = {*known, "coords", "maxprint"}  # attributes of sparse matrices
+    public = {name: inner for name, inner in (getattr(value, "__dict__", None) or {}).items() if not name.startswith("_")}
+    return sorted((name, inner) for name, inner in public.items() if name not in known and not hasattr(type(value), name))
+
+
+def name_of(value: Any) -> str | None:
+    """Return the qualified name of a module, class or function that can be imported by this name; None for any other object."""
+    if isinstance(value, Named):
+        return value.text
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    if not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc, np.dtype)):
+        return None
+    if isinstance(value, np.dtype):
+        return "dtype " + str(value)
+    module = getattr(value, "__module__", None) or "numpy"
+    name = getattr(value, "__qualname__", value.__name__)
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return module + "." + name if found is value else None
+
+
+def _find_base(kind: Any) -> Any:
+    """Return the built-in class that a class equals or is derived from; None for any other class."""
+    if issubclass(kind, enum.Enum) or kind in (type(np.ma.masked), np.ma.core.mvoid):
+        return None
+    return next((base for base in kind.__mro__ if base in _PLAIN_VALUE or base in _DECOMPOSED_VALUE), None)
+
+
+def _find_slots(kind: Any, base: Any) -> tuple[str, ...]:
+    """Return the names of the slots that a class adds to its base class."""
+    known = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - missing in type stubs
+    return tuple(name for name in known if name not in base.__dict__)
+
+
+_base: Any = functools.lru_cache(maxsize=1024)(_find_base)
+_slots: Any = functools.lru_cache(maxsize=1024)(_find_slots)
+
+
+def plain(value: Any, base: type) -> Any:
+    """Return the plain value of an instance of a subclass of a built-in class, bypassing the methods of the subclass."""
+    return (_PLAIN_VALUE.get(base) or _DECOMPOSED_VALUE[base])(value)
+
+
+def attributes(value: Any, base: type = object) -> dict[str, Any]:
+    """Return the attributes of an object by name, without those that belong to `base`."""
+    found = {name: inner for name, inner in (getattr(value, "__dict__", None) or {}).items() if name not in _INTERNAL_ATTRIBUTES}
+    return {**found, **{name: getattr(value, name) for name in _slots(type(value), base) if hasattr(value, name)}}
+
+
+def needs_decomposition(value: Any) -> bool:
+    """Return whether an instance of a built-in class or its subclass must be decomposed, because of its class or its attributes."""
+    base = _base(type(value))
+    if base is None:
+        return False
+    if type(value) is not base:
+        return base in _DECOMPOSED_VALUE or bool(attributes(value, base))
+    if base in (datetime.datetime, datetime.time):
+        return value.tzinfo is not None and time_zone(value.tzinfo) is value.tzinfo
+    return base is np.ma.MaskedArray and bool(attributes(value, base))
+
+
+def _time_fields(value: Any) -> Any:
+    """Return hour, minute, second, microsecond and time zone of a time."""
+    return value.hour, value.minute, value.second, value.microsecond, value.tzinfo
+
+
+def array_in(value: Any) -> Any:
+    """Return the array of a tensor; None for any other object."""
+    if isinstance(value, (type, np.ndarray, np.generic)) or not hasattr(value, "__array__"):
+        return None
+    if type(value).__module__.partition(".")[0] not in _TENSOR_LIBRARIES and not getattr(value, "dpwitness_holder", False):
+        return None
+    try:
+        found = np.asarray(value.detach() if hasattr(value, "detach") else value)
+        return found if found.dtype.kind in PLAIN else None
+    except Exception:  # for example a tensor on another device
+        return None
+
+
+def _library_form(kind: type) -> Any:
+    """Return the function that decomposes objects of a class of a known library; None for any other class."""
+    for base in kind.__mro__:
+        found = library_parts.FORMS.get((base.__module__.partition(".")[0], base.__name__))
+        if found is not None:
+            return found
+    return None
+
+
+library_form: Any = functools.lru_cache(maxsize=1024)(_library_form)
+
+
+def _plain_form(value: Any) -> Any:
+    """Return the function that decomposes an object of a standard type; None for other types."""
+    if needs_decomposition(value):
+        return _parts_of_subclass
+    if dataclasses.is_dataclass(value):
+        return _parts_of_dataclass
+    if isinstance(value, enum.Enum):
+        return lambda value: [("name", value.name), ("value", value.value)]
+    if isinstance(value, range):
+        return lambda value: [("start", value.start), ("stop", value.stop), ("step", value.step)]
+    if isinstance(value, array.array):
+        return _parts_of_array
+    if isinstance(value, collections.deque):
+        return lambda value: [("items", list(value)), ("most", value.maxlen)]
+    if isinstance(value, memoryview):
+        return lambda value: [("format", Named(value.format)), ("shape", value.shape), ("bytes", value.tobytes())]
+    if isinstance(value, types.MappingProxyType):
+        return lambda value: [("items", dict(value))]
+    if isinstance(value, collections.abc.MappingView):
+        return lambda value: [("items", list(value))]
+    return None
+
+
+def _parts_of_subclass(value: Any) -> Parts:
+    """Return the value and the added attributes of an instance of a subclass of a built-in class."""
+    base = _base(type(value))
+    inner, added = plain(value, base), sorted(attributes(value, base).items())
+    if base not in (datetime.datetime, datetime.time) or value.tzinfo is None:
+        return [("value", inner), *added]
+    return [("value", inner.replace(tzinfo=None)), ("zone", time_zone(value.tzinfo)), *added]
+
+
+def exception_parts(value: BaseException, text: str) -> Parts:
+    """Return the parts of an exception other than its text."""
+    found = {name: getattr(value, name, None) for name in ("name", "path")} if isinstance(value, ImportError) else {}
+    inner = {name: part for name, part in found.items() if part is not None}
+    if value.args and not (len(value.args) == 1 and type(value.args[0]) is str and value.args[0] == text):
+        inner["args"] = value.args
+    return sorted({**inner, **attributes(value, BaseException)}.items())
+
+
+def _parts_of_array(value: Any) -> Parts:
+    """Return type code and values of an `array.array`."""
+    numbers = value.typecode not in "uw"
+    return [("typecode", Named(value.typecode)), ("values", np.asarray(value) if numbers else list(value))]
+
+
+def _parts_of_dataclass(value: Any) -> Parts:
+    """Return the fields and other attributes of a dataclass instance."""
+    names = sorted(field.name for field in dataclasses.fields(value))
+    more = sorted(set(attributes(value)) - set(names))
+    return [(name, getattr(value, name, Named("unset"))) for name in names + more]
+
+
+def _parts_by_reduce(value: Any) -> Parts | None:
+    """Return the parts from which `copy` would build a copy of an object (`__reduce_ex__`)."""
+    found = value.__reduce_ex__(4)
+    if isinstance(found, str):
+        return [("name", Named(found))]
+    make, arguments, state, items, entries = (*found, None, None, None)[:5]
+    parts: Parts = []
+    if getattr(make, "__name__", "").startswith("__newobj") and arguments and arguments[0] is type(value):
+        arguments = arguments[1:]
+    else:
+        parts.append(("made by", make))
+    parts += [("arguments", tuple(arguments))] if arguments else []
+    slots = state[1] if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict) else {}
+    inner = state[0] if slots else state
+    if isinstance(inner, dict) and all(isinstance(name, str) for name in inner):
+        parts += sorted({**inner, **slots}.items())
+    elif inner is not None or slots:
+        parts += ([] if inner is None else [("state", inner)]) + sorted(slots.items())
+    own = (getattr(type(value), name, None) for name in ("__reduce_ex__", "__reduce__", "__getstate__"))
+    if any(isinstance(copies, types.FunctionType) for copies in own) and hasattr(
+        value, "__dict__"
+    ):  # the class's own methods may omit attributes
+        known = {name for name, _ in parts}
+        parts += sorted((name, part) for name, part in vars(value).items() if name not in known)
+    parts += [("items", list(items))] if items is not None else []
+    return parts + ([("entries", dict(entries))] if entries is not None else [])

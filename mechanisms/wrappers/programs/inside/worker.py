@@ -1,0 +1,418 @@
+"""Worker process of a target: runs a target file's functions in an interpreter with NumPy and the library under test.
+
+Uses only the standard library, NumPy (Python 3.8 or later) and the modules next to this file;
+`process` starts this file as a script. The worker answers each request with one message, and ends
+when its standard input ends. Protocol, version 1:
+
+=========  ===========================================================  =========================================================
+request    fields                                                       answer
+=========  ===========================================================  =========================================================
+hello                                                                   protocol, versions of Python and NumPy
+load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version, TESTED, INSTALL, names
+describe   name, kwargs                                                 claim, domain and the other attributes of a target
+features   name, kwargs, outputs                                        value or raised
+sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
+declarations                                                             declared
+call       name, keywords, calls (lists of arguments), marker (path)    outcomes
+trace      step: open (name, kwargs, entries, limit), or a method of     value
+           `recording.session.Session` with its arguments; close
+=========  ===========================================================  =========================================================
+
+An answer with ``error`` describes a fault of the target. An answer with ``failed`` is the reason
+why there is no output. A batch that raises is not run again: its answer is ``raised``. With
+``each``, runs are made one at a time, and their results are in ``parts``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/")[0]:
+    del sys.path[0]  # the folder of this script, whose modules must not shadow the library's
+
+import contextlib
+import functools
+import importlib.util
+import os
+import queue
+import threading
+import time
+import traceback
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dpwitness.mechanisms.wrappers.programs.inside import (
+        batch_runner,
+        codec,
+        dataset_cache,
+        global_generators,
+        introspection,
+        packages,
+        plain_calls,
+    )
+else:
+
+    def _load_sibling(name):
+        """Load and return the module of this name in this script's folder, under a name that no library uses."""
+        spec = importlib.util.spec_from_file_location(f"dpwitness_{name}", os.path.join(os.path.dirname(__file__), name + ".py"))
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    introspection, batch_runner = _load_sibling("introspection"), _load_sibling("batch_runner")
+    codec, global_generators = _load_sibling("codec"), _load_sibling("global_generators")
+    dataset_cache, packages, plain_calls = _load_sibling("dataset_cache"), _load_sibling("packages"), _load_sibling("plain_calls")
+
+
+_MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
+_MAX_PROCESSES = 32  # most processes that may still run after a batch
+
+
+class Worker(plain_calls.PlainCalls):
+    """Server of requests, one at a time. The method `do_<op>` answers the request `op`."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.place = ""
+        self.built: dict[str, Any] = {}
+        self.last: Any = None
+        self.looks = 8
+        self.hears = 16  # remaining batches whose warnings are reported
+        self.rng: Any = None
+        self.datasets = dataset_cache.DatasetCache()
+        self.session: Any = None
+        self.returned: tuple[int, int] | None = None  # a pipe, in which a forked child reports that it has returned
+
+    def end_forked_child(self, own_pid: int) -> None:
+        """End this process if it is a forked child of the mechanism: only the parent may answer."""
+        if os.getpid() != own_pid:
+            if self.returned is not None:
+                os.write(self.returned[1], b"!")
+            os._exit(0)
+
+    def has_child_returned(self) -> bool:
+        """Return whether a forked child of the mechanism has returned from a call, as far as is known by now."""
+        try:
+            return self.returned is not None and bool(os.read(self.returned[0], 4096))
+        except BlockingIOError:
+            return False
+
+    def answer(self, header: codec.Message, blobs: codec.Blobs) -> tuple[codec.Message, codec.Blobs]:
+        out: codec.Blobs = []
+        try:
+            reply = getattr(self, "do_" + header["op"])(header, blobs, out)
+        except introspection.Wrong as wrong:
+            return wrong.reply, []
+        except introspection.Unfit as unfit:
+            return {"error": str(unfit), "traceback": ""}, []
+        if "rng" in header and self.rng is not None:  # as the mechanism left it
+            reply["rng"] = codec.words(self.rng.bit_generator.state)
+        return reply, out
+
+    def do_hello(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        return {"protocol": codec.PROTOCOL, "python": sys.version.split()[0], "numpy": np.__version__}
+
+    def do_load(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        self.place = header["place"]
+        if header.get("front"):  # search the target's folder first, as for a script
+            sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
+        sys.path.extend(path for path in header["paths"] if path not in sys.path)
+        with self._user_code("is not importable", **introspection.install_declarations(self.place)):
+            packages.provide_dpwitness()
+            if self.place.endswith(".py"):
+                spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
+                self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(self.module)
+            else:
+                self.module = importlib.import_module(self.place)
+        found, own = vars(self.module), self.place.endswith(".py")  # in a library, these names may have another meaning
+        library, tested, install = (found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL"))
+        for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
+            if value is not None and not (isinstance(value, str) and value):
+                raise introspection.Wrong(
+                    f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {introspection.short_repr(value)}"
+                )
+        return {
+            "library": library,
+            "version": introspection.version(library),
+            "tested": tested,
+            "install": install,
+            "names": [name for name, f in found.items() if name[0] != "_" and introspection.is_target(f)],
+        }
+
+    def do_recognize(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        kwargs, dataset = codec.unpack(header["kwargs"], blobs), codec.unpack(header["dataset"], blobs)
+        found = self._lookup(header["name"])
+        base, _, method = header["name"].rpartition(".")
+        owner = self._lookup(base) if base else None
+        if isinstance(owner, type) and not isinstance(found, type) and isinstance(vars(owner).get(method), types.FunctionType):
+            return {"form": f"object.{method}", "name": base, "text": f"{base} is created for each run, and its method {method} is called"}
+        with self._user_code(f"{header['name']} fails in a trial call"):
+            form, description = packages.recognition().recognize(found, header["name"], kwargs, dataset)
+        return {"form": form, "name": header["name"], "text": description}
+
+    def do_describe(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
+        found = self._find_target(name, kwargs)
+        if " as " in name:
+            kwargs = {}
+        introspection.check_call(found, name, kwargs)
+        with self._user_code(f"{name}.claim raises"):
+            claim = getattr(found, "claim", None)
+            plain = introspection.is_plain_target(found, claim, getattr(found, "domain", None))
+        with self._user_code(f"{name}: an attribute raises"):
+            unread = introspection.check_attribute_names(found, name, plain)
+            try:
+                description = introspection.attributes_of(found)
+            except introspection.Unfit as unfit:
+                raise introspection.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
+        with self._user_code(f"{name}.claim raises"):
+            if callable(claim):
+                claim = claim(**kwargs) if not isinstance(found, type) else claim()
+        if claim is not None and not isinstance(claim, str):
+            if not hasattr(claim, "spelled"):
+                at = f"{os.path.basename(self.place)}:{name}"
+                raise introspection.Wrong(
+                    f"{at}: claim must be text like 'pure:1', or a function that returns such text, got {introspection.short_repr(claim)}"
+                )
+            claim = claim.spelled
+        description["notes"] = description["notes"] + unread
+        return dict(
+            description,
+            claim=claim,
+            domain=codec.pack(introspection.domain_of(getattr(found, "domain", None)), out),
+            plain=plain,
+            density=callable(getattr(found, "log_density", None)),
+            queries=codec.pack(getattr(found, "queries", None), out),
+            doc=str(getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
+        )
+
+    def do_sample(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        _, run, kwargs = self._find_sampler(header, blobs)
+        dataset, before = self.datasets.copy(header, blobs)
+        state = codec.state_from_json(header["rng"]) if "rng" in header else None
+        rng = self.rng = batch_runner.generator(state, header["seed"])
+        size, draws = header["size"], []
+        global_generators.seed(header["seed"])
+        started, at = time.process_time(), batch_runner.random_words_drawn(rng)
+        warned: list[str] = []
+        try:
+            with batch_runner.collect_warnings(warned) if self.hears else contextlib.nullcontext():
+                if header.get("each"):
+                    value, draws = batch_runner.one_by_one(run, dataset, size, rng, kwargs)
+                else:
+                    value = run(dataset, size, rng, **kwargs)
+        except MemoryError as error:
+            return {"failed": f"the mechanism ran out of memory: {codec.text_of(error, str)}".rstrip(": ")}
+        except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
+            return {"failed": f"the mechanism ended its run with {type(error).__name__}: {codec.text_of(error, str)}"}
+        except Exception as error:
+            if batch_runner.is_failure(error):
+                return {"failed": codec.text_of(error, str)}
+            value = batch_runner.Raised(error)
+        seconds, words, self.hears = time.process_time() - started, batch_runner.random_words_drawn(rng) - at, max(self.hears - 1, 0)
+        left = introspection.running_children()
+        if left > _MAX_PROCESSES:
+            return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
+        if self.has_child_returned():
+            warned.append("the mechanism forks, and the child returns from the call too: only results of the parent process are audited")
+        if before is not None and dataset_cache.dataset_state(dataset) != before:
+            return {"failed": "mechanism changes its dataset in place; the dataset must stay unchanged"}
+        if self._is_output_reused(value):
+            reason = "an output changes with the next call; return a new array each time"
+            return {"failed": "mechanism returns the same buffer in every call: " + reason}
+        try:
+            if isinstance(value, batch_runner.Raised):
+                return {"raised": codec.pack(value.error, out), "cpu": seconds, "words": words, "warned": warned}
+            parts = isinstance(value, batch_runner.Parts)
+            packed = [codec.pack(part, out) for part in value] if parts else codec.pack(value, out)
+        except RecursionError:
+            return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
+        return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws, "warned": warned}
+
+    def do_trace(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        recording = packages.recording()
+        step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
+        try:
+            if step == "open":
+                self._open_session(recording, header, arguments)
+                return {"value": None}
+            if step == "close":
+                session, self.session = self.session, None
+                if session is not None:
+                    session.__exit__()
+                return {"value": None}
+            if "data" in header or "key" in header:
+                arguments["dataset"] = self.datasets.copy(header, blobs)[0]
+            return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
+        except recording.recorder.Stopped as stopped:
+            return {"stopped": str(stopped) or "time limit"}
+        except recording.primitives.WrongPrimitive as wrong:
+            return {"error": str(wrong), "traceback": ""}
+
+    def _open_session(self, recording: Any, header: codec.Message, arguments: dict[str, Any]) -> None:
+        found, run, kwargs = self._find_sampler(header, [])
+        own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
+        entries = [tuple(entry) for entry in arguments["entries"]]
+        entries += [entry for each in own for entry in recording.primitives.entries_of(each)]
+        session = recording.session.Session(
+            functools.partial(run, **kwargs) if kwargs else run,
+            entries,
+            seed=global_generators.seed,
+            snapshot=global_generators.snapshot,
+            home=self.module,
+            time_limit=arguments["limit"],
+        )
+        session.__enter__()
+        self.session = session
+
+    def do_features(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        found = self._find_target(header["name"], codec.unpack(header["kwargs"], blobs))
+        try:
+            return {"value": codec.pack(found.features(codec.unpack(header["outputs"], blobs)), out)}
+        except (SystemExit, GeneratorExit, KeyboardInterrupt, MemoryError) as error:
+            return {"failed": f"the mechanism's features ended with {type(error).__name__}: {codec.text_of(error, str)}"}
+        except Exception as error:
+            return {"raised": codec.pack(error, out)}
+
+    def _is_output_reused(self, value: Any) -> bool:
+        """Return whether the output of the previous call has changed since. Only a worker's first calls are checked."""
+        if self.looks == 0 or isinstance(value, (batch_runner.Raised, batch_runner.Parts)):
+            return False
+        self.looks -= 1
+        before, self.last = self.last, None
+        with contextlib.suppress(Exception):
+            if before is not None and _pack_with_blobs(before[0]) != before[1]:
+                return True
+            self.last = (value, _pack_with_blobs(value)) if self.looks else None
+        return False
+
+    def _find_sampler(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any, dict[str, Any]]:
+        """Return the target, its sampling function, and the arguments that each call takes."""
+        name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
+        found = self._find_target(name, kwargs)
+        run = getattr(found, "sample", found)
+        was_built = found is not run or " as " in name or isinstance(getattr(self.module, name, None), type)
+        return found, run, {} if was_built else kwargs
+
+    def _find_target(self, name: str, kwargs: dict[str, Any]) -> Any:
+        """Return the target of this name. Classes, and functions with a form, are built once per arguments."""
+        base, _, form = name.partition(" as ")
+        found = self._lookup(base)
+        key = f"{name} {kwargs!r}"
+        if form and key not in self.built:
+            with self._user_code(f"{base} cannot be taken as {form}"):
+                self.built[key] = packages.recognition().formed(found, kwargs, form)
+        if not isinstance(found, type) and not form:
+            return found
+        if key not in self.built:
+            with self._user_code(f"{name} cannot be built"):
+                self.built[key] = introspection.built(found, name, kwargs)
+        return self.built[key]
+
+    def _lookup(self, name: str) -> Any:
+        """Return the object of a dotted name in the target module. Raise introspection.Wrong if there is none."""
+        found = self.module
+        for part in name.split("."):
+            if not hasattr(found, part):
+                raise introspection.Wrong(f"target must name something in {self.place}, got {name!r}, which is not there")
+            found = getattr(found, part)
+        return found
+
+    @contextlib.contextmanager
+    def _user_code(self, what: str, **more: Any) -> Iterator[None]:
+        """Turn exceptions of the user's code into introspection.Wrong, with the user's part of the traceback."""
+        try:
+            yield
+        except MemoryError:
+            raise introspection.Wrong(f"{self.place} {what}: out of memory") from None
+        except introspection.Unfit:
+            raise
+        except (Exception, SystemExit) as error:
+            if type(error).__name__ == "InvalidArgument":  # says it all in a line, and may be another copy's
+                raise introspection.Unfit(str(error)) from None
+            trace = error.__traceback__
+            while trace is not None and _is_own_file(trace.tb_frame.f_code.co_filename):
+                trace = trace.tb_next
+            text = "".join(traceback.format_exception(type(error), error, trace))
+            if isinstance(error, ModuleNotFoundError) and introspection.is_missing(error.name or "", self.place):
+                more = dict(more, missing=error.name)
+            raise introspection.Wrong(f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more) from None
+
+
+def _is_own_file(file: str) -> bool:
+    """Return whether a source file is part of this worker or of importlib."""
+    return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
+
+
+def _pack_with_blobs(value: Any) -> Any:
+    blobs: codec.Blobs = []
+    return codec.pack(value, blobs), blobs
+
+
+def _tie_to_supervisor(parent: int) -> None:
+    """Make this process end with the controller's supervisor, and ignore interrupts."""
+    import faulthandler
+    import signal
+
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        _kill_group()
+
+
+def _kill_group() -> None:
+    """Kill this process and all processes of its group."""
+    import signal
+
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve requests on standard input until it ends."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # output that the library prints must not mix with the messages
+    _tie_to_supervisor(int(os.environ.pop("DPWITNESS_KEEPER")))
+    inbox: queue.SimpleQueue[tuple[codec.Message, codec.Blobs]] = queue.SimpleQueue()
+
+    def listen() -> None:
+        try:
+            while True:
+                found = codec.receive(source.read)
+                if found is None:
+                    break
+                inbox.put(found)
+        finally:  # the controller has ended, or has sent an invalid message
+            _kill_group()
+
+    threading.Thread(target=listen, daemon=True).start()
+    worker = Worker()
+    if hasattr(os, "fork"):
+        worker.returned = os.pipe()
+        os.set_blocking(worker.returned[0], False)
+    while True:
+        header, blobs = inbox.get()
+        if os.fstat(2).st_size > _MAX_LOG:
+            os.ftruncate(2, 0)
+        own_pid = os.getpid()
+        reply, out = worker.answer(header, blobs)
+        worker.end_forked_child(own_pid)
+        for part in codec.message(reply, out):
+            sink.write(part)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Worker processes of targets: start, time limits, termination, and reuse. `interpreter` and `program` know the messages."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+from dpwitness.core.values.validation import InvalidArgument
+
+_KEEPER = str(Path(__file__).resolve().with_name("supervisor.py"))
+_MAX_OUTPUT = 600  # largest number of characters of the process's last output in a message
+_KILL_SECONDS = 10.0  # seconds in which a worker and all that it has started must have ended
+_MAX_IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
+_ONE_THREAD = dict.fromkeys(  # unless the user sets another number
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1"
+)
+_FIXED = {"PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"}  # a backtrace takes a hundred times as long as its error
+_PIPE_BYTES = 2**20  # capacity of a pipe in bytes, where it can be set (Linux): large blocks need fewer system calls
+
+
+class WorkerDied(RuntimeError):
+    """Error of a worker process that ended, or had to be ended, before it answered."""
+
+
+class WorkerTimeout(WorkerDied):
+    """Error of a worker process that was ended because it did not answer in time."""
+
+
+class Process:
+    """Worker process with its supervisor (`keeper`), its pipes and the log of its output."""
+
+    noise: tuple[str, ...] = ()  # lines that contain one of these are not shown
+
+    def __init__(self, slot: Slot[Any]) -> None:
+        self.slot = slot
+        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the process
+        self._process, self._life = _SPAWNER.start(slot, self._log)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._in, False)
+        with contextlib.suppress(AttributeError, OSError):
+            fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(self._out, select.POLLIN)
+        self._writable.register(self._in, select.POLLOUT)
+
+    def send(self, parts: Iterable[Any], deadline: float) -> None:
+        """Write all parts. Raise BrokenPipeError if the process has closed the pipe, TimeoutError if the process does not read in time."""
+        for part in parts:
+            left = memoryview(part).cast("B") if len(part) else memoryview(b"")
+            while left:
+                if not self._writable.poll(1000 * _wait_seconds(deadline)):
+                    continue
+                with contextlib.suppress(BlockingIOError):
+                    left = left[os.write(self._in, left) :]
+
+    def some(self, view: memoryview, deadline: float) -> int:
+        """Read the available bytes, at least one, into `view` and return their count; 0 if the process has ended. Raise TimeoutError."""
+        while not self._readable.poll(1000 * _wait_seconds(deadline)):
+            if not self.alive:
+                return 0  # a forked process may still hold the pipe open
+        return os.readv(self._out, [view])
+
+    def read(self, size: int, deadline: float) -> memoryview:
+        """Return `size` bytes of the answer, or fewer if the process has ended."""
+        buffer, received = memoryview(bytearray(size)), 0
+        while received < size:
+            count = self.some(buffer[received:], deadline)
+            if count == 0:
+                break
+            received += count
+        return buffer[:received]
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ended(self) -> str:
+        """Kill the process if necessary, and return how it ended, with the last lines it printed."""
+        try:
+            code = self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            code = 0  # the process closed its pipe but still runs: it is killed below
+        self.kill()
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"was killed by signal {-code} ({signal.Signals(-code).name}){self.last_output()}"
+            return f"was killed by signal {-code}{self.last_output()}"
+        return f"ended with exit code {code}{self.last_output()}"
+
+    def last_output(self) -> str:
+        """Return the last lines that the process printed, as a suffix for a message."""
+        text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(errors="replace")
+        lines = [line for line in text.splitlines() if line.strip() and not any(part in line for part in self.noise)][-6:]
+        output = " | ".join(line.strip() for line in lines)
+        return f"; it last printed: {output if len(output) <= _MAX_OUTPUT else '... ' + output[-_MAX_OUTPUT:]}" if output else ""
+
+    @property
+    def printed(self) -> int:
+        """Bytes on standard error so far, or since the supervisor last emptied the log."""
+        return os.fstat(self._log.fileno()).st_size
+
+    def finish(self, time_limit: float) -> tuple[int | None, bytes]:
+        """Close the standard input of the process. Return its exit code (None if it still runs) and the start of its last output."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        rest = b""
+        with contextlib.suppress(subprocess.TimeoutExpired, TimeoutError):
+            deadline = time.monotonic() + time_limit
+            chunk = memoryview(bytearray(200))
+            while count := self.some(chunk, deadline):
+                rest = rest or bytes(chunk[:count])
+            return self._process.wait(_wait_seconds(deadline)), rest
+        return None, rest
+
+    def kill(self) -> None:
+        """Kill the process and all processes that it has started."""
+        self.close_life_pipe()
+        try:
+            self._process.wait(_KILL_SECONDS)
+        except subprocess.TimeoutExpired:  # the supervisor itself was stopped
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
+
+    def close_life_pipe(self) -> None:
+        """Close the pipe that keeps the process alive."""
+        with _lock:
+            life, self._life = self._life, -1
+        if life >= 0:
+            os.close(life)
+
+    def close(self) -> None:
+        """Kill the process and close its pipes. Only for the exclusive user of the worker."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout, self._log):
+            if pipe is not None:
+                pipe.close()
+
+
+P_co = TypeVar("P_co", bound=Process, covariant=True)
+P = TypeVar("P", bound=Process)
+
+
+class Slot(Protocol[P_co]):
+    """Specification of a worker. Workers of equal slots are interchangeable."""
+
+    @property
+    def memory(self) -> int:
+        """Memory limit in bytes; 0 for no limit."""
+
+    def argv(self) -> list[str]:
+        """Return the command line. Raise InvalidArgument if the command cannot be run."""
+
+    def folder(self) -> str | None:
+        """Return the working directory; None for the current one."""
+
+    def environment(self) -> dict[str, str]: ...
+
+    def start(self, time_limit: float) -> P_co:
+        """Start a worker and return it when it is ready for requests."""
+
+
+def _wait_seconds(deadline: float) -> float:
+    """Return the seconds to wait before the next check, at most 1. Raise TimeoutError after the deadline."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return min(left, 1.0)
+
+
+def worker_environment(given: dict[str, str]) -> dict[str, str]:
+    """Return the environment variables of a worker: those given, one thread per library where they set no number, and no backtraces.
+
+    Examples
+    --------
+    >>> found = worker_environment({"OMP_NUM_THREADS": "4", "RUST_BACKTRACE": "1"})
+    >>> found["OMP_NUM_THREADS"], found["POLARS_MAX_THREADS"], found["RUST_BACKTRACE"]
+    ('4', '1', '0')
+    """
+    return _ONE_THREAD | given | _FIXED
+
+
+class _Spawner:
+    """Starter of processes from one long-lived thread, because a worker dies with the thread that started it (Linux, PR_SET_PDEATHSIG)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: ThreadPoolExecutor | None = None
+
+    def start(self, slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
+        with self._lock:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpwitness-spawner")
+        return self._thread.submit(_start, slot, log).result()
+
+
+def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the supervisor of a new worker. Return its process, and the end of the pipe that keeps both alive."""
+    command = slot.argv()
+    life, own_end = os.pipe()
+    keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid()), str(slot.memory)]
+    try:
+        process = subprocess.Popen(
+            [*keeper, *command],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=slot.folder(),
+            env=worker_environment(slot.environment()),
+            pass_fds=[life],
+            start_new_session=True,  # Ctrl-C is handled by the controller
+        )
+    except OSError as error:
+        os.close(own_end)
+        raise InvalidArgument(f"a worker process could not be started: {error.strerror}") from None
+    finally:
+        os.close(life)
+    return process, own_end
+
+
+_SPAWNER = _Spawner()
+_lock = threading.Lock()
+_idle: list[Process] = []
+_busy: set[Process] = set()
+
+
+@contextlib.contextmanager
+def borrowed_worker(slot: Slot[P], time_limit: float, *, fresh: bool = False) -> Iterator[P]:
+    """Yield a worker for one batch: an idle one, or a new one if none is idle or `fresh` is true. An exception closes the worker."""
+    with _lock:
+        found = None if fresh else next((w for w in reversed(_idle) if w.slot == slot), None)
+        if found is not None:
+            _idle.remove(found)
+    if found is not None and not found.alive:
+        found.close()
+        found = None
+    worker = slot.start(time_limit) if found is None else cast(P, found)
+    with _lock:
+        _busy.add(worker)
+    try:
+        yield worker
+    except BaseException:
+        worker.close()
+        raise
+    else:
+        with _lock:
+            _idle.append(worker)
+            surplus = _idle.pop(0) if len(_idle) > _MAX_IDLE else None
+        if surplus is not None:
+            surplus.close()
+    finally:
+        with _lock:
+            _busy.discard(worker)
+
+
+def close_all(slot: Slot[Any] | None = None) -> None:
+    """Kill all workers, or the workers of one slot. Batches of busy workers fail."""
+    with _lock:
+        found = [w for w in (*_idle, *_busy) if slot is None or w.slot == slot]
+        _idle[:] = [w for w in _idle if w not in found]
+    for worker in found:
+        worker.kill()
+
+
+def close_idle() -> None:
+    """Kill the idle workers, for a process that continues after its audits."""
+    with _lock:
+        found, _idle[:] = list(_idle), []
+    for worker in found:
+        worker.kill()
+
+
+def _drop_workers() -> None:
+    """Drop all workers in a forked child, because they belong to the parent."""
+    global _SPAWNER, _lock
+    _SPAWNER, _lock = _Spawner(), threading.Lock()
+    for worker in (*_idle, *_busy):
+        worker.close_life_pipe()
+    _idle.clear()
+    _busy.clear()
+
+
+atexit.register(close_all)
+os.register_at_fork(after_in_child=_drop_workers)
