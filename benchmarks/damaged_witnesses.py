@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.results.witness_reader import fingerprint
+from dpwitness.auditors.witnesses.witness_reader import fingerprint
 from dpwitness.core.values.json_reader import Json
 
 HOSTILE = (
@@ -25,7 +25,7 @@ HOSTILE = (
     "shutil:rmtree",
     "functools:partial",
     "dpwitness.mechanisms.wrappers.programs.environments:subprocess.run",
-    "dpwitness.auditors.targets.loading:load_target",
+    "dpwitness.auditors.workers.loading:load_target",
     "dpwitness.mechanisms:zoo.__globals__",
     "dpwitness.__main__:main",
     "dpwitness.mechanisms.foreign:Target",

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.running.engine import Stage, counts
+from dpwitness.auditors.workers.engine import Stage, counts
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.claims import PureDP

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.trace import trace
+from dpwitness.auditors.traces.trace import trace
 from dpwitness.benchmarks.table import Row, Table, best_time
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators

@@ -17,9 +17,9 @@ import numpy as np
 
 from dpwitness import audit
 from dpwitness.auditors import AuditResult
+from dpwitness.auditors.density.limit import best_event, limit_of_law
+from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
-from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_oracle

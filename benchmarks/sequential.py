@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from dpwitness import audit
+from dpwitness.auditors.audit.slices import Slice, write_slice
 from dpwitness.auditors.canaries.sequential import CanaryMonitor
-from dpwitness.auditors.privacy_loss.limit import best_event
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.density.limit import best_event
 from dpwitness.auditors.statistics.anytime import e_discoveries, epoch_weight, log_evidence, lower_limit, mixed_evidence
 from dpwitness.auditors.statistics.certificate import allowed, frequency_error
-from dpwitness.auditors.storing.store import open_store
-from dpwitness.auditors.watching.slices import Slice, write_slice
+from dpwitness.auditors.witnesses.store import open_store
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.power import Specimen, specimens
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.claims import Claim, parse_claim

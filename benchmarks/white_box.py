@@ -18,7 +18,7 @@ import numpy as np
 from dpwitness import ApproxDP, Pair, audit, audit_sensitivity, certify
 from dpwitness import mechanisms as m
 from dpwitness.auditors import CertifyResult, SensitivityResult, search, worst_output
-from dpwitness.auditors.privacy_loss.routes import composed, enclosed_law
+from dpwitness.auditors.density.routes import composed, enclosed_law
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table

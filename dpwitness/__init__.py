@@ -25,7 +25,7 @@ _root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
 if _os.path.isfile(_os.path.join(_root, "core", "__init__.py")):
     __path__.append(_root)  # in a clone, the other packages lie next to this folder, not inside
 
-from dpwitness.auditors.results.verdicts import Result as _Result  # noqa: E402
+from dpwitness.auditors.witnesses.verdicts import Result as _Result  # noqa: E402
 
 _Result.shown_by = "dpwitness.reports.formats.notebook"
 

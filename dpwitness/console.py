@@ -18,10 +18,10 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.results.audit_result import AuditResult
-    from dpwitness.auditors.results.certify_result import CertifyResult
-    from dpwitness.auditors.results.trace_result import TraceResult
-    from dpwitness.auditors.results.verdicts import Result, Verdict
+    from dpwitness.auditors.witnesses.audit_result import AuditResult
+    from dpwitness.auditors.witnesses.certify_result import CertifyResult
+    from dpwitness.auditors.witnesses.trace_result import TraceResult
+    from dpwitness.auditors.witnesses.verdicts import Result, Verdict
     from dpwitness.reports.phrasing.facts import Entry
 
 _BAR_WIDTH = 30
@@ -188,10 +188,10 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit code, `next_step` the advice, and
     `report` the path of the report, if any. With `every`, and for traces, every line is shown instead of the six most important lines.
     """
-    from dpwitness.auditors.results.audit_result import AuditResult
-    from dpwitness.auditors.results.certify_result import CertifyResult
-    from dpwitness.auditors.results.trace_result import TraceResult
-    from dpwitness.auditors.results.verdicts import Verdict
+    from dpwitness.auditors.witnesses.audit_result import AuditResult
+    from dpwitness.auditors.witnesses.certify_result import CertifyResult
+    from dpwitness.auditors.witnesses.trace_result import TraceResult
+    from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.phrasing.summary import acceptance_text
 
     notes = list(data.get("notes", []))
@@ -308,7 +308,7 @@ def _pair_row(data: Json) -> tuple[str, str]:
 
 
 def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
-    from dpwitness.auditors.results.verdicts import Verdict
+    from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.phrasing.facts import causes_text, explanations
     from dpwitness.reports.phrasing.wording import figure, format_times
 
@@ -352,7 +352,7 @@ def _detectable_sentence(result: AuditResult) -> str:
 
 
 def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
-    from dpwitness.auditors.results.verdicts import Verdict
+    from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.phrasing.wording import figure
 
     rows = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]

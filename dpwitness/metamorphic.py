@@ -1,15 +1,19 @@
 """Metamorphic audits: relations between several runs that hold for every private mechanism."""
 
-from dpwitness.auditors.metamorphic.audit import RELATIONS, audit_metamorphic
-from dpwitness.auditors.metamorphic.random_relations import errors_ignore_one_record, more_epsilon_spreads_no_more, zero_epsilon_is_constant
-from dpwitness.auditors.metamorphic.relations import (
+from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, audit_metamorphic
+from dpwitness.auditors.functions.metamorphic.random_relations import (
+    errors_ignore_one_record,
+    more_epsilon_spreads_no_more,
+    zero_epsilon_is_constant,
+)
+from dpwitness.auditors.functions.metamorphic.relations import (
     concatenation_is_kept,
     more_epsilon_is_no_more_noise,
     order_is_ignored,
     parallel_composition_is_the_maximum,
     zero_map_is_constant,
 )
-from dpwitness.auditors.metamorphic.result import MetamorphicResult
+from dpwitness.auditors.functions.metamorphic.result import MetamorphicResult
 
 __all__ = [
     "RELATIONS",

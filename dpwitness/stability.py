@@ -1,10 +1,10 @@
 """Stability audits of transformations: input spaces, results, and the audit."""
 
-from dpwitness.auditors.stability.audit import audit_stability
-from dpwitness.auditors.stability.chains import Step, audit_chains
-from dpwitness.auditors.stability.inputs.atoms import Atom
-from dpwitness.auditors.stability.inputs.spaces import FrameOf, InputSpace, ScalarOf, VectorOf, space_of
-from dpwitness.auditors.stability.result import StabilityResult
+from dpwitness.auditors.functions.stability.audit import audit_stability
+from dpwitness.auditors.functions.stability.chains import Step, audit_chains
+from dpwitness.auditors.functions.stability.inputs.atoms import Atom
+from dpwitness.auditors.functions.stability.inputs.spaces import FrameOf, InputSpace, ScalarOf, VectorOf, space_of
+from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted
 
 __all__ = [

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.gray_box.trace import trace
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.certify_result import CertifyResult
-from dpwitness.auditors.results.trace_result import TraceResult
-from dpwitness.auditors.results.verdicts import Result, Verdict, strict
-from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.auditors.targets.trust import permissions_for
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.traces.trace import trace
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.witnesses.trace_result import TraceResult
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
+from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text

@@ -1,6 +1,6 @@
 """Mechanisms from functions, objects, estimators, interactive sessions and database queries."""
 
-from dpwitness.auditors.pairs.adversaries import FoundAdversary, find_adversary
+from dpwitness.auditors.search.adversaries import FoundAdversary, find_adversary
 from dpwitness.core.numerics.draws import Draws
 from dpwitness.mechanisms.wrappers.adversaries import Adversary
 from dpwitness.mechanisms.wrappers.estimators import from_estimator

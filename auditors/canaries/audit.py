@@ -17,8 +17,8 @@ from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon, epsil
 from dpwitness.auditors.canaries.guesses import Guesses, ordered
 from dpwitness.auditors.canaries.ideal_limit import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
-from dpwitness.auditors.results.canary_result import CanaryPicture, CanaryResult, GuessTest
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.canary_result import CanaryPicture, CanaryResult, GuessTest
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import GDP, Claim, parse_claim, resolved
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (

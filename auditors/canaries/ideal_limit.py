@@ -12,7 +12,7 @@ from scipy.stats import binom
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
 from dpwitness.auditors.canaries.guess_probability import chance, p_value
 from dpwitness.auditors.canaries.recursion import refutes
-from dpwitness.auditors.results.verdicts import SCHEMA, strict
+from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import GDP, Claim, PureDP, parse_claim
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type

@@ -9,9 +9,9 @@ import math
 
 from dpwitness.auditors.canaries.audit import ASSUMED, result_of_counts
 from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon
-from dpwitness.auditors.results.canary_result import CanaryResult, GuessTest
-from dpwitness.auditors.results.recompute import RecomputedBounds, require_allowed_error, require_stated_value, require_verdict
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.canary_result import CanaryResult, GuessTest
+from dpwitness.auditors.witnesses.recompute import RecomputedBounds, require_allowed_error, require_stated_value, require_verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import exact_claim
 from dpwitness.core.values.json_reader import Json, refuse
 from dpwitness.core.values.validation import InvalidArgument

@@ -13,9 +13,9 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.certify_result import CertifyResult
-from dpwitness.auditors.results.verdicts import SCHEMA, Verdict, strict
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require_integer, require_probability, require_type
 from dpwitness.mechanisms.textbook.gradient_steps import GradientSteps, step_epsilon

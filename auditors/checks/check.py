@@ -13,14 +13,14 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.engine import Inline, Stage, collect, run_side, stream
-from dpwitness.auditors.running.statefulness import check_calls
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.dependence import log_dependence
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.engine import Inline, Stage, collect, run_side, stream
+from dpwitness.auditors.workers.statefulness import check_calls
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain

@@ -6,13 +6,13 @@ import dataclasses
 import pickle
 
 from dpwitness.auditors.checks.check import CLAIM, CLAIM_SHARE, LEAST, CheckFailed, SideChannel, Skip, Subject, Tag, check
+from dpwitness.auditors.density.density_check import check_oracle
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.gray_box.trace import trace
-from dpwitness.auditors.privacy_loss.density_check import check_oracle
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.engine import MechanismFailed, run_side, stream
-from dpwitness.auditors.running.statefulness import check_structure, check_training, same_outputs
+from dpwitness.auditors.traces.trace import trace
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.engine import MechanismFailed, run_side, stream
+from dpwitness.auditors.workers.statefulness import check_structure, check_training, same_outputs
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms.wrappers.programs.target import Target
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from concurrent.futures import Executor
 from typing import Any
 
-from dpwitness.auditors.black_box.conclude import guess_of
-from dpwitness.auditors.black_box.timing import format_duration, of_clock, price, require_enough_trials, require_seconds
+from dpwitness.auditors.audit.conclude import guess_of
+from dpwitness.auditors.audit.timing import format_duration, of_clock, price, require_enough_trials, require_seconds
 from dpwitness.auditors.checks import data_checks, run_checks
 from dpwitness.auditors.checks.check import Check, CheckFailed, SideChannel, Skip, Subject, Tag, budgets
-from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import Result, Verdict
-from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, Stage
-from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict
+from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
+from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.claims import PureDP
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of

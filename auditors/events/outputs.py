@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.encoding.arrays import EXACT_LIMIT, Extras, columns_of, floats, text_hash
-from dpwitness.auditors.encoding.leaves import walk
-from dpwitness.auditors.encoding.row_builder import Leaves, Texts
+from dpwitness.auditors.events.arrays import EXACT_LIMIT, Extras, columns_of, floats, text_hash
+from dpwitness.auditors.events.leaves import walk
+from dpwitness.auditors.events.row_builder import Leaves, Texts
 from dpwitness.core.protocols.mechanism import FloatArray, Parts
 
 ONE_RUN_ADVICE = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"

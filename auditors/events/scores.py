@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require_callable, short_repr

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.accounting import declared_targets as accountants
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.gray_box.trace import trace
-from dpwitness.auditors.metamorphic import declared_targets as relations
-from dpwitness.auditors.metamorphic.audit import check_relation
-from dpwitness.auditors.metamorphic.outputs import outcome
-from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.guessed_result import with_guess
-from dpwitness.auditors.results.verdicts import Result, Verdict
-from dpwitness.auditors.running.clocks import read_clock
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.functions.accounting import declared_targets as accountants
+from dpwitness.auditors.functions.metamorphic import declared_targets as relations
+from dpwitness.auditors.functions.metamorphic.audit import check_relation
+from dpwitness.auditors.functions.metamorphic.outputs import outcome
+from dpwitness.auditors.functions.stability import declared_targets as transformations
+from dpwitness.auditors.scanning.guessed_result import with_guess
 from dpwitness.auditors.scanning.trials import limits
-from dpwitness.auditors.stability import declared_targets as transformations
-from dpwitness.auditors.storing.store import Store
+from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.traces.trace import trace
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.store import Store
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict
+from dpwitness.auditors.workers.clocks import read_clock
 from dpwitness.core.claims import ApproxDP
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.records import Records

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import Verdict, audit
-from dpwitness.auditors.black_box import timing
-from dpwitness.auditors.running import chunks
+from dpwitness.auditors.audit import timing
+from dpwitness.auditors.workers import chunks
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, failure_unless_verdict, false_alarm, seed_of
 from dpwitness.core.protocols.mechanism import FloatArray
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import audit, audit_outputs
-from dpwitness.auditors.storing.store import open_store
-from dpwitness.auditors.watching.watch import WatchedTarget, watch
+from dpwitness.auditors.audit.watch import WatchedTarget, watch
+from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, Outcome, false_alarm, seed_of
 from dpwitness.metamorphic import more_epsilon_spreads_no_more
 from dpwitness.stability import Atom, VectorOf, audit_stability

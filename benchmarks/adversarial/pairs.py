@@ -11,8 +11,8 @@ from numpy.random import Generator
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness import mechanisms as m
-from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.running.pair_exercise import LEVEL
+from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.workers.pair_exercise import LEVEL
 from dpwitness.benchmarks.adversarial.attack import Attack, failure_unless_verdict, refusal, response, seed_of
 from dpwitness.mechanisms import PureDP
 

@@ -16,10 +16,10 @@ from numpy.random import Generator
 from scipy.stats import binom, norm
 
 from dpwitness import Verdict, audit, replay
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound, reweight_for_extension, shares_spent
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpwitness.auditors.black_box.budget import EARLY_ALPHA, RARE_GUESSES, is_staged, training_rounds
+from dpwitness.auditors.audit.budget import EARLY_ALPHA, RARE_GUESSES, is_staged, training_rounds
 from dpwitness.auditors.events.posterior import CertificateGoal, Draws, Table, direct_choice, draw_shares, validated_choice
 from dpwitness.auditors.events.scorers import MAX_PLAIN_ATOMS
 from dpwitness.auditors.statistics.certificate import Part, Tally

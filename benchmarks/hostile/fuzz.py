@@ -157,7 +157,7 @@ def signs(data: Any, size: int, rng: np.random.Generator) -> Any:
 
 def _replay_mutants(seed: int, count: int, tally: Tally) -> None:
     """Replay damaged witnesses of a linear score and of a score with trees."""
-    from dpwitness.auditors.black_box.audit import audit
+    from dpwitness.auditors.audit.audit import audit
     from dpwitness.benchmarks.damaged_witnesses import mutants
     from dpwitness.mechanisms import Laplace, Pair
 

@@ -139,9 +139,9 @@ def _audit_calls() -> list[_ValidCall]:
     """Return the calls of audits and searches."""
     import dpwitness as dpw
     from dpwitness import mechanisms as m
-    from dpwitness.auditors.bounds.sensitivity import sensitivity_at
-    from dpwitness.auditors.bounds.utility_claims import MeanBound
-    from dpwitness.auditors.privacy_loss.search import worst_output
+    from dpwitness.auditors.density.search import worst_output
+    from dpwitness.auditors.functions.bounds.sensitivity import sensitivity_at
+    from dpwitness.auditors.functions.bounds.utility_claims import MeanBound
 
     def leaky(dataset: Any, size: int, rng: Any) -> Any:
         return np.sum(dataset) + rng.laplace(0.0, 0.5, size)
@@ -174,7 +174,7 @@ def _audit_calls() -> list[_ValidCall]:
 def _claim_calls() -> list[_ValidCall]:
     """Return the calls that build claims on privacy and on utility."""
     import dpwitness as dpw
-    from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound, Scaling
+    from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound, Scaling
 
     return [
         (dpw.parse_claim, lambda: {"text": "pure:1"}),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.privacy_loss import closed_form
+from dpwitness.auditors.density import closed_form
 from dpwitness.benchmarks.libraries import laws as law
 from dpwitness.core.datasets.pairs import Pair
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.gray_box.trace import trace
-from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.privacy_loss.limit import limit_of_law
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import strict
+from dpwitness.auditors.density.limit import limit_of_law
+from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.traces.trace import trace
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.benchmarks.libraries.rows import ROWS, Row
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import Truth

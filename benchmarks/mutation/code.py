@@ -29,7 +29,7 @@ from dpwitness.benchmarks.table import Row, Table
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 ROOMS = (
-    "auditors/statistics", "auditors/events", "auditors/black_box", "auditors/encoding", "auditors/running", "auditors/results",
+    "auditors/statistics", "auditors/events", "auditors/audit", "auditors/workers", "auditors/witnesses",
     "core/datasets", "core/claims",
 )  # fmt: skip
 LEAST, MUTANTS = 0.75, 120

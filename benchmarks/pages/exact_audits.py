@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpwitness.auditors.accounting.audit import compare_at
-from dpwitness.auditors.accounting.declared_targets import DeclaredAccountant, audit_declared
-from dpwitness.auditors.accounting.result import AccountantResult, plain
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.functions.accounting.audit import compare_at
+from dpwitness.auditors.functions.accounting.declared_targets import DeclaredAccountant, audit_declared
+from dpwitness.auditors.functions.accounting.result import AccountantResult, plain
 from dpwitness.auditors.scanning.package_discovery import discover
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.pages.exact_rows import order_of_release
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import json_text, write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.osv_format import osv

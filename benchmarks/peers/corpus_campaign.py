@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.clocks import read_clock
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.clocks import read_clock
 from dpwitness.benchmarks.peers import campaign
 from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, ROOT, Key, Run, attacks, describe
 from dpwitness.benchmarks.peers.recordings import NoForm, record, recording

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.benchmarks.recall.campaign import declared_kind
 from dpwitness.benchmarks.recall.corpus import Entry
 from dpwitness.core.claims import ApproxDP, parse_claim

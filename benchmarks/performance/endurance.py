@@ -98,9 +98,9 @@ def bookkeeping() -> float:
     """Return the fraction of processor time that a stage of Laplace rounds spends outside its tasks of a quarter of a second each."""
     import numpy as np
 
-    from dpwitness.auditors.black_box.budget import MAX_CHUNK_ROUNDS
+    from dpwitness.auditors.audit.budget import MAX_CHUNK_ROUNDS
     from dpwitness.auditors.events.rules import Intervals
-    from dpwitness.auditors.running.engine import Inline, Pace, Phase, Stage, counts
+    from dpwitness.auditors.workers.engine import Inline, Pace, Phase, Stage, counts
     from dpwitness.mechanisms import Laplace
 
     mechanism = Laplace(1.0)

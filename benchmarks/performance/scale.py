@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.running.chunks import run_span
-from dpwitness.auditors.running.stage import Stage
+from dpwitness.auditors.workers.chunks import run_span
+from dpwitness.auditors.workers.stage import Stage
 from dpwitness.benchmarks.performance import endurance
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.clocks import cpu_seconds
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.clocks import cpu_seconds
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.domains.records import Records
 from dpwitness.core.protocols.mechanism import FloatArray

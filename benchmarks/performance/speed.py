@@ -16,10 +16,10 @@ from numpy.random import SFC64, Generator
 from threadpoolctl import threadpool_limits
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.running.fused_counts import counter
-from dpwitness.auditors.running.rounds import batch
+from dpwitness.auditors.workers.fused_counts import counter
+from dpwitness.auditors.workers.rounds import batch
 from dpwitness.benchmarks.performance import noise
 from dpwitness.benchmarks.table import Row, Table, best_time
 

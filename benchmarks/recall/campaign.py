@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 from dpwitness.core.values.validation import InvalidArgument

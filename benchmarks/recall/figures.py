@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.recall.campaign import BUDGETS, NOT_INSTALLED, Run, RunKey
 from dpwitness.benchmarks.recall.corpus import FAMILIES, FOLDER, PARTS, TUNED, Entry
 from dpwitness.benchmarks.table import Row, Table

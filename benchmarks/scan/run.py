@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
 from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.auditors.scanning.proposals import Proposal, propose, readings_of
 from dpwitness.auditors.scanning.scan import written
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.scan import first_finding, opendp
 from dpwitness.benchmarks.scan.partial import Partial
 from dpwitness.benchmarks.table import Row, Table

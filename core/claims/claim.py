@@ -28,7 +28,7 @@ _TANGENT_RANGE = 8.0  # range of the tangents, in standard deviations of the pri
 
 
 class Divergences(Protocol):
-    """Enclosures of the divergences of one order of a pair, by ball arithmetic (`auditors/proved`)."""
+    """Enclosures of the divergences of one order of a pair, by ball arithmetic (`auditors/density/proved`)."""
 
     @property
     def mu(self) -> Span | None: ...

@@ -2,7 +2,7 @@
 
 Capabilities for proofs are enclosures by balls (python-flint `arb`, see `core/balls`) of the
 law in real arithmetic, where a float parameter is the exact rational number that it represents.
-`auditors/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits
+`auditors/density/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits
 cells until the two bounds agree. This needs `log_density_ball`; each other capability tightens the
 bounds or adds notions.
 """

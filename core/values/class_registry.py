@@ -27,7 +27,7 @@ _INTERNAL = {
     "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
     "auditors.events.features": "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees WhitenedDistances",
     "auditors.events.divergence": "Binned",
-    "auditors.bounds.utility_claims": "FailureBound MeanBound Scaling",
+    "auditors.functions.bounds.utility_claims": "FailureBound MeanBound Scaling",
 }
 _EXPORTED_BY = {"core": "mechanisms"}
 _MODULE = {

@@ -14,8 +14,8 @@ from dpwitness.exit_codes import redirected_stdout
 from dpwitness.option_values.numbers import real
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.results.audit_result import AuditResult
-    from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.auditors.witnesses.audit_result import AuditResult
+    from dpwitness.auditors.witnesses.certify_result import CertifyResult
     from dpwitness.core.claims import Claim
     from dpwitness.core.datasets.pairs import Pair
 
@@ -137,7 +137,7 @@ def _run_audits(
     args: argparse.Namespace, mechanism: Any, name: str, target: Any, pair: Pair | None, options: dict[str, Any]
 ) -> list[AuditResult | CertifyResult]:
     """Run the requested audits and return their results; an enclosure of the privacy loss comes first."""
-    from dpwitness.auditors.black_box.audit import audit
+    from dpwitness.auditors.audit.audit import audit
     from dpwitness.core.claims import promised
     from dpwitness.option_values.datasets import claim_of
 
@@ -152,7 +152,7 @@ def _run_audits(
     results: list[AuditResult | CertifyResult] = []
     common_options = {"claim": claim_of(args, mechanism), "confidence": args.confidence, "seed": seed, "name": name, "target": target}
     if args.white_box:
-        from dpwitness.auditors.white_box.certify import certify  # loads FLINT and Hypothesis
+        from dpwitness.auditors.density.certify import certify  # loads FLINT and Hypothesis
 
         results.append(certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common_options))
     if args.search or not args.white_box:
@@ -176,8 +176,8 @@ def _search_adversary(
     mechanism: Any, target: Any, pairs: list[Pair], args: argparse.Namespace, seed: int
 ) -> tuple[Any, Any, list[Pair], tuple[str, ...]]:
     """Return a session with its worst adversary, its location for the witness, the pair, and a note."""
-    from dpwitness.auditors.pairs.adversaries import EVALUATIONS, find_adversary
-    from dpwitness.auditors.targets.loading import FOREIGN, describe_target
+    from dpwitness.auditors.search.adversaries import EVALUATIONS, find_adversary
+    from dpwitness.auditors.workers.loading import FOREIGN, describe_target
     from dpwitness.option_values.datasets import claim_of
 
     seconds = args.search_seconds or SEARCH_SECONDS
@@ -193,8 +193,8 @@ def _search_pairs(
     mechanism: Any, domain: Any, claim: Claim, seconds: float, seed: int, name: str
 ) -> tuple[list[Pair], Any, tuple[str, ...]]:
     """Return the worst pairs of the domain, an output with infinite privacy loss if there is one, and a note."""
-    from dpwitness.auditors.pairs.search import search
-    from dpwitness.auditors.privacy_loss.search import worst_output
+    from dpwitness.auditors.density.search import worst_output
+    from dpwitness.auditors.search.search import search
     from dpwitness.core.protocols.capabilities import has_capability
     from dpwitness.core.protocols.mechanism import WhiteBox
 

@@ -43,7 +43,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness check``: print one line per check, and return the exit code of the worst target."""
     from dpwitness.auditors.checks.runner import CHECKS
-    from dpwitness.auditors.results.verdicts import Verdict
+    from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:

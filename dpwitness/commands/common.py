@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.results.verdicts import Result, Verdict, strict
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
 from dpwitness.colors import COLOR_CHOICES
 from dpwitness.console import announce, describe
 from dpwitness.core.values.json_reader import Json
@@ -310,7 +310,7 @@ def command_line() -> str:
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
     """Return the advice on the next step after a result."""
-    from dpwitness.auditors.results.function_result import FunctionResult
+    from dpwitness.auditors.witnesses.function_result import FunctionResult
 
     kind = type(result).__name__  # the modules of the other kinds take a tenth of a second to load
     level = getattr(result, "bit_level", None)
@@ -357,7 +357,7 @@ def _next_after_replay(args: argparse.Namespace, result: Result, kind: str, code
 
 def _replay_advice(result: Result, witness: Path | None, found: str = "violation") -> str:
     """Return the advice to replay a witness of what was found, with the permissions that the replay needs."""
-    from dpwitness.auditors.targets.trust import permissions_for
+    from dpwitness.auditors.workers.trust import permissions_for
 
     if witness is None:
         return "to save the witness, run again with --report DIR"

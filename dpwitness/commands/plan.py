@@ -61,7 +61,7 @@ def _parse_find(text: str) -> float | str:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness plan`` and return the exit code."""
-    from dpwitness.auditors.planning.plan import plan
+    from dpwitness.auditors.audit.plan import plan
     from dpwitness.core.claims import parse_claim, promised
     from dpwitness.core.protocols.mechanism import MechanismFailed
     from dpwitness.option_values.datasets import claim_of, dataset, keywords, pair_of

@@ -37,9 +37,9 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness replay`` and return the exit code."""
-    from dpwitness.auditors.replaying.replay import prepare_replay, target_arguments
-    from dpwitness.auditors.results.witness_reader import check_seal, load_json
-    from dpwitness.auditors.running.streams import fresh_seed
+    from dpwitness.auditors.witnesses.replay import prepare_replay, target_arguments
+    from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json
+    from dpwitness.auditors.workers.streams import fresh_seed
     from dpwitness.option_values.targets import load, workers
     from dpwitness.reports.audit.report import check_writable
 

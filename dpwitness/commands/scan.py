@@ -85,11 +85,11 @@ def _print_calls(args: argparse.Namespace, found: Discovered) -> int:
 
 def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Path, line: _Line) -> tuple[Scan, list[Audited], bool]:
     """Prepare the target file and audit its entries."""
-    from dpwitness.auditors.running.clocks import read_clock
     from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
     from dpwitness.auditors.scanning.scan import budgets_of, prepare
     from dpwitness.auditors.scanning.trials import limits
-    from dpwitness.auditors.storing.store import open_store
+    from dpwitness.auditors.witnesses.store import open_store
+    from dpwitness.auditors.workers.clocks import read_clock
 
     now, unit, outcomes = read_clock(args.clock), "CPU s" if args.clock == "cpu" else "s", list[Any]()
     begin = now()

@@ -16,7 +16,7 @@ from dpwitness.exit_codes import OK
 from dpwitness.reports.phrasing.wording import name_cell, name_width
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.storing.store import Entry, Store
+    from dpwitness.auditors.witnesses.store import Entry, Store
 
 _ACTIONS = ("ls", "show", "merge", "gc", "export")
 
@@ -54,7 +54,7 @@ def _readable(file: str) -> Iterator[None]:
 
 def list_audits(files: Sequence[str], as_json: bool) -> int:
     """Print the audits of stores and the size of each store."""
-    from dpwitness.auditors.storing.store import read_store
+    from dpwitness.auditors.witnesses.store import read_store
 
     rows = []
     for number, file in enumerate(files, start=1):
@@ -74,7 +74,7 @@ def list_audits(files: Sequence[str], as_json: bool) -> int:
 
 
 def _show(args: argparse.Namespace) -> None:
-    from dpwitness.auditors.storing.store import read_store
+    from dpwitness.auditors.witnesses.store import read_store
 
     with read_store(args.file) as store:
         chosen = _select_audits(store, args.names)
@@ -98,8 +98,8 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _merge(args: argparse.Namespace) -> None:
-    from dpwitness.auditors.storing.merge import merge
-    from dpwitness.auditors.storing.store import open_store, read_store
+    from dpwitness.auditors.witnesses.merge import merge
+    from dpwitness.auditors.witnesses.store import open_store, read_store
 
     if not args.names:
         raise InvalidArgument("store merge needs stores to merge into FILE, got none")
@@ -112,7 +112,7 @@ def _merge(args: argparse.Namespace) -> None:
 
 def _gc(args: argparse.Namespace) -> None:
     """Remove damaged and named audits, and the chunks of finished audits."""
-    from dpwitness.auditors.storing.store import open_store
+    from dpwitness.auditors.witnesses.store import open_store
 
     with open_store(args.file) as store:
         before, damaged = Path(args.file).stat().st_size, store.clear_damage()
@@ -130,7 +130,7 @@ def _gc(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    from dpwitness.auditors.storing.store import read_store
+    from dpwitness.auditors.witnesses.store import read_store
     from dpwitness.reports.audit.report import write_report
 
     _require_name_count(args, 1, "one folder")

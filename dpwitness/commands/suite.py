@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
     """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store holds as finished are not repeated."""
-    from dpwitness.auditors.storing.store import open_store
+    from dpwitness.auditors.witnesses.store import open_store
     from dpwitness.option_values.targets import workers
     from dpwitness.suites import run_case
 

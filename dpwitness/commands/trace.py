@@ -36,7 +36,7 @@ def arguments(command: common.Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness trace`` and return the exit code."""
-    from dpwitness.auditors.gray_box.trace import trace
+    from dpwitness.auditors.traces.trace import trace
     from dpwitness.core.values.validation import InvalidArgument
     from dpwitness.option_values.datasets import claim_of, keywords, pair_of
     from dpwitness.option_values.targets import load_mechanism, workers

@@ -14,7 +14,7 @@ from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, red
 from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.watching.watch import Watched
+    from dpwitness.auditors.audit.watch import Watched
     from dpwitness.reports.comparison.accepted import Accepted
 
 
@@ -41,8 +41,8 @@ def arguments(command: common.Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness watch``: print one line per target, and return the exit code."""
-    from dpwitness.auditors.storing.store import open_store
-    from dpwitness.auditors.watching.watch import WatchedTarget, watch
+    from dpwitness.auditors.audit.watch import WatchedTarget, watch
+    from dpwitness.auditors.witnesses.store import open_store
     from dpwitness.option_values.datasets import claim_of, pair_of
     from dpwitness.option_values.targets import load
 

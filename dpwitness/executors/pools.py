@@ -15,7 +15,7 @@ from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
-ENGINE_MODULE = "dpwitness.auditors.running.engine"  # imported at worker start, so that the first run's time does not include the import
+ENGINE_MODULE = "dpwitness.auditors.workers.engine"  # imported at worker start, so that the first run's time does not include the import
 
 _PR_SET_PDEATHSIG = 1  # of prctl, see linux/prctl.h
 

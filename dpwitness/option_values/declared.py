@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpwitness.auditors.results.guessed_result import with_guess
-from dpwitness.auditors.results.verdicts import Result
+from dpwitness.auditors.scanning.guessed_result import with_guess
+from dpwitness.auditors.witnesses.verdicts import Result
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.option_values.user_code import printed_traceback
@@ -69,7 +69,7 @@ def audit_declared_target(args: argparse.Namespace, target: Target, declaration:
 
 def _stability(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
     """Audit a transformation."""
-    from dpwitness.auditors.stability.declared_targets import DeclaredTransformation, audit_declared
+    from dpwitness.auditors.functions.stability.declared_targets import DeclaredTransformation, audit_declared
 
     found = DeclaredTransformation(target, declaration)
     return [audit_declared(found, seconds=args.seconds or _SECONDS, seed=args.seed, visible_errors=args.visible_errors)]
@@ -77,14 +77,14 @@ def _stability(args: argparse.Namespace, target: Target, declaration: Json) -> S
 
 def _accountant(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
     """Audit an accountant."""
-    from dpwitness.auditors.accounting.declared_targets import DeclaredAccountant, audit_declared
+    from dpwitness.auditors.functions.accounting.declared_targets import DeclaredAccountant, audit_declared
 
     return [audit_declared(DeclaredAccountant(target, declaration), seconds=args.seconds or _SECONDS, seed=args.seed or 0)]
 
 
 def _metamorphic(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
     """Check metamorphic relations."""
-    from dpwitness.auditors.metamorphic.declared_targets import DeclaredRelations, audit_declared
+    from dpwitness.auditors.functions.metamorphic.declared_targets import DeclaredRelations, audit_declared
 
     return audit_declared(DeclaredRelations(target, declaration), seed=args.seed or 0)
 

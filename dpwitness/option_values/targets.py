@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from dpwitness.auditors.targets.loading import QUERY, describe_target, relative
+from dpwitness.auditors.workers.loading import QUERY, describe_target, relative
 from dpwitness.console import announce
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument

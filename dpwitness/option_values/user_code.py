@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpwitness.auditors.events.scores import Score
-from dpwitness.auditors.targets.loading import find_target, load_target, relative
+from dpwitness.auditors.workers.loading import find_target, load_target, relative
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.exit_codes import redirected_stdout

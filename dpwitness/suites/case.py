@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.black_box.audit import Progress, audit
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.certify_result import CertifyResult
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.storing.store import Store
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.audit.audit import Progress, audit
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.witnesses.store import Store
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dpwitness.auditors.pairs.catalogue import audited_pairs
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.search.catalogue import audited_pairs
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.audit.document import result_json

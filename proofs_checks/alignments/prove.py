@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import Result, Verdict, document
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, document
 from dpwitness.core.claims import PureDP
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json

@@ -24,7 +24,7 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility
-from dpwitness.auditors.bounds.utility_claims import Scaling
+from dpwitness.auditors.functions.bounds.utility_claims import Scaling
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.protocols.mechanism import FloatArray

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import Scaling
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import Scaling
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import FailureBound, Scaling
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, Scaling
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.claims.interactive_claims import BETA, MANY, SOURCE, interactive
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, free, twice

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.mechanisms.papers.interactive import PrivateInteractivePrediction
 from dpwitness.mechanisms.papers.learner import KernelLearner
@@ -184,7 +184,7 @@ def only_updates_cost_privacy(effort: Effort, updates: float = 4.0, loss: float 
     Held near the threshold, half of the answers are bottoms of loss up to e. Both laws are composed exactly. The comparison with 2B
     answers is given too.
     """
-    from dpwitness.auditors.privacy_loss.routes import composed
+    from dpwitness.auditors.density.routes import composed
     from dpwitness.mechanisms.textbook.additive import Laplace
 
     count = math.floor(updates)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from flint import arb
 
-from dpwitness.auditors.pairs.search import search
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.search.search import search
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.values.validation import InvalidArgument

@@ -9,7 +9,7 @@ import math
 
 from flint import arb
 
-from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.audit.audit import audit
 from dpwitness.mechanisms.papers.logistic import LogisticOutputPerturbation
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, free, supremum_of, times, twice
 from dpwitness.proofs_checks.engine.evidence import audited, unsatisfiable

@@ -9,8 +9,8 @@ from flint import arb
 from numpy.random import Generator
 from scipy import optimize, stats
 
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation, LogisticOutputPerturbation, hypercube

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.bounds.sensitivity import SensitivityResult, audit_sensitivity
+from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult, audit_sensitivity
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.domains.labelled_ball import LabelledBall
 from dpwitness.core.numerics.losses import Loss

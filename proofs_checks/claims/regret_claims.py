@@ -20,7 +20,7 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility, certify
-from dpwitness.auditors.bounds.utility_claims import Scaling
+from dpwitness.auditors.functions.bounds.utility_claims import Scaling
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.ftrl import LambdaRule, PrivateFTRL
 from dpwitness.proofs_checks.claims.simplex_claims import softmax_excess, softmax_loss

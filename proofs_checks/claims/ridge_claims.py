@@ -14,9 +14,9 @@ from flint import arb
 from numpy.random import Generator
 from scipy import stats
 
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import MeanBound, Scaling
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import MeanBound, Scaling
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.ridge import PrivateRidge

@@ -22,7 +22,7 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility, certify
-from dpwitness.auditors.bounds.utility_claims import MeanBound, Scaling
+from dpwitness.auditors.functions.bounds.utility_claims import MeanBound, Scaling
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import LabelledVectors

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import Scaling
-from dpwitness.auditors.privacy_loss.composition import compose
-from dpwitness.auditors.privacy_loss.routes import composed
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.density.composition import compose
+from dpwitness.auditors.density.routes import composed
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import Scaling
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.auditors.white_box.certify import certify
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.learner import KernelLearner

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from dpwitness.auditors.bounds.sensitivity import SensitivityResult
-from dpwitness.auditors.bounds.utility import UtilityResult
-from dpwitness.auditors.privacy_loss.routes import enclosed_law
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.certify_result import CertifyResult
-from dpwitness.auditors.results.verdicts import Result, Verdict
+from dpwitness.auditors.density.routes import enclosed_law
+from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
+from dpwitness.auditors.functions.bounds.utility import UtilityResult
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks.engine.enclosures import Enclosure

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpwitness.auditors.results.enclosure_bounds import EVIDENCE
-from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.auditors.witnesses.enclosure_bounds import EVIDENCE
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require_one_of
 from dpwitness.proofs_checks.engine.declaration import Declaration

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from scipy.stats import nbinom
 
-from dpwitness.auditors.privacy_loss.composition import compose
+from dpwitness.auditors.density.composition import compose
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.core.protocols.mechanism import FloatArray

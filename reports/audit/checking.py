@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dpwitness.auditors.results.audit_result import headline_of
-from dpwitness.auditors.results.enclosure_bounds import SOUND, grade_of
-from dpwitness.auditors.results.recompute import read_part, recompute_bounds, require_allowed_error, require_stated_value, require_verdict
-from dpwitness.auditors.results.verdicts import Verdict, strict
-from dpwitness.auditors.results.witness_reader import check_seal, fingerprint
 from dpwitness.auditors.statistics.certified_point import certified_point
+from dpwitness.auditors.witnesses.audit_result import headline_of
+from dpwitness.auditors.witnesses.enclosure_bounds import SOUND, grade_of
+from dpwitness.auditors.witnesses.recompute import read_part, recompute_bounds, require_allowed_error, require_stated_value, require_verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness_reader import check_seal, fingerprint
 from dpwitness.core.values.json_reader import Json, short_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.facts import claim_of
@@ -143,13 +143,13 @@ def _check_measurement(result: Json) -> bool:
 
 
 def _check_stability(result: Json) -> bool:
-    from dpwitness.auditors.stability.conclude import recheck
+    from dpwitness.auditors.functions.stability.conclude import recheck
 
     return recheck(result)
 
 
 def _check_accountant(result: Json) -> bool:
-    from dpwitness.auditors.accounting.audit import recheck
+    from dpwitness.auditors.functions.accounting.audit import recheck
 
     return recheck(result)
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.parquet_files import has_frame_files, read_frame_files
-from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.targets.source_locations import place_of
+from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.workers.source_locations import place_of
 from dpwitness.core.values.json_reader import (
     TEXT,
     Json,

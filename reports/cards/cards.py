@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.cards.result_cards import CARDS, TABLES
 from dpwitness.reports.phrasing.facts import (

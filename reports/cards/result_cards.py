@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import Card, Entry, Facts, enclosure, pair_facts, relation_fact, run_facts
 from dpwitness.reports.phrasing.wording import code, count, dataset, escaped_markdown, figure, number, table

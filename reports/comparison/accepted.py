@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.witness_schemas import relation_rule
+from dpwitness.auditors.witnesses.witness_schemas import relation_rule
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.values.json_reader import Json, anything, listing, number, one_of, printable, read_bytes, record, refuse, text
 from dpwitness.core.values.validation import InvalidArgument

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.verdicts import Result, Verdict, strict
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
 from dpwitness.core.values.json_reader import Json, printable
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import checked_document, read_document

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Tally, clopper_pearson_lower, frequency_error, parameter_from_rates
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import Claim
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import claim_of

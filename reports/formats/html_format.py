@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.targets.trust import permissions_for
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.values.atomic_files import json_text, write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.cards.cards import card_facts, table_below_facts, what_to_do

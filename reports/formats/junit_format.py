@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.suppressions import excused

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import sys
 
-from dpwitness.auditors.results.verdicts import Result, strict
+from dpwitness.auditors.witnesses.verdicts import Result, strict
 from dpwitness.core.values.atomic_files import json_text
 from dpwitness.reports.cards import cards
 from dpwitness.reports.formats.html_format import card

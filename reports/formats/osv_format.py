@@ -19,7 +19,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import json_text, write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.suppressions import excused

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from dpwitness.auditors.results.trace_evidence import FINDINGS
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.trace_evidence import FINDINGS
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.suppressions import excuse

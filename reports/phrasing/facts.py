@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpwitness.auditors.results.trace_evidence import TraceEvidence
+from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
 from dpwitness.core.claims import Claim, exact_claim, parse_claim
 from dpwitness.core.datasets.relations import describe_relation, parse_relation
 from dpwitness.core.values.json_reader import Json

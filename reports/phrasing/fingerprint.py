@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.summary import suspected, violated_in_bits
 

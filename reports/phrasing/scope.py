@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims.claim import NOTIONS
 from dpwitness.core.datasets.relations import describe_relation
 from dpwitness.core.values.json_reader import Json

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import number

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.results.verdicts import Result, strict
+from dpwitness.auditors.witnesses.verdicts import Result, strict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import verdict

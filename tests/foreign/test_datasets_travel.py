@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.results.parquet_files import ENTRIES, has_frame_files
-from dpwitness.auditors.results.witness_reader import load_json
+from dpwitness.auditors.witnesses.parquet_files import ENTRIES, has_frame_files
+from dpwitness.auditors.witnesses.witness_reader import load_json
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.mechanisms.wrappers.programs import python_worker
 from dpwitness.reports.audit.document import read_document

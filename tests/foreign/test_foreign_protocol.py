@@ -11,8 +11,8 @@ import pytest
 
 from dpwitness import Target
 from dpwitness.auditors.events.outputs import WrongShape, encode
-from dpwitness.auditors.running.engine import run_side, stream
-from dpwitness.auditors.running.statefulness import same_outputs
+from dpwitness.auditors.workers.engine import run_side, stream
+from dpwitness.auditors.workers.statefulness import same_outputs
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.wrappers.programs.inside import codec

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
-from dpwitness.auditors.running.engine import MechanismFailed, stream
+from dpwitness.auditors.workers.engine import MechanismFailed, stream
 from dpwitness.benchmarks import bench, format_table
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.wrappers.programs.environments import PROGRAMS, environments

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Target
-from dpwitness.auditors.running.engine import MechanismFailed, Phase, Stage
-from dpwitness.auditors.running.statefulness import same_outputs
+from dpwitness.auditors.workers.engine import MechanismFailed, Phase, Stage
+from dpwitness.auditors.workers.statefulness import same_outputs
 from dpwitness.mechanisms.wrappers.programs import pipeline
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 from dpwitness.mechanisms.wrappers.programs.worker_process import _busy, _idle

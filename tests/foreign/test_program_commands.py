@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Target, Verdict, audit
-from dpwitness.auditors.black_box.audit import timed
+from dpwitness.auditors.audit.audit import timed
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.executors.factory import executor

@@ -14,7 +14,7 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, mechanisms, trace
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.running.rounds import run_side
+from dpwitness.auditors.workers.rounds import run_side
 from dpwitness.benchmarks.protocol import conformance
 from dpwitness.benchmarks.protocol.__main__ import LANGUAGES
 from dpwitness.benchmarks.protocol.__main__ import main as protocol

@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 
 import dpwitness
 from dpwitness import cli
-from dpwitness.auditors.storing.store import read_store
+from dpwitness.auditors.witnesses.store import read_store
 from dpwitness.core.values.validation import InvalidArgument
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dpwitness import suites
-from dpwitness.auditors.results.audit_result import BitLevel
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.witnesses.audit_result import BitLevel
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.cli import main
 from dpwitness.core.protocols.mechanism import Truth
 from dpwitness.core.values.validation import InvalidArgument

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from flint import arb
 
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import Scaling
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import Scaling
 from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner
 from dpwitness.proofs_checks import ClaimVerdict, check, declarations
 from dpwitness.proofs_checks.claims import independent_claims as claims

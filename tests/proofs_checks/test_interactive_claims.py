@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from flint import arb
 
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import FailureBound, Scaling
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, Scaling
 from dpwitness.proofs_checks import ClaimVerdict, check, declarations
 from dpwitness.proofs_checks.claims import interactive_accuracy_claims as accuracy
 from dpwitness.proofs_checks.claims import interactive_claims as claims

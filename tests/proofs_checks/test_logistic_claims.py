@@ -9,8 +9,8 @@ import z3
 from flint import arb
 from scipy.stats import gamma
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.replaying.replay import replay
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.witnesses.replay import replay
 from dpwitness.core.numerics.solvers import Problem, minimise
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import LabelledVectors, LogisticObjectivePerturbation, LogisticOutputPerturbation

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.pages.papers.claims_page import page, ranges
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle

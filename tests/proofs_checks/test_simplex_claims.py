@@ -9,7 +9,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from dpwitness.auditors import Verdict, certify
-from dpwitness.auditors.bounds.utility_claims import MeanBound
+from dpwitness.auditors.functions.bounds.utility_claims import MeanBound
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.papers.simplex import SimplexSampling, minimise_over_simplex

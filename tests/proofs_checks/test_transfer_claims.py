@@ -9,9 +9,9 @@ import pytest
 from flint import arb
 from scipy.stats import binom
 
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import Scaling
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import Scaling
 from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
 from dpwitness.proofs_checks import ClaimVerdict, check, declarations
 from dpwitness.proofs_checks.claims import transfer_claims as claims

@@ -18,7 +18,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.auditors.bounds.utility_claims import FailureBound
+from dpwitness.auditors.functions.bounds.utility_claims import FailureBound
 from dpwitness.benchmarks.pages.site import PAGES
 from dpwitness.cli import main
 from dpwitness.core.domains.records import Records

@@ -9,10 +9,10 @@ import pytest
 from audit_rows import NEAR, TALLY, report, row
 
 import dpwitness as dpw
-from dpwitness.auditors.black_box import budget
-from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import MeanBound
+from dpwitness.auditors.audit import budget
+from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import MeanBound
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports.comparison import intervals as limits

@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.auditors.results.verdicts import Result
+from dpwitness.auditors.witnesses.verdicts import Result
 from dpwitness.console import Bar, Cell, Progress, progress_bar
 from dpwitness.reports.formats.notebook import html, markdown
 

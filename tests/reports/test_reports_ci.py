@@ -17,10 +17,10 @@ import xmlschema
 from markdown_it import MarkdownIt
 
 from dpwitness import Pair, Target, audit
-from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
-from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.auditors.targets.source_locations import place_of
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
+from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.source_locations import place_of
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports.audit.document import build_document, read_document, result_json
@@ -328,7 +328,7 @@ def test_places_of_all_kinds_of_mechanisms(monkeypatch, tmp_path):
     (tmp_path / "own.py").write_text("\n\ndef f(dataset, size, rng):\n    return rng.random(size)\n")
     assert place_of(None, {"target": "own.py:f"}) == {"file": "own.py", "line": 3}
     told = subprocess.run(
-        [sys.executable, "-c", "from dpwitness.auditors.targets.source_locations import place_of\nprint(place_of(lambda: 0, None))"],
+        [sys.executable, "-c", "from dpwitness.auditors.workers.source_locations import place_of\nprint(place_of(lambda: 0, None))"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert told.stdout.strip() == "None"  # typed in: there is no file

@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import MeanBound, Scaling
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import MeanBound, Scaling
 from dpwitness.mechanisms import ConvergenceError, Gaussian, Laplace, Records
 from dpwitness.reports import write_report
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from dpwitness.auditors.black_box.audit import audit as run_audit
-from dpwitness.auditors.replaying.replay import replay
-from dpwitness.auditors.results.verdicts import Result, Verdict
+from dpwitness.auditors.audit.audit import audit as run_audit
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.certified_point import certified_point
+from dpwitness.auditors.witnesses.replay import replay
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict
 from dpwitness.mechanisms import zoo
 from dpwitness.reports import card_for, holm, result_json, write_report
 from dpwitness.reports.cards.cards import _CARDS

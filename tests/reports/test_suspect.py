@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.commands.common import exit_code
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, checked_document, entries_of

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.core.domains.answers import Answers
 from dpwitness.core.domains.counts import Counts
 from dpwitness.core.domains.records import Records

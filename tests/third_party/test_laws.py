@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpwitness.auditors.privacy_loss import closed_form
+from dpwitness.auditors.density import closed_form
 from dpwitness.benchmarks.libraries import laws as law
 from dpwitness.core.datasets.pairs import Pair
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.events.posterior import Table
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.datasets.pairs import Pair
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
+from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases, page_content
 from dpwitness.benchmarks.pages.third_party_page import main, page

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.verdicts import environment
+from dpwitness.auditors.witnesses.verdicts import environment
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.proofs_checks.engine.finding import scope_summary

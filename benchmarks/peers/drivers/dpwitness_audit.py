@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.peers.drivers.task import Answer, Task
 from dpwitness.core.datasets.pairs import Pair
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dpwitness import InvalidArgument, Target, replay
-from dpwitness.auditors.accounting.declared_targets import audit_declared, declared_accountant
+from dpwitness.auditors.functions.accounting.declared_targets import audit_declared, declared_accountant
 from dpwitness.cli import main
 from dpwitness.reports.audit.document import read_document
 

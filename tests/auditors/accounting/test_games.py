@@ -8,9 +8,9 @@ from scipy.stats import beta, binom
 
 from dpwitness import InvalidArgument
 from dpwitness.accounting import audit_accountant
-from dpwitness.auditors.accounting.coverage import exact_error
-from dpwitness.auditors.accounting.filters import composed_delta
-from dpwitness.auditors.accounting.profiles import Composition
+from dpwitness.auditors.functions.accounting.coverage import exact_error
+from dpwitness.auditors.functions.accounting.filters import composed_delta
+from dpwitness.auditors.functions.accounting.profiles import Composition
 
 
 def lower_bound(in_scores, out_scores, significance, delta):

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, certify, replay
 from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
+from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
 from dpwitness.mechanisms import LaplaceVector, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 

@@ -8,7 +8,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness
+from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.cli import main
 from dpwitness.core.claims import exact_claim
 from dpwitness.reports.audit.report import write_report

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, audit, parse_claim
-from dpwitness.auditors.black_box import train
-from dpwitness.auditors.black_box.budget import EARLY_LOOK_ROUNDS, LOOK_ALPHA_SHARE, LOOK_SHARES
+from dpwitness.auditors.audit import train
+from dpwitness.auditors.audit.budget import EARLY_LOOK_ROUNDS, LOOK_ALPHA_SHARE, LOOK_SHARES
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.running.chunks import Segment
 from dpwitness.auditors.statistics.certificate import certified
+from dpwitness.auditors.workers.chunks import Segment
 
 PAIR = Pair(np.zeros(1), np.ones(1))
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, trace
-from dpwitness.auditors.black_box.budget import PROBE
-from dpwitness.auditors.running.environment_errors import is_environment_fault, names_environment_fault
+from dpwitness.auditors.audit.budget import PROBE
+from dpwitness.auditors.workers.environment_errors import is_environment_fault, names_environment_fault
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

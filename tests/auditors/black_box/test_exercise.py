@@ -10,7 +10,7 @@ from scipy.stats import binom
 from dpwitness import Pair, Verdict, audit, audit_outputs
 from dpwitness.auditors.checks.runner import check_mechanism
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.running.pair_exercise import LEVEL, difference
+from dpwitness.auditors.workers.pair_exercise import LEVEL, difference
 from dpwitness.mechanisms import PureDP, Records
 from dpwitness.reports.cards.cards import what_to_do
 from dpwitness.reports.phrasing.facts import Entry

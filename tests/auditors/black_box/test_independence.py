@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, certify, replay
-from dpwitness.auditors.black_box.final import independence
+from dpwitness.auditors.audit.final import independence
+from dpwitness.auditors.audit.watch import WatchedTarget, watch
 from dpwitness.auditors.checks.check import CheckFailed, Subject, require_indistinguishable
-from dpwitness.auditors.running.fresh_processes import define
-from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.statistics.dependence import log_dependence
-from dpwitness.auditors.storing.store import open_store
-from dpwitness.auditors.watching.watch import WatchedTarget, watch
+from dpwitness.auditors.witnesses.store import open_store
+from dpwitness.auditors.workers.fresh_processes import define
+from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.mechanisms import PureDP
 from dpwitness.metamorphic import more_epsilon_spreads_no_more
 from dpwitness.stability import Atom, VectorOf, audit_stability

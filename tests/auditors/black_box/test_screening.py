@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
-from dpwitness.auditors.black_box.screening import score
+from dpwitness.auditors.audit.screening import score
 from dpwitness.mechanisms import Records
 
 
@@ -74,7 +74,7 @@ def test_the_score_orders_losses(kind):
 
 def test_a_look_at_a_pair_includes_all_outputs_before(monkeypatch):
     """Of 20,000 runs, 200 of some pairs train low-bit events. The first look has 200 of each pair, the second 200 more of the best."""
-    from dpwitness.auditors.black_box import pilot
+    from dpwitness.auditors.audit import pilot
 
     sizes, usual = [], pilot.expected_certificate
 

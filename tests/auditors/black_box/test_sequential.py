@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, audit
-from dpwitness.auditors.results.recompute import recompute_bounds
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness_reader import load_json, read_checked_witness
+from dpwitness.auditors.witnesses.recompute import recompute_bounds
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
 from dpwitness.core.values.validation import InvalidArgument
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
-from dpwitness.auditors.black_box import timing
-from dpwitness.auditors.running import chunks
+from dpwitness.auditors.audit import timing
+from dpwitness.auditors.workers import chunks
 from dpwitness.mechanisms import Records
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
-from dpwitness.auditors.black_box import timing
-from dpwitness.auditors.black_box.timing import Costs, RunCost, format_duration
-from dpwitness.auditors.running import chunks, clocks
-from dpwitness.auditors.running.engine import Inline, Phase, Stage
+from dpwitness.auditors.audit import timing
+from dpwitness.auditors.audit.timing import Costs, RunCost, format_duration
+from dpwitness.auditors.workers import chunks, clocks
+from dpwitness.auditors.workers.engine import Inline, Phase, Stage
 from dpwitness.console import describe
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import result_json

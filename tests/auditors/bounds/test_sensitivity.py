@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.bounds.sensitivity import audit_sensitivity, feature_distance, sensitivity_at
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity, feature_distance, sensitivity_at
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.white_box import SENSITIVITIES, sensitivity
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.mechanisms.papers.erm import logistic_shift

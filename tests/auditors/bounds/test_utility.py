@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.bounds.utility import audit_utility
-from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound, Scaling
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.functions.bounds.utility import audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, LinearCosts, PrivateFTRL
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.events.features import Levels, Ramps
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import WrongShape, concatenate, encode, row_keys

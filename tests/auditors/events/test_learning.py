@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpwitness.auditors.density.limit import best_event, limit_of_law
 from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Training, concatenate, encode, row_keys
 from dpwitness.auditors.events.posterior import CertificateGoal, Draws, Table, draw_shares, expected_again, validated_choice
 from dpwitness.auditors.events.scorers import fit_model
-from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
 from dpwitness.benchmarks.power import oracle_at, specimens
 from dpwitness.mechanisms import BrokenSparseVector, Gaussian, NoisyMax, PureDP
 

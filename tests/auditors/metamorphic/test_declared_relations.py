@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpwitness import InvalidArgument, Target
-from dpwitness.auditors.metamorphic.declared_targets import DeclaredRelations, audit_declared
+from dpwitness.auditors.functions.metamorphic.declared_targets import DeclaredRelations, audit_declared
 from dpwitness.cli import main
 
 FILE = """

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.mechanisms import Costs, Counts, Events, Graph, InvalidArgument, LabelledBall, Records, Rows, Table, Texts
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
+from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.checks.data_checks import special_pairs
-from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.pairs.exploration import explore, simplify_pair
-from dpwitness.auditors.pairs.search import search
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
+from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.exploration import explore, simplify_pair
+from dpwitness.auditors.search.search import search
 from dpwitness.mechanisms import (
     Answers,
     Costs,

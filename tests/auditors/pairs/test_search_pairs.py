@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.pairs.exploration import simplify_pair
-from dpwitness.auditors.pairs.search import search
+from dpwitness.auditors.search.exploration import simplify_pair
+from dpwitness.auditors.search.search import search
 from dpwitness.benchmarks.white_box import searched
 from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpwitness.auditors.privacy_loss.routes import enclosed_law
-from dpwitness.auditors.privacy_loss.search import worst_output
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.density.routes import enclosed_law
+from dpwitness.auditors.density.search import worst_output
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.white_box import ENCLOSURES, gaussian, searched
 from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, SoftmaxDraw, zoo
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.density.limit import limit, limit_of_law
+from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.events.divergence import best_expected_renyi_bound, best_renyi_rule, renyi_lower_bound
-from dpwitness.auditors.privacy_loss.limit import limit, limit_of_law
-from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 
 LAPLACE, GAUSSIAN, VECTOR = m.Laplace(1.0), m.Gaussian(1.0, 1e-5), m.LaplaceVector(1.0)

@@ -10,8 +10,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import binom, cauchy, norm
 
-from dpwitness.auditors.privacy_loss.composition import merged, split
-from dpwitness.auditors.privacy_loss.routes import composed, enclosed_law, loss_law
+from dpwitness.auditors.density.composition import merged, split
+from dpwitness.auditors.density.routes import composed, enclosed_law, loss_law
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.benchmarks.density_cases import Law
 from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw, zoo

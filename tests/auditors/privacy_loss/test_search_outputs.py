@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.privacy_loss.search import worst_output
+from dpwitness.auditors.density.search import worst_output
 
 E1 = m.LabelledVectors([[1.0, 0.0]], [1.0]), m.LabelledVectors([[-1.0, 0.0]], [1.0])
 

@@ -9,9 +9,9 @@ import pytest
 from flint import arb, ctx
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.privacy_loss.density_check import BadOracle
-from dpwitness.auditors.proved.bounds import proved_bounds
-from dpwitness.auditors.proved.space import cells_of
+from dpwitness.auditors.density.density_check import BadOracle
+from dpwitness.auditors.density.proved.bounds import proved_bounds
+from dpwitness.auditors.density.proved.space import cells_of
 from dpwitness.core.balls.ball import PRECISION, span
 
 WIDTH = 1.0 + 3e-6

@@ -7,7 +7,7 @@ import pytest
 from flint import arb, ctx
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.proved.bounds import proved_bounds
+from dpwitness.auditors.density.proved.bounds import proved_bounds
 from dpwitness.core.balls.ball import PRECISION, span
 
 

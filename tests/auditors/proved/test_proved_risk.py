@@ -7,10 +7,10 @@ import pytest
 from flint import arb, ctx
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.privacy_loss.routes import enclosed_law
-from dpwitness.auditors.proved import plane_minimizer as proved_plane
-from dpwitness.auditors.proved.bounds import proved_bounds
-from dpwitness.auditors.proved.space import cells_of
+from dpwitness.auditors.density.proved import plane_minimizer as proved_plane
+from dpwitness.auditors.density.proved.bounds import proved_bounds
+from dpwitness.auditors.density.proved.space import cells_of
+from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.core.balls.ball import PRECISION, endpoints, span
 from dpwitness.core.balls.risk import RiskLaw, curvature_over, slope_over
 from dpwitness.core.numerics.noise import SphericalNoise

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, audit, audit_sensitivity, certify, replay
-from dpwitness.auditors.results.witness_reader import load_json
+from dpwitness.auditors.witnesses.witness_reader import load_json
 from dpwitness.benchmarks.damaged_witnesses import mutants
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo

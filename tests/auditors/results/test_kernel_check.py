@@ -2,12 +2,12 @@
 
 import pytest
 
-from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.kernel_check import checked_by_kernel
-from dpwitness.auditors.results.recompute import Basis
-from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.kernel_check import checked_by_kernel
+from dpwitness.auditors.witnesses.recompute import Basis
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.mechanisms import PureDP
 
 PARTS = (Part(Tally(420, 130, 900, 2), 0.125**0.5), Part(Tally(2900, 700, 8000, 2), lost=20))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.black_box.test import EventTest
-from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
+from dpwitness.auditors.audit.test import EventTest
 from dpwitness.auditors.canaries.replay import recompute_canaries
 from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.results.recompute import Basis, recompute_bounds
+from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound
 from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.witnesses.recompute import Basis, recompute_bounds
 from dpwitness.core.values.validation import InvalidArgument
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))

@@ -9,10 +9,10 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, PureDP, Verdict, audit, audit_sensitivity, audit_utility, certify, replay
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
-from dpwitness.auditors.results.witness_reader import check_seal, load_json, read_checked_witness, seal
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.targets.loading import describe_target, load_target
+from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, read_checked_witness, seal
+from dpwitness.auditors.workers.loading import describe_target, load_target
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.reports.audit.report import write_report

@@ -11,12 +11,12 @@ import pytest
 
 from dpwitness import Pair
 from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.running.chunks import run_span
-from dpwitness.auditors.running.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts, outputs, require_equal_runs
-from dpwitness.auditors.running.generator_locks import current_lock, reset_generator_lock
-from dpwitness.auditors.running.stage import SEGMENTS
-from dpwitness.auditors.running.statefulness import Unfit
-from dpwitness.auditors.running.streams import stream, streams
+from dpwitness.auditors.workers.chunks import run_span
+from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts, outputs, require_equal_runs
+from dpwitness.auditors.workers.generator_locks import current_lock, reset_generator_lock
+from dpwitness.auditors.workers.stage import SEGMENTS
+from dpwitness.auditors.workers.statefulness import Unfit
+from dpwitness.auditors.workers.streams import stream, streams
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 EVENT = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))

@@ -31,11 +31,11 @@ from dpwitness.auditors.events.features import (
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode, row_keys
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, lattice
-from dpwitness.auditors.running import chunks
-from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
-from dpwitness.auditors.running.fused_counts import counter
-from dpwitness.auditors.running.rounds import batch, is_builtin_mechanism
-from dpwitness.auditors.running.statefulness import Unfit
+from dpwitness.auditors.workers import chunks
+from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
+from dpwitness.auditors.workers.fused_counts import counter
+from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
+from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.numerics.draws import state_of
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo

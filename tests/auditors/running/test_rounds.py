@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Target, Verdict, audit
-from dpwitness.auditors.black_box.audit import confirm
+from dpwitness.auditors.audit.audit import confirm
 from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts, outputs, stream
-from dpwitness.auditors.running.rounds import batch, singles
 from dpwitness.auditors.statistics.certificate import certified
+from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts, outputs, stream
+from dpwitness.auditors.workers.rounds import batch, singles
 from dpwitness.mechanisms import ApproxDP, PureDP
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

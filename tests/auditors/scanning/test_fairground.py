@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.scanning import audits
 from dpwitness.auditors.scanning.audits import AuditPlan, _audit_errors, _audit_relations, audit_entries
 from dpwitness.auditors.scanning.scan import confirm, row_of, written
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.declared import declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.scanning import typed_search
 from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
 from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.scan import typed_entries, written
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.mechanisms.wrappers.programs.declared import declarations
 
 PROGRAM = """

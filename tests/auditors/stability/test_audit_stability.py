@@ -8,10 +8,10 @@ from fractions import Fraction
 import pytest
 
 from dpwitness import InvalidArgument, Verdict, audit_stability
-from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
-from dpwitness.auditors.stability.metrics import metric_named
-from dpwitness.auditors.stability.outcomes import Comparison, applier
-from dpwitness.auditors.stability.search import Search, run_generated
+from dpwitness.auditors.functions.stability.inputs.neighborhoods import neighborhood
+from dpwitness.auditors.functions.stability.metrics import metric_named
+from dpwitness.auditors.functions.stability.outcomes import Comparison, applier
+from dpwitness.auditors.functions.stability.search import Search, run_generated
 from dpwitness.mechanisms import Records
 from dpwitness.stability import Atom, FrameOf, ScalarOf, VectorOf
 

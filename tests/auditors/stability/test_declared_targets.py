@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dpwitness import InvalidArgument, Target, Verdict, replay
-from dpwitness.auditors.stability.declared_targets import audit_declared, declared_transformation
+from dpwitness.auditors.functions.stability.declared_targets import audit_declared, declared_transformation
 from dpwitness.cli import main
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Calls, Unfinished, declarations
 from dpwitness.reports.audit.document import read_document

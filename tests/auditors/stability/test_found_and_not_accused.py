@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dpwitness import Verdict, audit_stability, replay
-from dpwitness.auditors.results.witness_reader import load_json
-from dpwitness.auditors.stability.conclude import recheck
+from dpwitness.auditors.functions.stability.conclude import recheck
+from dpwitness.auditors.witnesses.witness_reader import load_json
 from dpwitness.core.values.validation import InvalidArgument
 
 sys.path.insert(0, str(Path(__file__).parent))

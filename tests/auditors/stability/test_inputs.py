@@ -9,10 +9,10 @@ from itertools import islice
 import pytest
 
 from dpwitness import Verdict
-from dpwitness.auditors.stability.inputs.atoms import DTYPES, to_f32, value_key
-from dpwitness.auditors.stability.inputs.neighborhoods import neighborhood
-from dpwitness.auditors.stability.metrics import metric_named
-from dpwitness.auditors.targets.constants import constants_of
+from dpwitness.auditors.functions.stability.inputs.atoms import DTYPES, to_f32, value_key
+from dpwitness.auditors.functions.stability.inputs.neighborhoods import neighborhood
+from dpwitness.auditors.functions.stability.metrics import metric_named
+from dpwitness.auditors.workers.constants import constants_of
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.stability import Atom, FrameOf, ScalarOf, Step, VectorOf, audit_chains, space_of

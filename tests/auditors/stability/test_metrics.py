@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpwitness.auditors.stability.exact_numbers import Incomparable, gap, rounds
-from dpwitness.auditors.stability.metrics import METRICS, metric_named
+from dpwitness.auditors.functions.stability.exact_numbers import Incomparable, gap, rounds
+from dpwitness.auditors.functions.stability.metrics import METRICS, metric_named
 from dpwitness.core.values.validation import InvalidArgument
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Verdict, audit_stability, replay
-from dpwitness.auditors.stability.conclude import recheck
-from dpwitness.auditors.stability.exact_numbers import Incomparable
-from dpwitness.auditors.stability.metrics import LONGEST, metric_named
-from dpwitness.auditors.stability.randomized import LawTest, _distances
+from dpwitness.auditors.functions.stability.conclude import recheck
+from dpwitness.auditors.functions.stability.exact_numbers import Incomparable
+from dpwitness.auditors.functions.stability.metrics import LONGEST, metric_named
+from dpwitness.auditors.functions.stability.randomized import LawTest, _distances
 from dpwitness.stability import Atom, VectorOf
 
 INTS = VectorOf(Atom("i32", bounds=(0, 9)))

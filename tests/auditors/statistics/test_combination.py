@@ -10,8 +10,8 @@ from scipy.special import expit
 from scipy.stats import binom, norm
 
 import dpwitness as dpw
-from dpwitness.auditors.black_box.budget import LOOK_SHARES
-from dpwitness.auditors.black_box.train import first_weight
+from dpwitness.auditors.audit.budget import LOOK_SHARES
+from dpwitness.auditors.audit.train import first_weight
 from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower, p_value, parameter_from_rates
 from dpwitness.auditors.statistics.combination import (
     Part,

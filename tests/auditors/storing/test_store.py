@@ -16,10 +16,10 @@ import pytest
 from stored_audits import PAIR, SHORT, SMALL, SOURCE, noisy, stopping, without_time
 
 from dpwitness import audit
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.storing.merge import merge
-from dpwitness.auditors.storing.serialization import pack, unpack
-from dpwitness.auditors.storing.store import open_store, read_store
+from dpwitness.auditors.witnesses.merge import merge
+from dpwitness.auditors.witnesses.serialization import pack, unpack
+from dpwitness.auditors.witnesses.store import open_store, read_store
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 

@@ -10,10 +10,10 @@ from stored_audits import SHORT, SMALL, SOURCE, noisy, stopping, without_time
 
 from dpwitness import audit
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.running.chunks import Segment, Span
-from dpwitness.auditors.storing.audit_records import AuditLedger
-from dpwitness.auditors.storing.serialization import pack, unpack
-from dpwitness.auditors.storing.store import Store, open_store, read_store
+from dpwitness.auditors.witnesses.audit_records import AuditLedger
+from dpwitness.auditors.witnesses.serialization import pack, unpack
+from dpwitness.auditors.witnesses.store import Store, open_store, read_store
+from dpwitness.auditors.workers.chunks import Segment, Span
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -91,7 +91,7 @@ def test_a_full_disk_costs_no_verdict_and_no_count(plain, tmp_path):
 
 
 def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpwitness.auditors.storing.audit_records._RETRY", 0.0)
+    monkeypatch.setattr("dpwitness.auditors.witnesses.audit_records._RETRY", 0.0)
     file = tmp_path / "run.db"
     with open_store(file) as store:
         fill_disk(store)

@@ -10,9 +10,9 @@ import pytest
 from dpwitness import InvalidArgument, Pair, Verdict, audit, audit_sensitivity, audit_utility, replay
 from dpwitness import mechanisms as m
 from dpwitness.auditors import Scaling
-from dpwitness.auditors.results.witness_reader import seal
-from dpwitness.auditors.targets.loading import describe_target
-from dpwitness.auditors.targets.trust import Trust
+from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.trust import Trust
 from dpwitness.benchmarks.damaged_witnesses import HOSTILE
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
@@ -206,7 +206,7 @@ def test_every_mechanism_of_this_project_may_run():
     for target in (
         "dpwitness.mechanisms:LabelledVectors",
         "dpwitness.mechanisms.wrappers.programs.worker_process:Slot",
-        "dpwitness.auditors.black_box.audit:audit",
+        "dpwitness.auditors.audit.audit:audit",
     ):
         with pytest.raises(InvalidArgument, match="is not a mechanism of this project"):
             trust.plan({"target": f"dpwitness.{target}"}).load()

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair
-from dpwitness.auditors.results.recompute import recompute_bounds
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.audit.slices import read_release
+from dpwitness.auditors.audit.watch import WatchedTarget, watch
 from dpwitness.auditors.statistics.anytime import e_discoveries
-from dpwitness.auditors.storing.merge import merge
-from dpwitness.auditors.storing.store import open_store, read_store
-from dpwitness.auditors.watching.slices import read_release
-from dpwitness.auditors.watching.watch import WatchedTarget, watch
+from dpwitness.auditors.witnesses.merge import merge
+from dpwitness.auditors.witnesses.recompute import recompute_bounds
+from dpwitness.auditors.witnesses.store import open_store, read_store
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -33,7 +33,7 @@ OPTIONS = {"confidence": 0.95, "seconds": 1e6, "trials": 1_000}
 def _seeds(monkeypatch):
     """Fix the seeds of the slices, which otherwise come from the system's entropy."""
     seeds = itertools.count(1)
-    monkeypatch.setattr("dpwitness.auditors.watching.watch.fresh_seed", lambda: next(seeds))
+    monkeypatch.setattr("dpwitness.auditors.audit.watch.fresh_seed", lambda: next(seeds))
 
 
 def mechanism(epsilon):
@@ -139,7 +139,7 @@ def test_a_call_that_is_killed_does_not_count(tmp_path, monkeypatch):
     path = tmp_path / "w.db"
     call(path, target(1.0))
     with monkeypatch.context() as patch:
-        patch.setattr("dpwitness.auditors.watching.watch.write_slice", lambda *_: (_ for _ in ()).throw(SystemError))
+        patch.setattr("dpwitness.auditors.audit.watch.write_slice", lambda *_: (_ for _ in ()).throw(SystemError))
         with pytest.raises(SystemError):
             call(path, target(1.0))
     (state,), lines = call(path, target(1.0))

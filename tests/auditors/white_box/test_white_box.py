@@ -10,12 +10,12 @@ import pytest
 from scipy.stats import norm
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.privacy_loss.density_check import check_oracle, contradiction_with_law
-from dpwitness.auditors.privacy_loss.routes import enclosed_law
-from dpwitness.auditors.replaying.replay import replay
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.density.density_check import check_oracle, contradiction_with_law
+from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean, upper_mean
-from dpwitness.auditors.white_box.certify import certify
+from dpwitness.auditors.witnesses.replay import replay
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.protocols.capabilities import log_density_at
 
 KEPT = (Verdict.CERTIFIED, Verdict.SUPPORTED)  # which of them depends on whether a proof applies

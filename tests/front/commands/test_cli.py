@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 
 from dpwitness import audit
-from dpwitness.auditors.storing.store import open_store
+from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.cli import COMMANDS, _parser, main
 from dpwitness.mechanisms import Laplace
 from dpwitness.option_values.init_example import FILES

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.cli import main
 
 REPAIRED = "def scaled(dataset, size, rng, *, scale):\n    scale = 10.0\n"

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.pairs.exploration import simplify_pair
+from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.exploration import simplify_pair
 from dpwitness.core.datasets.relations import parse_relation
 from dpwitness.core.values.dataframe_backends import fix, fixed, from_parts, to_parts
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable

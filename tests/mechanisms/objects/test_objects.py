@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.rounds import is_builtin_mechanism
-from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.wrappers.adversaries import answer_kind
 from dpwitness.mechanisms.wrappers.single_runs import PerRun

@@ -14,8 +14,8 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.targets.loading import built, describe_target
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.loading import built, describe_target
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.mechanisms.papers.interactive import PredictionSession
 

@@ -13,9 +13,9 @@ from flint import arb, ctx
 from scipy.stats import norm
 
 import dpwitness
-from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, _conditional_error, combined_bound
+from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.benchmarks.kernel.answers import BOUNDS, answer, bounds_of, questions
 from dpwitness.benchmarks.kernel.cases import labelled, pair
 from dpwitness.core.claims import parse_claim

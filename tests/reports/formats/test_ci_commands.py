@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import xmlschema
 
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.cli import main
 from dpwitness.reports.phrasing.fingerprint import RULES
 

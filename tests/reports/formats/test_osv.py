@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, audit
-from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.pages.osv_feed import publish_osv
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace

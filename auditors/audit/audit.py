@@ -1,0 +1,395 @@
+"""Entry point of the black-box audit: validate the request, run the stages, build the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpwitness.auditors.audit.causes import separate_causes
+from dpwitness.auditors.audit.conclude import Findings, conclude
+from dpwitness.auditors.audit.final.wider_bounds import suggest_categories, suggest_wider_domain
+from dpwitness.auditors.audit.options import AuditOptions, Progress, require_find, validated_options
+from dpwitness.auditors.audit.pilot import Known, audit_low_bits, select_pair
+from dpwitness.auditors.audit.probe import ProbedPair, probe_pair, run_probes
+from dpwitness.auditors.audit.resume import extension_totals, require_same_chunks, resume
+from dpwitness.auditors.audit.runner import RoundRunner, fix_budget, measure_cost, replan, runs_to_choose
+from dpwitness.auditors.audit.screening import trace_evidence, traced_pairs
+from dpwitness.auditors.audit.sequential import SequentialTest
+from dpwitness.auditors.audit.test import extend, run_test, single_event
+from dpwitness.auditors.audit.timing import LEAST, RunCost, require_seconds
+from dpwitness.auditors.audit.train import BothSides, Training, train
+from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.learning import Learned
+from dpwitness.auditors.events.rule_reader import columns_of
+from dpwitness.auditors.events.scores import Score, collect_scores
+from dpwitness.auditors.search.catalogue import audited_pairs, unverified_notes
+from dpwitness.auditors.traces.first_look import is_traceable
+from dpwitness.auditors.witnesses.audit_identity import identity_of
+from dpwitness.auditors.witnesses.audit_records import AuditLedger
+from dpwitness.auditors.witnesses.audit_result import AuditResult, BitLevel
+from dpwitness.auditors.witnesses.store import Store, open_store
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.engine import Phase
+from dpwitness.auditors.workers.scored_outputs import ScoredMechanism, usable_scores_of
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type
+
+__all__ = ["TRIALS", "Progress", "audit", "confirm"]
+
+TRIALS = 1_000_000
+MOST_TRIALS = 10**12
+
+
+def audit(
+    mechanism: Any,
+    *,
+    claim: Claim | str | None = None,
+    pair: Pair | Sequence[Pair] | None = None,
+    domain: Domain | None = None,
+    trials: int | None = None,
+    seconds: float | None = None,
+    clock: str = "wall",
+    confidence: float = 0.99,
+    seed: int = 0,
+    executor: Executor | None = None,
+    name: str | None = None,
+    stop: str | None = None,
+    bits: bool = True,
+    near: ArrayLike | None = None,
+    scores: Sequence[Any] | None = None,
+    time_limit: float = 300.0,
+    progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
+    target: Json | None = None,
+    store: str | PathLike[str] | Store | None = None,
+    extend_to: int | None = None,
+    window: int | None = None,
+    sequential: bool = False,
+    find: float | None = None,
+    trace: bool = True,
+    causes: bool = True,
+) -> AuditResult:
+    """Search for a violation of a privacy claim by running the mechanism, and certify what is found.
+
+    Parameters
+    ----------
+    mechanism : Mechanism or callable
+        An object with ``sample(dataset, size, rng)``, or such a function. It returns `size`
+        independent outputs: an array of shape (size,) or (size, k), or a list of outputs of any
+        kind. Exceptions are outputs too: if a batch raises, rounds run one at a time. Randomness
+        must come from `rng`. The process's generators (`np.random`, `random`) are seeded from `rng`
+        for mechanisms that use them. If the mechanism's library cannot be seeded, set its attribute
+        ``seeded = False``. Other mechanisms that give different outputs under one seed, or keep
+        state, get the verdict ERROR.
+    claim : Claim or str, optional
+        The claim to test; ``mechanism.claim`` by default.
+    pair : Pair or list of Pair, optional
+        Neighboring datasets to compare. If several are given, a pilot with 20 % of the budget
+        selects the pair to test.
+    domain : Domain, optional
+        Pairs are taken from the catalogue for this domain; ``mechanism.domain`` if neither pair nor
+        domain is given.
+    trials : int
+        Total number of runs of the mechanism: both datasets, pilot, training and test. At least
+        1,000; 1,000,000 by default. Runs that a violation is compared with, to see whether runs are
+        independent, are not counted: they take about a second, or 10 % of the duration if that is longer.
+    seconds : float, optional
+        Approximate duration of the audit, instead of `trials`. Runs are timed to fix `trials`
+        before the audit begins, and a note reports the number. The same seed gives the same counts
+        with the same `trials`, not with the same `seconds`.
+    clock : {"wall", "cpu"}
+        What `seconds` counts: wall time, or CPU time of this process and all processes that it has started, such as workers and the
+        library's own interpreter. CPU time gives about the same number of runs on a busy machine. It needs Linux.
+    confidence : float
+        Confidence of the value-level verdict and, separately, of the bit-level verdict. The
+        probability of a false VIOLATED is at most 1 - confidence.
+    seed : int
+        Root of all randomness: the same seed gives the same counts on any executor.
+    executor : concurrent.futures.Executor, optional
+        Use threads for kernels that release the GIL, and processes for Python code (the mechanism must then be importable). Mechanisms
+        that use the process's generators run in one thread at a time.
+    name : str, optional
+        Name of the audit in the result and in the random streams; the mechanism's name by default.
+    stop : {"gross", "violation", "never"}, optional
+        When to stop before the budget is spent: when a violation far beyond the claim is certified
+        (the default), when any violation is certified (the default of sequential audits), or never.
+    bits : bool
+        Whether to audit the low bits of floating-point outputs as well.
+    near : array, optional
+        An output, for example from `worst_output`. Balls around it are tried as events too.
+    scores : list of callables or of pairs (name, callable), optional
+        Functions of the outputs, as `sample` returns them, that may distinguish the datasets. Each
+        returns a number for every output, an array (n,), or several numbers, (n, k) or a dict of
+        arrays (n,). Events may use the scores in addition to the outputs' own numbers, and also the
+        scores that a mechanism suggests with a method ``features(outputs)``. A score must be a
+        function of each output alone. A score that raises, or returns NaN or the wrong length in a
+        test before the audit, is left out, and a note names it.
+    time_limit : float
+        Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung; ten times the expected duration if longer.
+    progress : callable, optional
+        Called with (runs done, runs planned). If it has a method ``interim_bound(symbol, bound)``, this
+        method is called with the bound certified at each interim look.
+    announce : callable, optional
+        Called before the audit begins with a line on the expected number of runs and duration. With
+        a store, it is also called with a line on the stored part of the audit.
+    target : dict, optional
+        Import location of the mechanism for the witness; determined automatically for importable
+        mechanisms.
+    store : path or open Store, optional
+        SQLite file that stores the plan and the counts; it may contain other audits. If the same
+        audit is stopped at any moment, it resumes from the file and ends with the counts of an
+        uninterrupted audit. Only one process at a time may write to the file. The first rounds are
+        run again to verify the stored data, also for a finished audit.
+    extend_to : int, optional
+        New total number of runs, larger than planned, for a finished audit in the store. Its event
+        is tested on a stage of fresh rounds. The k-th extension spends an additional 2^-k of alpha,
+        whatever its reason and length. The confidence of the result is that of all its statements
+        together.
+    window : int, optional
+        Maximum number of tasks in flight on the executor; 2 * workers + 1 by default.
+    sequential : bool
+        Whether to test with an anytime-valid certificate, which has no planned number of runs. The
+        audit ends when a violation is certified, when its event cannot show a violation of size
+        `find`, or after `seconds` or at most `trials` runs (1,000,000 if neither is given). Its
+        result is valid whatever ends it. With a store, a larger budget goes on. Low bits are not audited.
+    find : float, optional
+        Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim; 1.1 by default.
+    trace : bool
+        Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the pairs, propose an event, and explain
+        the verdict. No test counts them.
+    causes : bool
+        Whether separate tests of exceptions, repeated values and other outputs follow a violation that one of the first two suffices to
+        show, in the runs that are left or in another fifth of `trials`; after a sequential audit, in about as many runs as it has made.
+
+    Returns
+    -------
+    AuditResult
+        Verdict, certified bounds and counts.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid. Faults of the mechanism give the verdict ERROR instead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def leaky(dataset, size, rng):
+    ...     return dataset[0] + rng.laplace(0.0, 0.5, size)
+    >>> result = audit(leaky, claim="pure:1", pair=Pair(np.array([0.0]), np.array([1.0])), trials=100_000, seed=1)
+    >>> result.verdict
+    <Verdict.VIOLATED: 'VIOLATED'>
+    """
+    claim = promised(mechanism, claim, "audit")
+    require_type("sequential", sequential, (bool, np.bool_), "be True or False", "audit")
+    stop = ("violation" if sequential else "gross") if stop is None else stop
+    require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
+    for argument, given in (("bits", bits), ("trace", trace), ("causes", causes)):
+        require_type(argument, given, (bool, np.bool_), "be True or False", "audit")
+    require_seconds(seconds, None if sequential else trials, clock, executor, "audit")
+    require_callable("announce", announce, "audit", arguments=1, optional=True)
+    if trials is None:
+        trials = MOST_TRIALS if sequential and seconds is not None else TRIALS
+    options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
+    searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
+    options = replace(options, stop=stop, bits=bool(bits), causes=bool(causes), seconds=seconds, clock=clock)
+    options = replace(options, announce=announce, searched=searched)
+    options = replace(options, find=require_find(find, bool(sequential), extend_to), trace=bool(trace) and is_traceable(mechanism))
+    runner = RoundRunner(options)
+    pairs = audited_pairs(mechanism, pair, domain)
+    runner.note(*unverified_notes(pairs))
+    for candidate in pairs:
+        claim.on(candidate)  # raises if the claim does not cover the pair
+    candidates = collect_scores(scores, mechanism, "audit")
+    total = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
+    if total is not None and store is None:
+        raise InvalidArgument(f"audit: extend_to needs the store of the audit that is extended, got extend_to={total} without one")
+    runner.pace.window = None if window is None else require_integer("window", window, "audit", least=1)
+    require_type("store", store, (str, PathLike, Store), "be the path of a file, or an open Store", "audit", optional=True)
+    if store is None:
+        return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
+    with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
+        content = {"name": options.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        budget: Json = {"sequential": True} if sequential else {"trials": trials if seconds is None else None, "seconds": seconds}
+        budget |= {} if sequential or clock == "wall" else {"clock": clock}
+        budget |= ({} if trace else {"trace": False}) | ({} if causes else {"causes": False})
+        identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
+        runner.ledger = AuditLedger(opened, identity, options.name, trials)
+        totals = () if total is None else extension_totals(runner.ledger, total)
+        if announce is not None:
+            announce(runner.ledger.describe(sequential=bool(sequential)))
+        return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
+
+
+def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> RunCost:
+    """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise MechanismFailed if they crash or hang."""
+    options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
+    with closing(RoundRunner(options)) as runner:
+        return measure_cost(runner, options, pair)
+
+
+def confirm(
+    mechanism: Any,
+    event: Event,
+    *,
+    claim: Claim,
+    pair: Pair,
+    trials: int,
+    confidence: float,
+    seed: int,
+    name: str | None = None,
+    executor: Executor | None = None,
+    time_limit: float = 300.0,
+    progress: Progress | None = None,
+    target: Json | None = None,
+    scores: tuple[Score, ...] = (),
+) -> AuditResult:
+    """Test one fixed event on one pair. All rounds count for the certificate, because nothing is searched.
+
+    The arguments are those of `audit`; `scores` must list their columns.
+    """
+    options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+    runner = RoundRunner(options)
+    options = _with_scores(runner, Findings(options).on(pair, runner).options, scores)
+    runner.note(*unverified_notes([pair]))
+
+    def stages() -> Iterator[Findings]:
+        """Run the fixed event's test."""
+        probed = probe_pair(runner, options, pair, 0)
+        learned = Learned(single_event(event), 0.0, "given", event if isinstance(event, Binned) else None)
+        wide = replace(options, width=max(probed.width, columns_of(event)))
+        for test in run_test(runner, wide, probed, Training(learned, (), runner.remaining, 0)):
+            yield Findings(options, test=test)
+
+    return conclude(runner, options, stages())
+
+
+def _run(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], scores: Sequence[Score], totals: Sequence[int]
+) -> Iterator[Findings]:
+    """Run the plan, or restore it from the store, and then all extensions; `totals` lists the total number of runs after each.
+
+    Yields the findings after each change.
+    """
+    options = _add_scores(runner, options, pairs[0], scores)
+    yield Findings(options)
+    ends = {} if runner.ledger is None else runner.ledger.values("end ")
+    last = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
+    if options.find is not None:
+        yield from _run_sequential(runner, options, pairs)
+        return
+    if last is None:
+        findings, probed = yield from _run_plan(runner, fix_budget(runner, options, pairs), pairs)
+        _store_end(runner, findings, pairs)
+    else:
+        findings, probed = yield from resume(runner, options, pairs, ends[f"end {last}"])
+    for number in range((last or 0) + 1, len(totals) + 1):
+        assert findings.test is not None
+        if findings.test.stopped:
+            runner.note("not extended: the violation was certified before the rounds were over")
+            break
+        for test in extend(runner, findings.options, probed[findings.test.index], findings.test, number, totals[number - 1]):
+            findings = replace(findings, test=test, extensions=number)
+            yield findings
+        _store_end(runner, findings, pairs)
+
+
+def _run_plan(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
+    """Run the stages of the plan, yield the findings after each change, and return the last findings and the usable pairs."""
+    options, probed = run_probes(runner, options, pairs)
+    require_same_chunks(runner, probed)
+    findings = Findings(options)
+    known: Known = {}
+    if options.bits:
+        yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
+        bit_level, known = audit_low_bits(runner, options, probed)
+        findings = replace(findings, bit_level=bit_level)
+        yield findings
+    head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
+    selected, outputs, scores = select_pair(runner, options, probed, head, known)
+    replan(runner, options, selected.index)
+    traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+    options = replace(options, shift=shift)
+    findings = replace(findings, options=options, pairs=scores, trace=traced).on(selected.pair, runner)
+    yield findings
+    training = train(runner, findings.options, selected, outputs)
+    for test in run_test(runner, findings.options, selected, training):
+        findings = replace(findings, test=test)
+        yield findings
+    findings = yield from _separate_causes(runner, findings, selected, training.outputs)
+    if options.searched is not None:
+        suggest_wider_domain(runner, findings, options.searched)
+        suggest_categories(runner, options.searched, outputs or [selected.probe.sides])
+    return findings, probed
+
+
+def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> Iterator[Findings]:
+    """Run a sequential audit: choose a pair from few rounds, and test the pair until a violation is certified or excluded."""
+    runner.planned = runs_to_choose(runner, options, pairs)
+    options, probed = run_probes(runner, options, pairs)
+    require_same_chunks(runner, probed)
+    head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
+    selected, outputs, scores = select_pair(runner, options, probed, head)
+    traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+    options = replace(options, shift=shift)
+    findings = Findings(options, pairs=scores, trace=traced).on(selected.pair, runner)
+    yield findings
+    sequential = SequentialTest(runner, findings.options, selected, outputs or [selected.probe.sides])
+    for test in sequential.run():
+        findings = replace(findings, test=test)
+        yield findings
+    runner.planned = runner.done
+    yield from _separate_causes(runner, findings, selected, sequential.training_sides)
+    runner.planned = runner.done
+
+
+def _separate_causes(
+    runner: RoundRunner, findings: Findings, selected: ProbedPair, outputs: Sequence[BothSides]
+) -> Generator[Findings, None, Findings]:
+    """Test the parts of the outputs separately if the claim is violated, yield the findings, and return them."""
+    if findings.options.causes and findings.refuted:
+        yield replace(findings, causes=())
+        findings = replace(findings, causes=separate_causes(runner, findings.options, selected, outputs))
+        yield findings
+    return findings
+
+
+def _store_end(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]) -> None:
+    """Write the end of the plan, or of an extension, to the store."""
+    if runner.ledger is not None:
+        runner.ledger.end(findings.extensions, runner.to_json() | findings.to_json(pairs))
+
+
+def _add_scores(runner: RoundRunner, options: AuditOptions, pair: Pair, scores: Sequence[Score]) -> AuditOptions:
+    """Test the scores, and add the usable ones to the mechanism's outputs."""
+    if not scores:
+        return options
+    usable, notes, runs = runner.call(usable_scores_of, runner.stage(pair, Phase.SCORES, 0, 1, 1), scores)
+    runner.advance(runs)
+    runner.note(*notes)
+    by_name = {score.name: score for score in scores}
+    keys = runner.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
+    if options.near is not None:
+        options = replace(options, near=None)
+        runner.note("events around a single output are not tried together with scores")
+    return _with_scores(runner, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys))
+
+
+def _with_scores(runner: RoundRunner, options: AuditOptions, scores: tuple[Score, ...]) -> AuditOptions:
+    """Make the mechanism return these scores with its outputs."""
+    if scores:
+        runner.run = ScoredMechanism(runner.run, scores)
+    return replace(options, scores=scores)

@@ -1,0 +1,327 @@
+"""One call of ``dpwitness watch``: a slice for each target, and the discoveries over all targets at a false discovery rate.
+
+**Theorem.** The discoveries of e-BH at (1 - 1/50) alpha, from the evidence E(claim) of each of K targets with
+frequency limits at error gamma = alpha / (50 K), have a false discovery rate of at most alpha at any time at
+which the store is read.
+
+*Proof.* Let G_i be the event that the frequency limits of target i hold at all times: P(not G_i) <= gamma. If
+claim i holds, E_i 1[G_i] is bounded by a supermartingale that starts at 1 (`anytime`, Theorem 2), so its mean
+at a stopping time is at most 1. e-BH on E_i 1[G_i] has a false discovery rate of at most (1 - 1/50) alpha
+(Wang and Ramdas 2022), and its discoveries are the same unless some G_i fails, which has probability K gamma
+= alpha/50 at most. []
+
+A discovery gets no further slices, so that its evidence stays. A new release is a new hypothesis: the rate
+holds for the list of targets at one release each, not for all releases of a year together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpwitness.auditors.audit.audit import MOST_TRIALS
+from dpwitness.auditors.audit.budget import MIN_RUNS_PER_PAIR
+from dpwitness.auditors.audit.conclude import Findings, build_result
+from dpwitness.auditors.audit.final.independence import Counted, require_independent
+from dpwitness.auditors.audit.options import validated_options
+from dpwitness.auditors.audit.pilot import select_pair
+from dpwitness.auditors.audit.probe import ProbedPair, run_probes
+from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.sequential import SequentialTest
+from dpwitness.auditors.audit.slices import FOUND, Release, Slice, epoch_id, read_release, write_begun, write_slice
+from dpwitness.auditors.audit.test import EventTest
+from dpwitness.auditors.events.rule_reader import read_event
+from dpwitness.auditors.search.catalogue import audited_pairs
+from dpwitness.auditors.statistics.anytime import anytime_bound, e_discoveries, is_refuted, log_e_value
+from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY
+from dpwitness.auditors.statistics.dependence import log_dependence
+from dpwitness.auditors.witnesses.audit_identity import Identity, identity_of
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.store import Entry, Store
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.statefulness import Unfit
+from dpwitness.auditors.workers.streams import fresh_seed
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+
+_PROBE_SEED = 0  # the probe has the same streams in all calls: equal outputs show that the target has not changed
+_PARTS = ("target", "source", "pair", "claim", "batch", "version of NumPy", "version of Python")  # parts of the identity of a release
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTarget:
+    """Target of a watch: a mechanism, the claim (its own by default), pairs (of its domain by default), and the location for witnesses."""
+
+    mechanism: Any
+    name: str
+    claim: Claim | str | None = None
+    pair: Pair | Sequence[Pair] | None = None
+    target: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """State of a target after a call."""
+
+    name: str
+    release: str
+    result: AuditResult
+    slices: int  # slices of this release, over all calls
+    looks: tuple[tuple[int, float], ...]  # runs and certified bound after each slice
+
+    def line(self, width: int) -> str:
+        """Return one line: name, verdict, bound, a picture of the bound over the calls, number of calls, release, and notes."""
+        result = self.result
+        claim = result.claim
+        verdict = result.verdict.value.replace("_", " ")
+        bound = f"{claim.symbol} > {result.parameter_lower:<7.4g} of {claim.parameter:<7.4g}"
+        note = result.notes[0] if result.verdict is Verdict.ERROR and result.notes else ""
+        calls = f"{self.slices} calls, {self.looks[-1][0] if self.looks else 0:,} runs, release {self.release[:8]}"
+        return f"{self.name:<{width}}  {verdict:<12}  {bound} {sparkline(self.looks, claim.parameter)}  {calls}  {note}".rstrip()
+
+
+def sparkline(looks: Sequence[tuple[int, float]], claim: float, most: int = 24) -> str:
+    """Return the bound after each of the last calls as a row of bars; a full bar exceeds the claim.
+
+    Examples
+    --------
+    >>> sparkline([(100, 0.0), (200, 0.5), (300, 0.9), (400, 1.2)], 1.0)
+    '▁▄▇█'
+    """
+    bars = "▁▂▃▄▅▆▇"
+    return "".join("█" if bound > claim else bars[min(int(7 * max(bound, 0.0) / claim), 6)] for _, bound in looks[-most:])
+
+
+@dataclass(slots=True)
+class _Call:
+    """Result of a call for one target, before the discoveries are known."""
+
+    runner: RoundRunner
+    findings: Findings
+    claim: Claim
+    failure: str = ""
+    release: str = ""
+    entry: Entry | None = None
+    known: Release = field(default_factory=Release)
+
+    def evidence(self, gamma: float) -> float:
+        """Return ln E of the claim."""
+        test = self.findings.test
+        if test is None or not test.parts:
+            return 0.0
+        return log_e_value(self.claim, test.parts, self.claim.parameter, 0.0 if self.claim.is_pure else gamma)
+
+
+def watch(
+    targets: Sequence[WatchedTarget],
+    store: Store,
+    *,
+    seconds: float = 30.0,
+    trials: int | None = None,
+    confidence: float = 0.99,
+    executor: Executor | None = None,
+    time_limit: float = 300.0,
+    announce: Callable[[str], None] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> list[Watched]:
+    """Add a slice of runs to each target's release, and return the state of all targets.
+
+    Parameters
+    ----------
+    targets : list of WatchedTarget
+    store : Store
+        An open store, which keeps the slices of all releases.
+    seconds, trials : float, int
+        Duration of the call over all targets, and most runs of each target in it.
+    confidence : float
+        1 - confidence is the false discovery rate over the targets.
+    executor, time_limit
+        As for `audit`.
+    announce : callable, optional
+        Called with a line for each new release, unfinished call, or clock that went backwards.
+    clock : callable
+        The time, for display only.
+
+    Returns
+    -------
+    list of Watched
+        In the order of `targets`.
+    """
+    report, alpha, count = announce or (lambda line: None), 1 - confidence, len(targets)
+    calls = []
+    for each in targets:
+        calls.append(_run_slice(each, store, seconds / count, trials, alpha / count, executor, time_limit, report, clock, count))
+    gamma = alpha * SHARE_FOR_FREQUENCY / count
+    discovered = e_discoveries([call.evidence(gamma) for call in calls], alpha * (1 - SHARE_FOR_FREQUENCY))
+    for call, found in zip(calls, discovered, strict=True):
+        if found and call.entry is not None and not call.known.found:
+            store.write("facts", call.entry.id, FOUND, "true")
+            call.known = read_release(store, call.entry)
+    number = sum(call.known.found for call in calls)
+    return [
+        _conclude(call, alpha * (number if call.known.found else 1) / count, each.name) for call, each in zip(calls, targets, strict=True)
+    ]
+
+
+def _run_slice(
+    watched: WatchedTarget,
+    store: Store,
+    seconds: float,
+    trials: int | None,
+    alpha: float,
+    executor: Executor | None,
+    time_limit: float,
+    report: Callable[[str], None],
+    clock: Callable[[], float],
+    targets: int,
+) -> _Call:
+    """Run one slice of a target. A slice of a mechanism that fails is not stored."""
+    mechanism, claim = watched.mechanism, promised(watched.mechanism, watched.claim, "watch")
+    options = validated_options(
+        mechanism, claim, MOST_TRIALS, 1 - alpha, _PROBE_SEED, executor, watched.name, time_limit, target=watched.target
+    )
+    options = replace(options, stop="violation", seconds=seconds, trials=trials or MOST_TRIALS)
+    runner = RoundRunner(options)
+    call = _Call(runner, Findings(options), claim)
+    try:
+        pairs = audited_pairs(mechanism, watched.pair)
+        runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
+        options, probed = run_probes(runner, options, pairs)
+        identity = _identity(options.target, mechanism, pairs, claim, probed)
+        call.release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        call.entry = _entry(store, identity, f"{watched.name} {call.release}", watched.name, report)
+        call.known = read_release(store, call.entry)
+        _run_known(call, replace(options, seed=fresh_seed()), probed, store, report, clock(), targets)
+    except MechanismFailed as error:
+        call.failure = str(error)
+        call.findings = replace(call.findings, test=None)
+    finally:
+        runner.close()
+    return call
+
+
+def _identity(target: Json | None, mechanism: Any, pairs: Sequence[Pair], claim: Claim, probed: Sequence[ProbedPair]) -> Identity:
+    """Return the parts that identify a release; the outputs under one seed show changes outside of the source file."""
+    parts = identity_of(mechanism, target, pairs, [], None, claim=claim.identity)
+    return {"kind": "watch", **{name: parts[name] for name in _PARTS}, "outputs": " ".join(each.digest for each in probed)}
+
+
+def _entry(store: Store, identity: Identity, name: str, target: str, report: Callable[[str], None]) -> Entry:
+    """Return the entry of a release in the store, and report a new one with the parts in which it differs from the last."""
+    found = store.find(identity, name)
+    if found is not None:
+        return found
+    others = [entry for entry in store.entries() if entry.identity.get("kind") == "watch" and entry.name.rpartition(" ")[0] == target]
+    if others:
+        changed = [part for part, value in identity.items() if others[-1].identity.get(part) != value]
+        hidden = " (although its source file is the same)" if changed == ["outputs"] else ""
+        report(f"{target}: new release, its evidence starts again; changed{hidden}: {', '.join(changed)}")
+    return store.begin(identity, name, 0)
+
+
+def _run_known(
+    call: _Call, options: Any, probed: Sequence[ProbedPair], store: Store, report: Callable[[str], None], now: float, targets: int
+) -> None:
+    """Continue the sequential test of a release by one slice, and store the slice."""
+    runner, known, entry = call.runner, call.known, call.entry
+    assert entry is not None
+    if known.unfinished:
+        report(f"{options.name}: {known.unfinished} earlier calls were killed, or the mechanism failed; their rounds do not count")
+    if known.slices and now < known.slices[-1].time:
+        late = f"the clock went back, the last call was {known.slices[-1].time - now:.0f} s later"
+        report(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
+    start = _restored(known, options.alpha, probed, options.name)
+    call.findings = replace(call.findings, options=options, test=start)
+    if start is not None:
+        call.findings = call.findings.on(start.pair, runner)
+    if known.found:
+        return
+    number, name = (known.slices[-1].number if known.slices else 0) + 1, f"{options.seed:x}"
+    write_begun(store, entry, number, name, now)
+    runner.seed = options.seed
+    if start is None:
+        selected, outputs, scores = select_pair(runner, options, probed)
+        call.findings = replace(call.findings, pairs=scores).on(selected.pair, runner)
+        test = SequentialTest(runner, call.findings.options, selected, outputs or [])
+    else:
+        selected = probed[start.index]
+        test = SequentialTest(runner, call.findings.options, selected, [])
+    trained = known.epochs[next(reversed(known.parts))]["trained"] if known.parts else 0
+    plans, interrupted, now_test = list[Json](), False, start
+    try:
+        for now_test in test.run(start, int(trained)):
+            if len(now_test.parts) > len(known.parts) + len(plans):
+                event = {"event": now_test.event.to_json(), "method": now_test.method, "directions": now_test.event.directions}
+                prior = now_test.parts[-1].to_json()["prior"]
+                plans.append(event | {"prior": prior, "pair": selected.index, "trained": test.trained})
+            call.findings = replace(call.findings, test=now_test)
+    except KeyboardInterrupt:
+        interrupted = True
+    parts_now = now_test.parts if now_test is not None else ()
+    names = [*known.parts, *(epoch_id(name, place, plan) for place, plan in enumerate(plans))]
+    counts = _added(known, dict(zip(names, parts_now, strict=True)))
+    claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5)  # the largest error of a discovery
+    bound = anytime_bound(claim, parts_now, options.alpha) if parts_now else 0.0
+    if now_test is not None and is_refuted(claim, parts_now, claim.parameter, discovery):
+        runner.dependence += _between_slices(known, counts)
+        lost = now_test.parts[-1].lost
+        if doubt := require_independent(runner, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]):
+            raise Unfit(doubt)
+    new = Slice(number, name, now, runner.done, tuple(counts), min(bound, 1e300))
+    write_slice(store, entry, new, dict(zip(names[len(known.parts) :], plans, strict=True)))
+    call.known = read_release(store, entry)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _between_slices(known: Release, new: Sequence[tuple[str, int, int, int, int]]) -> list[float]:
+    """Return the log-evidence that the slices of an epoch, each of a process of its own, have other frequencies of guesses, per epoch."""
+    slices: dict[str, list[list[int]]] = {}
+    for name, correct, wrong, rounds, lost in [*(row for each in known.slices for row in each.counts), *new]:
+        slices.setdefault(name, []).append([rounds - correct - wrong, correct, wrong - lost])
+    return [log_dependence(counts) for counts in slices.values() if len(counts) > 1]
+
+
+def _added(known: Release, parts: dict[str, Any]) -> list[tuple[str, int, int, int, int]]:
+    """Return the counts that a call has added to each epoch."""
+    added = []
+    for name, part in parts.items():
+        tally, lost = part.tally, part.lost
+        before = known.parts.get(name)
+        zero = before.tally if before else replace(tally, correct=0, wrong=0, rounds=0)
+        counts = (tally.correct - zero.correct, tally.wrong - zero.wrong, tally.rounds - zero.rounds, lost - (before.lost if before else 0))
+        if counts[2]:
+            added.append((name, *counts))
+    return added
+
+
+def _restored(known: Release, alpha: float, probed: Sequence[ProbedPair], name: str) -> EventTest | None:
+    """Return the test of the slices so far; None if there is no epoch yet."""
+    if not known.parts:
+        return None
+    plan = known.epochs[next(reversed(known.parts))]
+    if plan["pair"] >= len(probed):
+        raise InvalidArgument(f"store is damaged or edited at {name}: an epoch has pair number {plan['pair']} of {len(probed)} pairs")
+    pair = probed[plan["pair"]]
+    planned = sum(part.tally.rounds for part in known.parts.values())
+    return EventTest(pair.pair, pair.index, alpha, planned, read_event(plan["event"]), plan["method"], tuple(known.parts.values()))
+
+
+def _conclude(call: _Call, alpha: float, name: str) -> Watched:
+    """Return the state of a target, tested at error `alpha`."""
+    test, known = call.findings.test, call.known
+    if test is not None:  # `build_result` looks at the counts again, at this error
+        plain: dict[str, Any] = {"basis": None, "lower": 0.0, "epsilon": 0.0, "p_value": 1.0}
+        test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
+    call.runner.done = call.runner.planned = known.runs or call.runner.done
+    options = replace(call.findings.options, confidence=1 - alpha)
+    result = build_result(call.runner, replace(call.findings, options=options, test=test), failure=call.failure)
+    return Watched(name, call.release, result, len(known.slices), known.looks)

@@ -1,0 +1,357 @@
+"""Search for the worst output under pure DP with a density: maximize |log p(y) - log q(y)| over all outputs y.
+
+The search includes infinity and singular points. Where the density is continuous, |L(y)| at a single y proves that no smaller epsilon
+holds. Claims CM-05 and CM-06.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.auditors.density.loss_function import Loss, sampled, search_atoms
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import HasBreakpoints, HasSupport, has_capability
+from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_numbers, require_type
+
+Kind = Literal["attained", "ray", "singularity", "impossible"]
+
+_DOUBLING_DISTANCES = 2.0 ** np.arange(0, 41)
+_SHRINKING_DISTANCES = 10.0 ** -np.arange(1.0, 12.0)
+_KIND_PHRASES = {"attained": "at", "singularity": "unbounded towards", "impossible": "possible on one dataset only:"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorstOutput:
+    """The output with the largest privacy loss."""
+
+    output: FloatArray  # where |L| is largest; the point towards which |L| is unbounded; or the origin of `ray`
+    loss: float  # |L| at the output: no smaller epsilon holds for this pair; infinite where L is unbounded
+    ray: FloatArray | None = None  # direction along which |L| grows without bound
+    kind: Kind = "attained"  # "impossible": an output of one dataset that is impossible on the other
+    likelier: int = 0  # the dataset under which the output is likelier
+
+    def describe(self) -> str:
+        """Return a one-line description for a report."""
+        point = np.array2string(self.output, precision=6, threshold=8)
+        if self.ray is not None:
+            return f"epsilon = infinity along the ray {point} + t {np.array2string(self.ray, precision=6, threshold=8)}"
+        value = "infinity" if np.isinf(self.loss) else f"{self.loss:.6g}"
+        return f"epsilon = {value}, {_KIND_PHRASES[self.kind]} output {point}"
+
+
+def worst_output(
+    mechanism: WhiteBox, pair: Pair, *, seed: int = 0, samples: int = 128, starts: FloatArray | None = None, thorough: bool = True
+) -> WorstOutput:
+    """Return the output at which the privacy loss of `pair` is largest.
+
+    Finite supports are enumerated. Otherwise, BFGS starts from `samples` outputs of each dataset, from `starts`, the modes of both
+    densities, kinks, and distant points in many directions. If `thorough`, Nelder-Mead follows, or CMA-ES beyond 12 columns. The
+    returned value is reduced by a bound on its rounding error. Raises InvalidArgument if the mechanism has no log-density, its outputs
+    are not rows of numbers, or the log-density is NaN somewhere.
+    """
+    require_type("pair", pair, Pair, "be a Pair", "worst_output")
+    rng = np.random.default_rng(require_integer("seed", seed, "worst_output", least=0))
+    samples = require_integer("samples", samples, "worst_output", most=10**7)
+    starts = None if starts is None else require_numbers("starts", starts, "worst_output")
+    loss = Loss(mechanism, pair)
+    atom = _worst_of_support(mechanism, pair, loss)
+    if atom is not None:
+        return atom
+    first, second = (sampled(mechanism, dataset, samples, rng) for dataset in (pair.d0, pair.d1))
+    rows = np.vstack([first, second])
+    if starts is not None:
+        if starts.size % rows.shape[1]:
+            raise InvalidArgument(f"worst_output: starts must have rows of {rows.shape[1]} numbers, got shape {starts.shape}")
+        rows = np.vstack([rows, starts.reshape(-1, rows.shape[1])])
+    values = loss(rows)
+    if np.isinf(values).any():
+        return _describe_output(loss, rows[int(np.argmax(values))])
+    # A row that is NaN from some column on, where the mechanism stopped, is compared with similar rows and not moved.
+    atoms = 1.0 if np.isnan(rows).any() else loss.share_of_atoms(rows, rng)
+    if atoms == 0:
+        return _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
+    atom = _describe_output(loss, search_atoms(loss, rows)[0])
+    if atoms == 1:
+        return atom
+    other = _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
+    return other if other.loss > atom.loss else atom
+
+
+def _describe_output(loss: Loss, output: FloatArray) -> WorstOutput:
+    """Return the WorstOutput at `output`, with its loss and kind."""
+    value = float(loss(output[None, :])[0])
+    likelier = 1 if loss.signed(output[None, :])[0][0] > 0 else 0
+    if np.isfinite(value):
+        return WorstOutput(output, value, likelier=likelier)
+    first, second = loss.logs(output[None, :])
+    kind: Kind = "singularity" if max(first[0], second[0]) == np.inf else "impossible"
+    return WorstOutput(output, value, kind=kind, likelier=likelier)
+
+
+def _worst_of_support(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | None:
+    """Return the worst of finitely many outputs, or None if the outputs are too many or a continuum."""
+    if not has_capability(mechanism, HasSupport):
+        return None
+    try:
+        supports = [np.asarray(mechanism.support(d), dtype=np.float64) for d in (pair.d0, pair.d1)]
+        rows = np.vstack([s.reshape(len(s), -1) for s in supports])
+    except (InvalidArgument, MemoryError):
+        return None
+    values = loss(rows)
+    return _describe_output(loss, rows[int(np.argmax(values))])
+
+
+def _search_continuous(
+    mechanism: Any, pair: Pair, loss: Loss, first: FloatArray, second: FloatArray, rows: FloatArray, rng: Generator, thorough: bool
+) -> WorstOutput:
+    """Return the worst output of a continuous law: a singularity, an unbounded ray, or the best point of a local search."""
+    k = rows.shape[1]
+    center = np.median(np.vstack([first, second]), axis=0)
+    spread = np.maximum(np.subtract(*np.percentile(np.vstack([first, second]), [90, 10], axis=0)), 1e-12 * (1 + np.abs(center)))
+    modes = [_mode(loss, side, sample, spread) for side, sample in ((0, first), (1, second))]
+    for side, mode in enumerate(modes):
+        if _singular(loss, side, mode, spread, rng):
+            return WorstOutput(mode, np.inf, kind="singularity", likelier=side)
+    ray = _unbounded_ray(loss, modes, center, spread, first, second, rng)
+    if ray is not None:
+        return ray
+    far = _directions(modes, first, second, k, rng)
+    far_points = np.concatenate([modes[0] + spread.max() * t * far for t in (0.5, 3.0, 30.0, 1e3, 1e5)])
+    pool = np.vstack([rows, *(m[None, :] for m in modes), far_points, *_kinks(mechanism, pair, k)])
+    if k == 1:
+        pool = np.vstack([pool, (center + spread * np.sinh(np.linspace(-20, 20, 4001))[:, None])])
+    values = loss(pool)
+    if np.isinf(values).any():
+        return _describe_output(loss, pool[int(np.argmax(values))])
+    best = pool[int(np.argmax(values))]
+    if k == 1:
+        return _describe_output(loss, _refine_grid(loss, pool, values))
+    return _describe_output(loss, _search_locally(loss, pool, values, best, spread, rng, thorough))
+
+
+def _refine_grid(loss: Loss, pool: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the best output in one dimension, from ever finer grids between the neighbors of the best points.
+
+    Grids find jumps as well as smooth maxima.
+    """
+    order = np.argsort(pool[:, 0])
+    x, v = pool[order, 0], values[order]
+    best, top = float(x[int(np.argmax(v))]), float(v.max())
+    for i in np.argsort(-v)[:12]:
+        low, high = float(x[max(i - 1, 0)]), float(x[min(i + 1, len(x) - 1)])
+        for _ in range(8):
+            grid = np.linspace(low, high, 65)
+            found = loss(grid[:, None])
+            j = int(np.argmax(found))
+            if found[j] > top:
+                best, top = float(grid[j]), float(found[j])
+            low, high = float(grid[max(j - 1, 0)]), float(grid[min(j + 1, 64)])
+    return np.array([best])
+
+
+def _search_locally(
+    loss: Loss, pool: FloatArray, values: FloatArray, best: FloatArray, spread: FloatArray, rng: Generator, thorough: bool
+) -> FloatArray:
+    """Return the best output of local searches from the best starting points, each in units of its own distance from the sample."""
+    top = float(loss(best[None, :])[0])
+    signs = np.sign(loss.signed(pool)[0])
+    heads = [i for sign in (-1.0, 1.0) for i in _spaced_best(pool, np.where(signs == sign, values, -1.0), spread, 5 if thorough else 2)]
+
+    def consider(point: FloatArray) -> None:
+        nonlocal best, top
+        value = float(loss(point[None, :])[0])
+        if value > top:
+            best, top = point, value
+
+    for i in heads:
+        consider(_bfgs(lambda y: -loss(y), pool[i], spread))
+    if not thorough:
+        return best
+    before = float(values.max())
+    if len(best) > 12:
+        if top <= before * (1 + 1e-6):
+            consider(_cma(lambda y: -loss(y), best, spread, int(rng.integers(1, 2**31))))
+            consider(_bfgs(lambda y: -loss(y), best, spread))
+        return best
+    for scale in (0.3, 1e-3):
+        reached = top
+        consider(_nelder_mead(lambda y: -loss(y), best, scale * spread))
+        if top <= reached * (1 + 1e-7):
+            break
+    return best
+
+
+def _spaced_best(pool: FloatArray, values: FloatArray, spread: FloatArray, count: int) -> list[int]:
+    """Return the indices of the best points that are not too close to each other."""
+    chosen: list[int] = []
+    for i in map(int, np.argsort(-values)):
+        if len(chosen) == count or values[i] <= 0:
+            break
+        if all(np.max(np.abs(pool[i] - pool[j]) / (spread + 0.1 * np.abs(pool[j]))) > 0.2 for j in chosen):
+            chosen.append(i)
+    return chosen
+
+
+Batch = Callable[[FloatArray], FloatArray]
+
+
+def _bfgs(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60) -> FloatArray:
+    """Minimize by BFGS in units of `unit`. Central differences for the gradient, and the line search, use one batch of outputs each."""
+    k, step = len(start), 1e-5
+    moves = np.vstack([np.zeros(k), step * np.eye(k), -step * np.eye(k)])
+    lengths = 4.0 ** np.arange(3, -12, -1.0)
+
+    def value_and_gradient(z: FloatArray) -> tuple[float, FloatArray]:
+        found = np.clip(np.nan_to_num(objective(start + (z + moves) * unit), nan=1e300), -1e300, 1e300)
+        return float(found[0]), (found[1 : k + 1] - found[k + 1 :]) / (2 * step)
+
+    z, inverse = np.zeros(k), np.eye(k)
+    value, gradient = value_and_gradient(z)
+    stalled = 0
+    for _ in range(steps):
+        size = float(np.linalg.norm(gradient))
+        if not 1e-12 * abs(value) < size < 1e200:
+            break
+        direction = -inverse @ gradient
+        if direction @ gradient >= 0 or not np.isfinite(direction).all():
+            inverse, direction = np.eye(k), -gradient
+        if np.array_equal(inverse, np.eye(k)):
+            direction = direction / size
+        trials = z + lengths[:, None] * direction
+        found = np.nan_to_num(objective(start + trials * unit), nan=np.inf)
+        i = int(np.argmin(found))
+        if not found[i] < value:
+            if np.array_equal(inverse, np.eye(k)):
+                break
+            inverse = np.eye(k)
+            continue
+        gain, move = value - float(found[i]), trials[i] - z
+        z = trials[i]
+        value, new = value_and_gradient(z)
+        change, gradient = new - gradient, new
+        curved = float(change @ move)
+        if curved > 1e-12 * float(np.linalg.norm(change) * np.linalg.norm(move)):
+            if np.array_equal(inverse, np.eye(k)):
+                inverse = curved / float(change @ change) * np.eye(k)
+            left = np.eye(k) - np.outer(move, change) / curved
+            inverse = left @ inverse @ left.T + np.outer(move, move) / curved
+        else:
+            inverse = np.eye(k)
+        stalled = stalled + 1 if gain <= 1e-11 * abs(value) else 0
+        if stalled == 2:
+            break
+    return np.asarray(start + z * unit)
+
+
+def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> FloatArray:
+    """Minimize by Nelder-Mead, for losses with kinks or jumps."""
+    from scipy.optimize import minimize  # takes a tenth of a second to load
+
+    k = len(start)
+    simplex = np.vstack([np.zeros(k), np.eye(k)])
+    options = {"initial_simplex": simplex, "xatol": 1e-9, "fatol": 1e-12, "maxfev": 200 * k}
+    result = minimize(lambda z: float(objective((start + z * unit)[None, :])[0]), np.zeros(k), method="Nelder-Mead", options=options)
+    return np.asarray(start + result.x * unit)
+
+
+def _cma(objective: Batch, start: FloatArray, unit: FloatArray, seed: int) -> FloatArray:
+    """Minimize by CMA-ES, for many columns."""
+    from dpwitness.core.numerics.cma_es import minimize_cma_es
+
+    found = minimize_cma_es(
+        lambda zs: objective(start + np.sinh(zs) * unit), np.zeros(len(start)), 0.7, seed=seed, evaluations=300 + 60 * len(start)
+    )
+    return np.asarray(start + np.sinh(found) * unit)
+
+
+def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> FloatArray:
+    """Return the likeliest output of one dataset.
+
+    Minimizes p^(-2/(k-1)), which is quadratic around a singularity of the kind 1/r^(k-1).
+    """
+    k = sample.shape[1]
+    logs = loss.logs(sample)[side]
+    point: FloatArray = sample[int(np.argmax(logs))]
+    unit = spread
+    for iteration in range(4):
+        reference = float(loss.logs(point[None, :])[side][0])
+        if not np.isfinite(reference):
+            return point
+
+        def surprise(y: FloatArray, reference: float = reference) -> FloatArray:
+            return np.asarray(np.exp(np.clip((reference - loss.logs(y)[side]) * 2 / max(k - 1, 1), -700, 60)))
+
+        moved = _bfgs(surprise, point, unit)
+        reached = float(loss.logs(moved[None, :])[side][0])
+        if reached >= reference:
+            point = moved
+        # the density is bounded and the point close enough; towards a singularity, the density would keep rising
+        if iteration > 1 and reached < reference + 1e-2:
+            break
+        unit = unit * 1e-2
+    return point
+
+
+def _singular(loss: Loss, side: int, point: FloatArray, spread: FloatArray, rng: Generator) -> bool:
+    """Return whether only one of the densities grows without bound towards `point`: steadily, each time the distance shrinks tenfold."""
+    k = len(point)
+    logs = loss.logs(point[None, :])
+    if logs[side][0] == np.inf:
+        return bool(np.isfinite(logs[1 - side][0]))
+    u = rng.standard_normal((8, k))
+    u = np.concatenate([u, -u])  # opposite directions, so that a slope at the point cancels out
+    u /= np.linalg.norm(u, axis=1)[:, None]
+    found = loss.logs((point + (_SHRINKING_DISTANCES[:, None, None] * u * spread.max())).reshape(-1, k))
+    heights = [np.median(side_logs.reshape(len(_SHRINKING_DISTANCES), -1), axis=1) for side_logs in found]
+    with np.errstate(invalid="ignore"):  # invalid where both densities are zero
+        rise, own = np.diff(heights[side] - heights[1 - side]), np.diff(heights[side])
+    # The rise stops at the accuracy of the point, so six decades must suffice.
+    steady = (rise > 0.5) & (own > 0.5)
+    return bool(steady[1:6].all() and own[5] > 0.8 * own[2])
+
+
+def _directions(modes: list[FloatArray], first: FloatArray, second: FloatArray, k: int, rng: Generator) -> FloatArray:
+    """Return unit vectors in both directions: along the axes, between the centers, and at random."""
+    between = [modes[0] - modes[1], first.mean(axis=0) - second.mean(axis=0)]
+    axes = np.eye(k)[: min(k, 32)]
+    rows = np.vstack([axes, rng.standard_normal((24, k)), *(v[None, :] for v in between)])
+    lengths = np.linalg.norm(rows, axis=1)
+    rows = rows[lengths > 0] / lengths[lengths > 0][:, None]
+    return np.vstack([rows, -rows])
+
+
+def _unbounded_ray(
+    loss: Loss, modes: list[FloatArray], center: FloatArray, spread: FloatArray, first: FloatArray, second: FloatArray, rng: Generator
+) -> WorstOutput | None:
+    """Return a ray along which |L| grows by increments that do not shrink as the distance doubles, or None."""
+    directions = _directions(modes, first, second, len(center), rng)
+    points = center + (_DOUBLING_DISTANCES[None, :, None] * directions[:, None, :] * spread.max())
+    signed, rounding = loss.signed(points.reshape(-1, len(center)))
+    signed, rounding = (np.asarray(a).reshape(len(directions), -1) for a in (signed, rounding))
+    best: tuple[float, WorstOutput] | None = None
+    for direction, value, error in zip(directions, signed, rounding, strict=True):
+        reliable = np.flatnonzero(np.isfinite(value) & (error < 1e-3))
+        last = int(reliable[-1]) + 1 if len(reliable) and len(reliable) == reliable[-1] + 1 else 0
+        if last < 10:
+            continue
+        increments = np.diff(np.abs(value[:last]))[-7:]
+        if increments.min() > 0.02 and increments[-1] > 0.8 * increments[0]:
+            height = float(np.abs(value[last - 1]))
+            if best is None or height > best[0]:
+                best = height, WorstOutput(center, np.inf, direction, "ray", 1 if value[last - 1] > 0 else 0)
+    return best[1] if best else None
+
+
+def _kinks(mechanism: Any, pair: Pair, k: int) -> list[FloatArray]:
+    """Return the points where a one-dimensional density has kinks or jumps, and points on both sides of each."""
+    if k != 1 or not has_capability(mechanism, HasBreakpoints):
+        return []
+    points = np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (pair.d0, pair.d1)])
+    step = 1e-9 * (1 + np.abs(points))
+    return [np.concatenate([points - step, points, points + step])[:, None]]

@@ -1,1 +1,0 @@
-"""Encoding of outputs of any type as rows of numbers, leaf by leaf. Imports only `mechanisms`."""

@@ -1,0 +1,276 @@
+"""Search for the parameters at which an accountant's figure is lowest, compared with the exact one, and narrowing to simple parameters."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.functions.accounting.answers import number_of
+from dpwitness.auditors.functions.accounting.figures import FIGURES, RELATIVE, allowed_error, exact_figure, is_below
+from dpwitness.auditors.functions.accounting.mechanisms import Parameter, Point, Reference
+from dpwitness.auditors.functions.accounting.profiles import Unavailable
+
+Call = Callable[[Sequence[Point]], Sequence[Any]]  # figures, or exceptions, at several points
+_CORNERS = 400  # largest number of combinations of extreme values
+_FIRST = 64  # number of points before the search looks near the lowest figure
+_BATCH = 16  # number of figures that are compared before the search chooses again
+_QUICK, _WIDE = (
+    ("rdp", "zcdp"),
+    4,
+)  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first
+_HINTED = 0.2  # probability of a value from the constants of the code
+_EXACT = 1e-4  # relative deviation below which the lowest figure is exact, so that points near it are no better than others
+_LIST, _DIFFERENT = 48, 6  # length of the longest list of parameters, and number of its different entries
+_ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
+_VISIBLE = 1000  # a figure is loose only if its excess is this multiple of rounding in double precision
+_COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound.
+
+    The exact epsilon is 0 if it is not positive. With a negative figure, it is the exact one, negative too.
+    """
+
+    at: Point
+    figure: float
+    exact: float
+
+    @property
+    def ratio(self) -> float:
+        """Figure over exact figure, or e^figure over e^exact for a negative figure; 1 if both are 0 or infinite."""
+        if self.figure == self.exact:
+            return 1.0
+        if self.figure < 0:
+            return math.exp(self.figure - self.exact)
+        return math.inf if self.exact == 0 else self.figure / self.exact
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """State of a search: the lowest and the highest figure, violations, and what was skipped.
+
+    `rounding` counts figures that are too low by no more than rounding, at most by `deficit`; `negative` counts negative epsilons that
+    are not too low.
+    """
+
+    lowest: Comparison | None = None
+    highest: Comparison | None = None
+    violation: Comparison | None = None
+    score: float = math.inf  # of the lowest comparison
+    compared: int = 0
+    rounding: int = 0
+    deficit: float = 0.0
+    negative: int = 0
+    failures: tuple[str, ...] = field(default=())
+    unavailable: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Mechanism, figure, parameters with their ranges, and the function that calls the accountant."""
+
+    reference: Reference
+    returns: str
+    parameters: tuple[Parameter, ...]
+    fixed: Point
+    call: Call
+
+    def complete(self, at: Point) -> Point:
+        """Return a point with the defaults of the parameters that the accountant does not take."""
+        return {**self.fixed, **at}
+
+    def violated(self, figure: float, at: Point) -> bool:
+        """Return whether a figure is below the exact one by more than the allowed error."""
+        return figure < math.inf and is_below(self.returns, figure + allowed_error(self.returns, figure), self.reference, self.complete(at))
+
+    def compare(self, at: Point, figure: float, accuracy: float = 1e-12) -> Comparison:
+        """Return the comparison at one point. Raises Unavailable if the exact figure cannot be computed."""
+        return Comparison(at, figure, exact_figure(self.returns, self.reference, self.complete(at), accuracy, signed=figure < 0))
+
+
+def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> Found:
+    """Compare the accountant with the exact figure at extreme, random and promising points, until the budget is spent."""
+    rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, Found()
+    tried, count = points(question.parameters, rng), 0
+    asked = _BATCH * (_WIDE if question.returns in _QUICK else 1)
+    while count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end):
+        batch = list(itertools.islice(tried, min(asked, evaluations - count)))
+        if found.lowest is not None and count >= _FIRST and abs(found.score - 1) > _EXACT:
+            batch[::2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[::2]]
+        if not batch:
+            break
+        answers = list(zip(batch, question.call(batch), strict=True))
+        answers.sort(key=lambda pair: not _is_suspect(pair[1]))  # a stable sort: suspect figures first; the total is the usual number
+        for at, answer in answers[:_BATCH]:
+            found = compared(found, question, at, answer)
+            if time.monotonic() > end:
+                break
+        count += len(batch)
+    return found
+
+
+def _is_suspect(answer: Any) -> bool:
+    """Return whether a figure is impossible for a mechanism with a privacy loss."""
+    figure, failure = number_of(answer)
+    return not failure and figure <= 0
+
+
+def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
+    """Return the state after one answer of the accountant: a number, or an exception."""
+    figure, failure = number_of(answer)
+    if failure:
+        kept = found.failures if failure in found.failures or len(found.failures) >= 3 else (*found.failures, failure)
+        return replace(found, failed=found.failed + 1, failures=kept)
+    slow = question.returns == "noise" and question.complete(at).get("steps", 1) > 1
+    try:
+        new = question.compare(at, figure, _COARSE if slow else 1e-12)
+        deficit = new.exact - figure if figure < new.exact else 0.0
+        violated = deficit > 0 and question.violated(figure, at)
+        if not violated and deficit > 2 * allowed_error(question.returns, figure):
+            raise Unavailable("the enclosures of the exact figure do not decide")
+    except (Unavailable, ValueError, OverflowError):
+        return replace(found, unavailable=found.unavailable + 1)
+    lowest, highest = found.lowest, found.highest
+    rounding_error = FIGURES[question.returns].rounding
+    score = (figure + rounding_error) / (new.exact + rounding_error) if figure >= 0 else new.ratio
+    score = score if math.isfinite(new.exact) else 1.0
+    if lowest is None or score < found.score:
+        lowest = new
+    if (
+        figure - new.exact > _VISIBLE * rounding_error
+        and new.exact > 0
+        and new.ratio < math.inf
+        and (highest is None or new.ratio > highest.ratio)
+    ):
+        highest = new
+    violation = new if violated and found.violation is None else found.violation
+    changed: dict[str, Any] = {"lowest": lowest, "score": min(score, found.score), "highest": highest, "violation": violation}
+    if deficit > RELATIVE * abs(new.exact) and not violated:
+        changed |= {"rounding": found.rounding + 1, "deficit": max(deficit, found.deficit)}
+    if new.exact < 0 and not violated:
+        changed["negative"] = found.negative + 1
+    return replace(found, **changed, compared=found.compared + 1)
+
+
+def narrowed(question: Question, violation: Comparison) -> Comparison:
+    """Return a violation at simpler parameters: defaults, round numbers, short lists; the relative deficit stays above a tenth."""
+    best = violation
+    longest = max((len(value) for value in best.at.values() if isinstance(value, tuple)), default=0)
+    for length in range(1, longest):
+        at = {key: value[:length] if isinstance(value, tuple) else value for key, value in best.at.items()}
+        if (simpler := _still_violated(question, at, best)) is not None:
+            best = simpler
+            break
+    for parameter in question.parameters:
+        for value in _simpler(parameter, best.at[parameter.name]):
+            if (simpler := _still_violated(question, {**best.at, parameter.name: value}, best)) is not None:
+                best = simpler
+                break
+    return best
+
+
+def _still_violated(question: Question, at: Point, best: Comparison) -> Comparison | None:
+    """Return the comparison at a point if it is a violation, nearly as clear as `best`."""
+    try:
+        figure, failure = number_of(question.call([at])[0])
+        if failure or not question.violated(figure, at):
+            return None
+        found = question.compare(at, figure)
+    except (Unavailable, ValueError, OverflowError):
+        return None
+    return found if 1 - found.ratio >= (1 - best.ratio) / 10 else None
+
+
+def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
+    """Yield simpler values of a parameter, the simplest first."""
+    if parameter.kind == "list":
+        yield tuple(float(f"{x:.1g}") for x in value)
+        return
+    known = [1.0, *([] if parameter.default is None else [parameter.default]), *(float(f"{value:.{digits}g}") for digits in (1, 2, 3))]
+    if parameter.kind == "integer":
+        known = [10.0 ** math.floor(math.log10(max(value, 1))), *known]
+    if parameter.kind == "order":
+        known = [1.5, 2.0, 2.5, math.floor(value) + 0.5, round(value), *known]
+    for candidate in known:
+        if parameter.low <= candidate <= parameter.high and candidate != value:
+            yield int(candidate) if parameter.kind == "integer" else candidate
+
+
+def points(parameters: Sequence[Parameter], rng: np.random.Generator) -> Iterator[Point]:
+    """Yield combinations of extreme and usual values in random order, then random points without end."""
+    if not parameters:
+        yield {}
+        return
+    corners = [_values(parameter, rng) for parameter in parameters]
+    total = math.prod(map(len, corners))
+    for index in rng.permutation(total)[:_CORNERS] if total < 10**6 else rng.integers(total, size=_CORNERS):
+        places = np.unravel_index(int(index), [len(values) for values in corners])
+        yield _consistent({p.name: values[place] for p, values, place in zip(parameters, corners, places, strict=True)}, rng)
+    while True:
+        yield _consistent({parameter.name: _random(parameter, rng) for parameter in parameters}, rng)
+
+
+def _consistent(at: dict[str, Any], rng: np.random.Generator) -> Point:
+    """Return a point whose lists have equal lengths: often a few entries, sometimes many."""
+    length = int(rng.integers(1, _DIFFERENT + 1) if rng.random() < 0.6 else rng.integers(_DIFFERENT, _LIST + 1))
+    return {key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()}
+
+
+def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
+    """Return extreme and usual values of a parameter."""
+    low, high = parameter.low, parameter.high
+    if low == high:
+        return [_typed(parameter, low)]
+    if parameter.kind == "list":
+        ends = [(low,) * _LIST, (high,) * _LIST, (high, *(low,) * (_LIST - 1)), (high, *(math.sqrt(low * high),) * (_LIST - 1))]
+        return [*ends, *(_random(parameter, rng) for _ in range(4))]
+    if parameter.kind == "order":
+        return [float(x) for x in _ORDER_VALUES if low <= x <= high] or [low, high]
+    middle = math.sqrt(low * high)
+    usual = {low, high, middle, math.sqrt(low * middle), math.sqrt(middle * high)} | {x for x in (1.0, 0.01) if low < x < high}
+    if parameter.default is not None:
+        usual.add(parameter.default)
+    return sorted({_typed(parameter, x) for x in usual})
+
+
+def _typed(parameter: Parameter, value: float) -> Any:
+    return round(value) if parameter.kind == "integer" else float(value)
+
+
+def _random(parameter: Parameter, rng: np.random.Generator) -> Any:
+    """Return a random value, uniform in its logarithm, or a hint; half of the orders are whole numbers, and lists end in equal entries."""
+    logs = math.log(parameter.low), math.log(parameter.high)
+    if parameter.kind == "list":
+        different = np.exp(rng.uniform(*logs, size=int(rng.integers(1, _DIFFERENT + 1)))).tolist()
+        return tuple(different + different[-1:] * (_LIST - len(different)))
+    if parameter.hints and rng.random() < _HINTED:
+        return _typed(parameter, rng.choice(parameter.hints))
+    value = math.exp(rng.uniform(*logs))
+    if parameter.kind == "order" and rng.random() < 0.5:
+        value = max(round(value), 2)
+    return _typed(parameter, min(max(value, parameter.low), parameter.high))
+
+
+def _near(at: Point, parameters: Sequence[Parameter], rng: np.random.Generator) -> Point:
+    """Return a random point close to `at`."""
+    found: dict[str, Any] = {}
+    for parameter in parameters:
+        value = at[parameter.name]
+        if parameter.kind == "list":
+            moves = {x: min(max(x * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high) for x in value}
+            found[parameter.name] = tuple(moves[x] for x in value)
+        elif value <= 0 or rng.random() < 0.3:
+            found[parameter.name] = value
+        else:
+            moved = min(max(value * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high)
+            found[parameter.name] = _typed(parameter, moved)
+    return found

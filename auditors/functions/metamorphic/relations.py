@@ -1,0 +1,250 @@
+"""Relations without randomness: order of rows, concatenation, maps that claim 0, noise at doubled epsilon, parallel composition."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpwitness.auditors.functions.metamorphic.outputs import Raised, concatenated, difference, outcome, row_count
+from dpwitness.auditors.functions.stability.exact_numbers import Incomparable
+from dpwitness.auditors.functions.stability.metrics import metric_named
+from dpwitness.core.values.validation import short_repr
+
+_SLACK = 1e-9  # relative difference of two figures that is rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of the cases of one relation.
+
+    `finding` is empty if no case breaks the relation. `failed` counts cases that could not be run.
+    """
+
+    finding: str = ""
+    case: tuple[Any, ...] | None = None
+    outputs: tuple[Any, ...] = ()
+    error: float = 0.0
+    tried: int = 0
+    failed: int = 0
+    notes: tuple[str, ...] = ()
+
+
+Cases = Sequence[tuple[Any, ...]]
+Compare = Callable[..., tuple[str, tuple[Any, ...]] | None]
+
+
+def order_is_ignored(function: Callable[[Any], Any], cases: Cases, *, output_metric: str | None = None) -> Outcome:
+    """Return whether the output is the same for a dataset and for the same rows in another order.
+
+    A case is a pair of datasets. Floating-point sums depend on the order in their last digits: these differences are a note.
+
+    Parameters
+    ----------
+    function : callable
+        Deterministic function of a dataset, for an unordered metric.
+    cases : sequence of (dataset, dataset)
+        Datasets with equal rows in different order.
+    output_metric : str, optional
+        Metric of `audit_stability` in which equal outputs have distance 0: with ``symmetric``, the rows of the output may be in another
+        order too. Default: outputs are equal if all their values are.
+
+    Returns
+    -------
+    Outcome
+        The first case with different outputs, or none.
+    """
+
+    def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
+        outputs = outcome(function, first), outcome(function, second)
+        if not _differ(outputs, output_metric):
+            return None
+        _require_repeatable(function, (first, second), outputs)
+        return f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two orders of the rows", outputs
+
+    return _first(compare, cases, "outputs differ by rounding between two orders of the rows: the low bits depend on the order")
+
+
+def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outcome:
+    """Return whether a function that works row by row gives the same rows for parts and for their concatenation.
+
+    Outputs that differ in their last digits only, as those of vectorized functions may, are a note. An exception on an empty part does not
+    count.
+
+    Parameters
+    ----------
+    function : callable
+        Deterministic function that claims to treat each row alone.
+    cases : sequence of (dataset, dataset)
+        Two datasets each, which are concatenated.
+
+    Returns
+    -------
+    Outcome
+        The first case in which the output of the whole is not the concatenation of the outputs of the parts.
+    """
+
+    def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
+        inputs = concatenated([first, second]), first, second
+        whole, *parts = outputs = tuple(outcome(function, each) for each in inputs)
+        raised = next((part for part in parts if isinstance(part, Raised)), None)
+        if raised is not None and (isinstance(whole, Raised) or 0 in map(row_count, inputs)):
+            return None  # which of several rows raises first is for the function to choose
+        joined = _joined(parts) if raised is None else raised
+        if not _differ((whole, joined)):
+            return None
+        _require_repeatable(function, inputs, outputs)
+        return f"the whole gives {_short(whole)}, its two parts together {_short(joined)}", (whole, joined)
+
+    return _first(compare, cases, "outputs of parts and of their concatenation differ by rounding")
+
+
+def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcome:
+    """Return whether a function with a stability map of 0 has the same output on both datasets of each case.
+
+    Parameters
+    ----------
+    function : callable
+        Deterministic function that claims ``map(d_in) = 0``.
+    cases : sequence of (dataset, dataset)
+        Pairs of datasets within the distance d_in.
+
+    Returns
+    -------
+    Outcome
+        The first case with different outputs, or none.
+    """
+
+    def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
+        outputs = outcome(function, first), outcome(function, second)
+        if difference(*outputs) == 0:
+            return None
+        _require_repeatable(function, (first, second), outputs)
+        return f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two inputs, although the map is 0", outputs
+
+    return _first(compare, cases)
+
+
+def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases) -> Outcome:
+    """Return whether the noise at twice the epsilon is at most the noise at epsilon.
+
+    Parameters
+    ----------
+    noise : callable
+        Noise scale, or another measure of the noise, as a function of epsilon.
+    cases : sequence of (epsilon,)
+        Values of epsilon.
+
+    Returns
+    -------
+    Outcome
+        The first epsilon at which doubling it adds noise, or none.
+    """
+
+    def compare(epsilon: Any) -> tuple[str, tuple[Any, ...]] | None:
+        once, twice = outcome(noise, epsilon), outcome(noise, 2 * epsilon)
+        if isinstance(once, Raised) or isinstance(twice, Raised):
+            raise _NotRun
+        if not float(twice) > float(once) * (1 + _SLACK):
+            return None
+        return f"noise {float(once):.9g} at epsilon = {epsilon:g}, {float(twice):.9g} at epsilon = {2 * epsilon:g}", (once, twice)
+
+    return _first(compare, cases)
+
+
+def parallel_composition_is_the_maximum(function: Callable[[list[float]], float], cases: Cases) -> Outcome:
+    """Return whether the figure of mechanisms on disjoint parts of the data is their largest epsilon, not a smaller number.
+
+    Parameters
+    ----------
+    function : callable
+        Parallel composition of the library: a list of epsilons gives one epsilon.
+    cases : sequence of (list of float,)
+        Lists of epsilons.
+
+    Returns
+    -------
+    Outcome
+        The first list whose figure is below its maximum. A figure above the maximum is a note.
+    """
+    above = []
+
+    def compare(epsilons: Any) -> tuple[str, tuple[Any, ...]] | None:
+        figure = outcome(function, list(epsilons))
+        if isinstance(figure, Raised):
+            raise _NotRun
+        if float(figure) > max(epsilons) * (1 + _SLACK):
+            above.append(figure)
+        if not float(figure) < max(epsilons) * (1 - _SLACK):
+            return None
+        return f"epsilon = {float(figure):.9g} for mechanisms with epsilons {short_repr(list(epsilons))}", (figure,)
+
+    found = _first(compare, cases)
+    notes = (f"loose: the figure is above the largest epsilon in {len(above)} cases",) if above else ()
+    return Outcome(found.finding, found.case, found.outputs, 0.0, found.tried, found.failed, (*found.notes, *notes))
+
+
+class _NotRun(Exception):
+    """Error of a case that could not be run."""
+
+
+class _Rounding(Exception):
+    """Two outputs that differ by rounding only."""
+
+
+def _first(compare: Compare, cases: Cases, rounding: str = "") -> Outcome:
+    """Return the first case that breaks a relation."""
+    tried = failed = rounded = 0
+    for case in cases:
+        try:
+            found = compare(*case)
+        except _NotRun:
+            failed += 1
+            continue
+        except _Rounding:
+            rounded, found = rounded + 1, None
+        tried += 1
+        if found is not None:
+            return Outcome(found[0], tuple(case), found[1], 0.0, tried, failed)
+    return Outcome(tried=tried, failed=failed, notes=(rounding,) if rounded else ())
+
+
+def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
+    """Return whether two outputs differ. Raise _Rounding if they differ in their last digits only."""
+    apart = difference(*outputs)
+    if apart > 0 and metric is not None and not any(isinstance(each, Raised) for each in outputs):
+        with contextlib.suppress(Incomparable):
+            apart = apart if metric_named(metric, "output_metric", "order_is_ignored").measure(*outputs) else 0.0
+    if 0 < apart <= _SLACK:
+        raise _Rounding
+    return apart > 0
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return the concatenation of two outputs. Raise _NotRun if they are not rows."""
+    found = outcome(concatenated, parts)
+    if isinstance(found, Raised):
+        raise _NotRun
+    return found
+
+
+def _require_repeatable(function: Callable[[Any], Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Raise _NotRun unless a second run on each input has the same output."""
+    if any(difference(output, outcome(function, each)) != 0 for each, output in zip(inputs, outputs, strict=True)):
+        raise _NotRun
+
+
+def _short(value: Any) -> str:
+    return str(value) if isinstance(value, Raised) else short_repr(value)
+
+
+def epsilons() -> Cases:
+    """Return values of epsilon for relations between figures."""
+    return [(10.0**k * x,) for k in range(-4, 2) for x in (1.0, 2.0, 3.0, 5.0)]
+
+
+def epsilon_lists() -> Cases:
+    """Return lists of epsilons for relations between figures."""
+    return [([1.0],), ([0.1, 1.0],), ([1.0, 0.1],), ([0.5] * 4,), ([1e-3, 2.0, 0.7],), ([math.pi] * 2,), ([0.1] * 100,)]

@@ -1,0 +1,205 @@
+"""Groups of datasets at known distances from each other, for each input metric: the first groups are adversarial, the later ones random."""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpwitness.auditors.functions.stability.inputs.atoms import to_f32
+from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace, ScalarOf, VectorOf
+from dpwitness.core.values.validation import InvalidArgument
+
+Distance = Fraction | int | float
+_TRIES = 20  # most tries at a random edit of a walk
+_FAR = 64  # largest number of edits between two datasets of a group
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Datasets, and the pairs to compare: the positions of two datasets, and an upper limit `d_in` of their distance."""
+
+    datasets: list[Any]
+    pairs: list[tuple[int, int, Distance]]
+
+
+class Neighborhood(ABC):
+    """Source of groups for one space, input metric and list of distances."""
+
+    def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
+        self.space, self.metric, self.d_in = space, metric, sorted(d_in)
+
+    @abstractmethod
+    def around(self, rows: list[Any]) -> Iterator[Group]:
+        """Yield groups that contain the dataset with these rows, the most adversarial neighbors first."""
+
+    @abstractmethod
+    def walk(self, rows: list[Any], rng: random.Random) -> Group | None:
+        """Return a random group that starts at the dataset with these rows; None where there are no neighbors."""
+
+    def within(self, distance: Distance) -> Distance | None:
+        """Return the smallest of the audited distances that is at least `distance`; None if all are smaller."""
+        return next((d for d in self.d_in if d >= distance), None)
+
+
+class RowEdits(Neighborhood):
+    """Neighbors by inserted, deleted, replaced and reordered rows."""
+
+    def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
+        super().__init__(space, metric, d_in)
+        self.replaces = metric in ("change-one", "hamming")
+        self.ordered = metric in ("insert-delete", "hamming")
+        whole = [math.floor(d) for d in self.d_in if d >= 1]
+        self.counts = sorted({min(d, _FAR) for d in whole})
+        self.values = space.values()
+
+    def around(self, rows: list[Any]) -> Iterator[Group]:
+        if self.metric == "discrete":
+            yield from (self._group([(0, rows), (1, [value] * max(len(rows), 1))]) for value in self.values)
+            return
+        for value in self.values:
+            if not self.replaces and self.space.size is None:
+                yield self._group([(0, rows), *((n, rows + [value] * n) for n in self.counts)])
+                if rows and self.ordered:
+                    yield self._group([(0, rows), *((n, [value] * n + rows) for n in self.counts)])
+            elif rows:
+                cost = 1 if self.replaces else 2
+                yield self._group([(0, rows), *((cost * n, [value] * n + rows[n:]) for n in self.counts if n <= len(rows))])
+        if rows and not self.replaces and self.space.size is None:
+            yield self._group([(0, rows), *((n, rows[n:]) for n in self.counts if n <= len(rows))])
+        if len(rows) > 1:
+            yield from self._reordered(rows)
+
+    def _reordered(self, rows: list[Any]) -> Iterator[Group]:
+        """Yield the dataset in other orders: as it is under metrics without an order, otherwise with its first row moved."""
+        if not self.ordered:
+            shifted = rows[1:] + rows[:1]
+            yield self._group([(0, rows), (0, rows[::-1]), (0, shifted)])
+            if not self.replaces and self.space.size is None:
+                yield from (self._group([(0, rows), (1, [value, *rows[::-1]])]) for value in self.values[:8])
+        elif not self.replaces:
+            yield self._group([(0, rows), (2, rows[1:] + rows[:1])])
+
+    def walk(self, rows: list[Any], rng: random.Random) -> Group | None:
+        if self.metric == "discrete":
+            return self._group([(0, rows), (1, self.space.random_rows(rng))])
+        found, cost, most = [(0, rows)], 0, self.counts[-1] if self.counts else 0
+        repeated = self.space.random_row(rng) if rng.random() < 0.5 else None
+        for _ in range(_TRIES):
+            price, rows = self._edit(list(rows), rng, repeated)
+            if cost + price > most:
+                break
+            cost += price
+            if price or not self.ordered:
+                found.append((cost, rows))
+            if cost == most:
+                break
+        return self._group(found) if len(found) > 1 else None
+
+    def _edit(self, rows: list[Any], rng: random.Random, repeated: Any) -> tuple[int, list[Any]]:
+        """Return the rows after a random edit, and its cost."""
+        row = self.space.random_row(rng) if repeated is None or rng.random() < 0.3 else repeated
+        way = rng.random()
+        if not self.ordered and way < 0.1:
+            rng.shuffle(rows)
+            return 0, rows
+        if not self.replaces and self.space.size is None:
+            if way < 0.6 or not rows:
+                rows.insert(rng.choice((0, len(rows), rng.randint(0, len(rows)))), row)
+                return 1, rows
+            if way < 0.9:
+                del rows[rng.choice((0, -1, rng.randrange(len(rows))))]
+                return 1, rows
+        if not rows:
+            return 10**9, rows
+        rows[rng.choice((0, -1, rng.randrange(len(rows))))] = row
+        return (1 if self.replaces else 2), rows
+
+    def _group(self, found: list[tuple[int, list[Any]]]) -> Group:
+        pairs = []
+        for j in range(1, len(found)):
+            for i in range(j):
+                within = self.within(abs(found[j][0] - found[i][0]))
+                if within is not None:
+                    pairs.append((i, j, within))
+        return Group([self.space.build(rows) for _, rows in found], pairs)
+
+
+class NumberMoves(Neighborhood):
+    """Neighbors by moving numbers: a scalar, or the entries of a vector, by at most d_in in the norm."""
+
+    def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
+        super().__init__(space, metric, d_in)
+        assert isinstance(space, ScalarOf | VectorOf)
+        self.atom = space.atom
+        if self.atom.dtype in ("bool", "str", "date", "time", "datetime", "duration", "category"):
+            raise InvalidArgument(f"audit_stability: input_metric {metric} needs numbers, got {self.atom.dtype}")
+
+    def around(self, rows: list[Any]) -> Iterator[Group]:
+        for sign in (1, -1):
+            yield from self._grouped(rows, [(d, self._moved(rows, range(len(rows)), d, sign)) for d in self.d_in])
+            if len(rows) > 1:
+                yield from self._grouped(rows, [(d, self._moved(rows, (0,), d, sign)) for d in self.d_in])
+
+    def walk(self, rows: list[Any], rng: random.Random) -> Group | None:
+        if not rows:
+            return None
+        places = rng.sample(range(len(rows)), rng.randint(1, min(len(rows), 3)))
+        sign = rng.choice((1, -1))
+        share = rng.choice((1, 1, Fraction(1, 2), Fraction(rng.randint(1, 16), 16)))
+        return next(self._grouped(rows, [(d, self._moved(rows, places, d * share, sign)) for d in self.d_in]), None)
+
+    def _grouped(self, rows: list[Any], moved: list[tuple[Distance, list[Any] | None]]) -> Iterator[Group]:
+        """Yield the group of a dataset and its moved versions, if there are any."""
+        found = [(d, other) for d, other in moved if other is not None and other != rows]
+        if found:
+            pairs = [(0, i + 1, d) for i, (d, _) in enumerate(found)]
+            yield Group([self.space.build(rows), *(self.space.build(other) for _, other in found)], pairs)
+
+    def _moved(self, rows: list[Any], places: Sequence[int], distance: Distance, sign: int) -> list[Any] | None:
+        """Return the rows with the numbers at `places` moved by `distance`, as far as their ranges allow; None if none can move."""
+        share: Fraction = Fraction(distance)
+        if self.metric in ("absolute", "l1") and places:
+            share /= len(places)
+        elif self.metric == "l2" and places:
+            share = share * share / len(places)
+            share = Fraction(math.isqrt(share.numerator * 10**40 // share.denominator), 10**20)
+        found, moved = list(rows), False
+        for place in places:
+            value = self._step(found[place], share * sign)
+            if value is not None:
+                found[place], moved = value, True
+        return found if moved else None
+
+    def _step(self, value: Any, step: Fraction) -> Any:
+        """Return the furthest value of the element type from `value` by at most `step`; None if there is no other value."""
+        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+            return None
+        low, high = self.atom.range or (-math.inf, math.inf)
+        if isinstance(value, int):
+            found: Any = value + (math.floor(step) if step > 0 else math.ceil(step))
+        else:
+            found = self._rounded(Fraction(value) + step, value)
+        found = max(low, min(high, found))
+        return found if found != value and self.atom.contains(found) else None
+
+    def _rounded(self, target: Fraction, start: float) -> float:
+        """Return the float nearest to `target` that lies between `start` and `target`."""
+        try:
+            found = float(target)
+        except OverflowError:
+            return start
+        if self.atom.dtype == "f32":
+            found = to_f32(found)
+            if not math.isfinite(found):
+                return start
+            while abs(Fraction(found) - Fraction(start)) > abs(target - Fraction(start)):
+                found = to_f32(found - math.copysign(max(abs(found) * 2.0**-23, 1e-45), float(target) - start))
+            return found
+        if abs(Fraction(found) - Fraction(start)) > abs(target - Fraction(start)):
+            found = math.nextafter(found, start)
+        return found

@@ -1,0 +1,326 @@
+"""Metrics between datasets and between outputs, by name, in exact arithmetic.
+
+A distance between inputs must not be underestimated, one between outputs must not be overestimated. So inputs that differ in the sign of
+a zero or in a time zone differ, and outputs that Python finds equal are equal (0.0 and -0.0, 1 and 1.0, NaN and NaN).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpwitness.auditors.functions.stability.exact_numbers import Exact, Incomparable, exact, gap, is_missing, plain
+from dpwitness.auditors.functions.stability.inputs.atoms import value_key
+from dpwitness.core.values.validation import InvalidArgument, short_repr
+
+LONGEST = 2_000  # rows of lists with an exact edit distance; longer ones are compared as multisets, which are no further apart
+
+
+class Metric(ABC):
+    """Metric between datasets or outputs.
+
+    `measure` returns the distance to the power `root`, which keeps the square root of the L2 norm out of the comparison.
+    """
+
+    root = 1
+    whole = False  # whether distances are numbers of rows
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        """Return the exact distance to the power `root`; `strict` for inputs. Raise Incomparable if the metric does not apply."""
+
+    def estimate(self, first: Any, second: Any) -> float:
+        """Return the distance as a float, with a relative error below 1e-9, or an upper bound of the distance."""
+        distance = float(self.measure(first, second))
+        return math.sqrt(distance) if self.root == 2 else distance
+
+
+def output_key(value: Any) -> Any:
+    """Return a hashable key of a value in an output, equal for values that Python finds equal."""
+    kind = type(value)
+    if kind in (int, str, bool):
+        return value
+    if value is None or is_missing(value):
+        return "missing", "NaN" if isinstance(value, float) else None
+    if isinstance(value, list | tuple):
+        return tuple(map(output_key, value))
+    if isinstance(value, dict):
+        return frozenset((output_key(key), output_key(part)) for key, part in value.items())
+    if isinstance(value, set | frozenset):
+        return frozenset(map(output_key, value))
+    found = plain(value)
+    return value if found is value or type(found) is kind else output_key(found)
+
+
+def input_key(value: Any) -> Any:
+    """Return a hashable key of a row of an input, equal for identical values only."""
+    if isinstance(value, list | tuple):
+        return tuple(map(input_key, value))
+    if isinstance(value, dict):
+        return frozenset((input_key(key), input_key(part)) for key, part in value.items())
+    value = plain(value)
+    return input_key(value) if isinstance(value, list) else value_key(value)
+
+
+def rows_of(dataset: Any) -> list[Any]:
+    """Return the rows of a list, an array, or a frame, which is a dict of columns of one length. Raise Incomparable for anything else."""
+    if type(dataset) is list:
+        return dataset
+    found = plain(dataset)
+    if isinstance(found, dict):
+        columns = [plain(column) for _, column in sorted(found.items(), key=lambda item: str(item[0]))]
+        if not all(isinstance(column, list | tuple) for column in columns) or len(set(map(len, columns))) > 1:
+            raise Incomparable("a frame is needed: a dict of columns of one length")
+        return list(zip(*columns, strict=True))
+    if isinstance(found, list | tuple):
+        return list(found)
+    raise Incomparable(f"a list, an array or a frame is needed, got {type(dataset).__name__}")
+
+
+def _trimmed(first: list[Any], second: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return two lists without their common first and last entries."""
+    start, stop = 0, min(len(first), len(second))
+    while start < stop and first[start] == second[start]:
+        start += 1
+    end = 0
+    while end < stop - start and first[-1 - end] == second[-1 - end]:
+        end += 1
+    return first[start : len(first) - end], second[start : len(second) - end]
+
+
+class Rows(Metric):
+    """Metric between datasets of rows."""
+
+    whole = True
+
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        left, right = rows_of(first), rows_of(second)
+        if not strict and left == right:
+            return 0
+        key = input_key if strict else output_key
+        return self.between([key(row) for row in left], [key(row) for row in right])
+
+    @abstractmethod
+    def between(self, left: list[Any], right: list[Any]) -> int | float:
+        """Return the distance of two lists of keys."""
+
+
+class Symmetric(Rows):
+    """Size of the symmetric difference of two multisets of rows."""
+
+    def between(self, left: list[Any], right: list[Any]) -> int | float:
+        left, right = _trimmed(left, right)
+        counts = Counter(left)
+        counts.subtract(right)
+        return sum(abs(count) for count in counts.values())
+
+
+class InsertDelete(Rows):
+    """Smallest number of inserted and deleted rows that turn one list into the other."""
+
+    def between(self, left: list[Any], right: list[Any]) -> int | float:
+        left, right = _trimmed(left, right)
+        if len(left) * len(right) > LONGEST**2:
+            return Symmetric("symmetric").between(left, right)
+        if not left or not right:
+            return len(left) + len(right)
+        row = [0] * (len(right) + 1)  # lengths of longest common subsequences
+        for entry in left:
+            before, row = row, [0]
+            for j, other in enumerate(right):
+                row.append(before[j] + 1 if entry == other else max(before[j + 1], row[j]))
+        return len(left) + len(right) - 2 * row[-1]
+
+
+class ChangeOne(Rows):
+    """Number of replaced rows, in any order; infinite for different numbers of rows."""
+
+    def between(self, left: list[Any], right: list[Any]) -> int | float:
+        if len(left) != len(right):
+            return math.inf
+        return int(Symmetric("symmetric").between(left, right)) // 2
+
+
+class Hamming(Rows):
+    """Number of positions with different rows; infinite for different numbers of rows."""
+
+    def between(self, left: list[Any], right: list[Any]) -> int | float:
+        if len(left) != len(right):
+            return math.inf
+        return sum(1 for one, other in zip(left, right, strict=True) if one != other)
+
+
+class Discrete(Metric):
+    """0 for equal values, 1 for others."""
+
+    whole = True
+
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        key = input_key if strict else output_key
+        return int(key(first) != key(second))
+
+
+class Absolute(Metric):
+    """Absolute difference of two numbers."""
+
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        return gap(plain(first), plain(second))
+
+    def estimate(self, first: Any, second: Any) -> float:
+        if type(first) is float and type(second) is float:
+            difference = abs(first - second)
+            return math.inf if difference != difference else difference
+        return super().estimate(first, second)
+
+
+class Norm(Metric):
+    """Norm of the difference of two vectors: lists or arrays of one shape, or dicts, in which a missing key counts as 0."""
+
+    def __init__(self, name: str, root: int, join: Callable[[Sequence[Exact]], Exact]) -> None:
+        super().__init__(name)
+        self.root, self._join = root, join
+
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        gaps = _gaps(plain(first), plain(second))
+        if gaps is None or math.inf in gaps:
+            return math.inf
+        return self._join([each**self.root for each in gaps]) if gaps else 0
+
+
+def _gaps(first: Any, second: Any) -> list[Exact] | None:
+    """Return the exact differences of the entries of two vectors; None for vectors of different shapes."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        found: list[Exact] = []
+        for key in {**first, **second}:
+            parts = _gaps(plain(first.get(key, 0)), plain(second.get(key, 0)))
+            if parts is None:
+                return None
+            found += parts
+        return found
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        if len(first) != len(second):
+            return None
+        nested = [_gaps(plain(one), plain(other)) for one, other in zip(first, second, strict=True)]
+        return None if None in nested else [each for part in nested if part is not None for each in part]
+    if isinstance(first, list | tuple | dict) or isinstance(second, list | tuple | dict):
+        if is_missing(first) or is_missing(second):
+            return None
+        raise Incomparable(f"two vectors are needed, got {type(first).__name__} and {type(second).__name__}")
+    return [gap(first, second)]
+
+
+class PerGroup(Metric):
+    """Distance of two dicts or lists of groups: the largest distance of a group, or their sum, or the number of groups that differ."""
+
+    def __init__(self, name: str, inner: Metric, how: str) -> None:
+        super().__init__(name)
+        self.inner, self.how = inner, how
+        self.root, self.whole = (1, True) if how == "count" else (inner.root if how == "max" else 1, inner.whole)
+
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        left, right = (_groups(plain(side)) for side in (first, second))
+        if left is None or right is None:
+            raise Incomparable(f"a dict or a list of groups is needed, got {type(first).__name__} and {type(second).__name__}")
+        if isinstance(first, list) and len(left) != len(right):
+            return math.inf
+        found = [self._distance(left.get(key), right.get(key), strict) for key in {**left, **right}]
+        if self.how == "count":
+            return sum(each > 0 for each in found)
+        return max(found, default=0) if self.how == "max" else sum(found, 0)
+
+    def _distance(self, first: Any, second: Any, strict: bool) -> Exact:
+        """Return the distance of a group; an absent group is empty, or 0 if groups are numbers."""
+        empty: Any = 0 if isinstance(self.inner, Absolute) else []
+        return self.inner.measure(empty if first is None else first, empty if second is None else second, strict)
+
+
+def _groups(value: Any) -> dict[Any, Any] | None:
+    """Return groups by key; None for a value that is neither a dict nor a list."""
+    return value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list | tuple) else None
+
+
+_NAMED: dict[str, Callable[[], Metric]] = {
+    "symmetric": lambda: Symmetric("symmetric"),
+    "insert-delete": lambda: InsertDelete("insert-delete"),
+    "change-one": lambda: ChangeOne("change-one"),
+    "hamming": lambda: Hamming("hamming"),
+    "discrete": lambda: Discrete("discrete"),
+    "absolute": lambda: Absolute("absolute"),
+    "l1": lambda: Norm("l1", 1, lambda gaps: sum(gaps, 0)),
+    "l2": lambda: Norm("l2", 2, lambda gaps: sum(gaps, 0)),
+    "linf": lambda: Norm("linf", 1, max),
+}
+METRICS = (*_NAMED, "per-group:METRIC", "per-group-sum:METRIC", "per-group-count:METRIC", "user:COLUMN", "by:COLUMN:METRIC")
+
+
+def metric_named(name: Any, argument: str, owner: str) -> Metric:
+    """Return the metric of this name. Raise InvalidArgument if there is none."""
+    if isinstance(name, str) and name in _NAMED:
+        return _NAMED[name]()
+    prefix, _, inner = name.partition(":") if isinstance(name, str) else ("", "", "")
+    hows = {"per-group": "max", "per-group-sum": "sum", "per-group-count": "count"}
+    if prefix in hows and inner:
+        found = metric_named(inner, argument, owner)
+        if prefix == "per-group-sum" and found.root != 1:
+            raise InvalidArgument(f"{owner}: {argument} must not sum square roots, got {short_repr(name)}: use per-group:{inner}")
+        return PerGroup(name, found, hows[prefix])
+    if prefix == "user" and inner:
+        return Users(name, inner)
+    column, _, rest = inner.rpartition(":")
+    if prefix == "by" and column and rest in ("symmetric", "insert-delete", "change-one", "hamming"):
+        return ByColumn(name, column, _NAMED[rest]())
+    raise InvalidArgument(f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}")
+
+
+class Users(Metric):
+    """Number of users whose rows differ between two frames; a user is a value of the column."""
+
+    whole = True
+
+    def __init__(self, name: str, column: str) -> None:
+        super().__init__(name)
+        self.column = column
+
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
+        return sum(Counter(left.get(user, ())) != Counter(right.get(user, ())) for user in {**left, **right})
+
+
+class ByColumn(Metric):
+    """Largest distance between the rows of two frames that have one value of the column."""
+
+    whole = True
+
+    def __init__(self, name: str, column: str, inner: Any) -> None:
+        super().__init__(name)
+        self.column, self.inner = column, inner
+
+    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+        left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
+        found: list[Exact] = [self.inner.between(left.get(value, []), right.get(value, [])) for value in {**left, **right}]
+        return max(found, default=0)
+
+
+def _rows_by_value(frame: Any, column: str, strict: bool) -> dict[Any, list[Any]]:
+    """Return the keys of the rows of a frame by their value in a column. Raise Incomparable unless the value is a frame."""
+    if not isinstance(frame, dict) or column not in frame:
+        raise Incomparable(f"a frame with the column {column!r} is needed, got {type(frame).__name__}")
+    key, found = (input_key if strict else output_key), dict[Any, list[Any]]()
+    for value, row in zip(plain(frame[column]), rows_of(frame), strict=True):
+        found.setdefault(key(value), []).append(key(row))
+    return found
+
+
+def as_bound(value: Any) -> Exact:
+    """Return the value of a stability map exactly, which may be infinite. Raise Incomparable unless it is a number, at least 0."""
+    found = exact(plain(value))
+    if found < 0:
+        raise Incomparable(f"a distance is at least 0, got {found}")
+    return found if isinstance(found, float) else Fraction(found)

@@ -1,0 +1,250 @@
+"""Result of a stability audit, with its headline, its JSON and its witness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from dpwitness.auditors.functions.stability.exact_numbers import Exact
+from dpwitness.auditors.functions.stability.outcomes import ABORTS, EXCEEDS, LAW, RAISES, ROUNDING, Failure
+from dpwitness.auditors.functions.stability.randomized import LawTest
+from dpwitness.auditors.witnesses.function_result import FunctionResult
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness import named
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, short_repr
+
+_ERROR_WORDS = {RAISES: "raises on one neighbor only", ABORTS: "aborts the process on one neighbor only"}
+ASSUMPTION = "an error that depends on one record tells the neighbors apart wherever errors are visible"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class StabilityResult(FunctionResult):
+    """Result of a stability audit.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED if two inputs at distance at most `d_in` have outputs that are further apart than ``map(d_in)``, in exact arithmetic; for
+        a randomized transformation, if no joint law of the outputs keeps them within ``map(d_in)``, at confidence 0.99.
+        INCONCLUSIVE if the excess may be rounding, or the transformation fails on one of two neighbors only. ERROR if no outputs could be
+        compared. NOT_REFUTED otherwise.
+    finding : str
+        ``exceeds``, ``law`` (of a randomized transformation), ``rounding``, ``raises``, ``aborts``, or empty.
+    d_in : number or None
+        Bound on the distance of the two inputs; None without a finding.
+    bound : Fraction, int, inf or None
+        Value of the stability map at `d_in`, exactly.
+    measured : Fraction, int, inf or None
+        Distance of the two outputs, exactly; its square for the L2 norm. None if an output is an error.
+    ratio : float
+        Distance of the outputs divided by the bound, or without a finding the largest such ratio.
+    first, second : dataset
+        The two inputs.
+    outcomes : tuple
+        The two outputs; an error is a text with the class of the exception.
+    inputs, pairs : int
+        Numbers of inputs that were run, with their repetitions, and of pairs that were compared.
+    randomized : bool
+        Whether outputs of one input differed between runs.
+    law : LawTest or None
+        Counts of the last test of a randomized transformation: outputs beyond the map, and outputs of the other input that are new.
+    audited : tuple of numbers
+        Distances that were audited.
+    skipped : tuple of str
+        Distances that were not audited, with the reasons.
+    name, input_metric, output_metric, seed, function, stability_map
+        Arguments of `audit_stability`.
+    space : dict or None
+        The input space as JSON; None for a user's domain.
+    notes, seconds
+        As in other results.
+    """
+
+    kind: ClassVar[str] = "stability"
+
+    finding: str
+    d_in: Any
+    bound: Exact | None
+    measured: Exact | None
+    ratio: float
+    first: Any
+    second: Any
+    outcomes: tuple[Any, ...]
+    inputs: int
+    pairs: int
+    skipped: tuple[str, ...]
+    input_metric: str
+    output_metric: str
+    space: Json | None
+    audited: tuple[Any, ...] = ()
+    stability_map: Callable[[Any], Any] | None = field(default=None, repr=False)
+    randomized: bool = False
+    law: LawTest | None = None
+
+    @property
+    def evidence(self) -> str:
+        """Return ``proved`` for an exact violation, ``statistical`` for laws, ``assumed`` for errors, or ``numerical``."""
+        if self.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
+            return "numerical"
+        if self.finding == LAW and self.verdict is Verdict.VIOLATED:
+            return "statistical"
+        return "proved" if self.finding == EXCEEDS and self.verdict is Verdict.VIOLATED else "assumed"
+
+    @property
+    def distance(self) -> float:
+        """Distance of the two outputs as a float; NaN if an output is an error."""
+        if self.measured is None:
+            return math.nan
+        return _as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
+
+    def _witness_fields(self) -> Json | None:
+        if not self.finding or any(_is_text(side) for side in (self.first, self.second)):
+            return None
+        return {
+            "finding": self.finding,
+            "map": named(self.stability_map),
+            "space": self.space,
+            "input_metric": self.input_metric,
+            "output_metric": self.output_metric,
+            "d_in": written(self.d_in),
+            "bound": written(self.bound),
+            "inputs": [_input_json(self.first), _input_json(self.second)],
+            "outputs": [outcome_json(each) for each in self.outcomes],
+            "verdict": self.verdict.value,
+        }
+
+    @property
+    def mechanism(self) -> Any:
+        """The function that was run, for its place in the source: for a declared transformation, the function that it applies."""
+        function: Any = self.function
+        declaration = getattr(function, "declaration", None)
+        return function if declaration is None else replace(function.target, name=declaration.get("apply", self.name))
+
+    def _advice(self) -> str:
+        if self.finding in _ERROR_WORDS:
+            return "let the function return a value on both inputs, or take them out of the input domain"
+        if self.finding in (EXCEEDS, LAW):
+            return "confirm that the library claims this map: the map is a guess"
+        return "round the map up, or compute in exact arithmetic; other excesses were not found" if self.finding == ROUNDING else ""
+
+    @property
+    def where(self) -> str:
+        """Return the distance of the inputs in words."""
+        return f"inputs at {self.input_metric} distance {format_number(self.d_in)}"
+
+    def _summary(self) -> str:
+        """Return the distances and the ratio in one line."""
+        if self.finding in _ERROR_WORDS:
+            failed = next(str(each) for each in self.outcomes if isinstance(each, Failure)).partition("; it last printed")[0]
+            return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
+        if self.law is not None and self.finding == LAW:
+            further = f"further than the map, {format_number(self.bound)}, from all usual outputs of the second input"
+            counts = f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are {further}, and {self.law.near:,} of the second"
+            return f"{counts} are new ({self.output_metric}, {self.where}, confidence {self.law.confidence:g})"
+        if self.finding:
+            moved = f"outputs are {format_number(self.distance)} apart ({self.output_metric}), the map allows {format_number(self.bound)}"
+            if self.finding == ROUNDING:
+                return f"{moved} for {self.where}: exceeds by rounding only, ratio {format_ratio(self.ratio)}"
+            return f"{moved} for {self.where}: ratio {format_ratio(self.ratio)}"
+        distances = ", ".join(map(format_number, self.audited))
+        if self.randomized:
+            return f"no two inputs were found whose random outputs move too far, in {self.pairs:,} pairs with {self.inputs:,} runs"
+        found = f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of {self.inputs:,} inputs"
+        return f"{found} ({self.input_metric} distance {distances})"
+
+    def pair_json(self) -> Json | None:
+        """Return the two inputs as a pair of a report; None without a finding."""
+        if not self.finding:
+            return None
+        why = f"at {self.input_metric} distance {format_number(self.d_in)}"
+        return {"d0": _input_json(self.first), "d1": _input_json(self.second), "relation": self.input_metric, "why": why}
+
+    def _statement(self) -> str:
+        return f"{self.output_metric} distance of outputs is at most map(d_in)"
+
+    def _fields(self) -> Json:
+        return {
+            "relation": self.input_metric,
+            "finding": self.finding,
+            "d_in": strict(float(self.d_in)) if self.d_in is not None else None,
+            "bound": None if self.bound is None else strict(_as_float(self.bound)),
+            "bound_exact": written(self.bound),
+            "distance": strict(self.distance),
+            "measured_exact": written(self.measured),
+            "ratio": strict(self.ratio),
+            "pair": self.pair_json(),
+            "outputs": [outcome_json(each) for each in self.outcomes],
+            "runs": self.inputs,
+            "compared": self.pairs,
+            "audited": [strict(float(d)) for d in self.audited],
+            "skipped": list(self.skipped),
+            "input_metric": self.input_metric,
+            "output_metric": self.output_metric,
+            "space": self.space,
+            **({"law": self.law.to_json()} if self.law is not None else {}),
+        }
+
+
+def _input_json(dataset: Any) -> Any:
+    """Return an input as JSON, or a short text of an input of a user's domain without an exact form."""
+    try:
+        return to_jsonable(dataset)
+    except InvalidArgument:
+        return short_repr(dataset)
+
+
+def _is_text(dataset: Any) -> bool:
+    """Return whether an input has only a text as JSON, so that a witness could not be replayed."""
+    return not isinstance(dataset, str) and isinstance(_input_json(dataset), str)
+
+
+def _as_float(value: Exact) -> float:
+    """Return an exact number as a float; infinity beyond the floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def written(value: Any) -> Any:
+    """Return an exact number as a text such as ``1/3`` or ``inf``; None for None."""
+    return None if value is None else str(Fraction(value)) if not isinstance(value, float) or math.isfinite(value) else "inf"
+
+
+def read_number(text: Any) -> Exact | None:
+    """Return the number of a text that `written` made. Raise InvalidArgument for another text."""
+    if text is None:
+        return None
+    try:
+        return math.inf if text == "inf" else Fraction(text)
+    except (ValueError, TypeError, ZeroDivisionError):
+        raise InvalidArgument(f"a number must be a text such as 3 or 1/3, got {short_repr(text)}") from None
+
+
+def outcome_json(outcome: Any) -> Any:
+    """Return an outcome as JSON: an exact value, an error, or the text of a value without an exact form."""
+    if isinstance(outcome, Failure):
+        return {"error": outcome.kind, "text": outcome.text}
+    try:
+        return {"value": to_jsonable(outcome)}
+    except InvalidArgument:
+        return {"text": short_repr(outcome)}
+
+
+def format_number(value: Any) -> str:
+    """Return a number for a headline: whole numbers in full, others to 17 digits where needed."""
+    if isinstance(value, int | Fraction) and Fraction(value).denominator == 1 and abs(Fraction(value)) < 10**12:
+        return str(int(value))
+    number = _as_float(value)
+    short = f"{number:.6g}"
+    return short if float(short) == number or not math.isfinite(number) else f"{number:.17g}"
+
+
+def format_ratio(ratio: float) -> str:
+    """Return a ratio; one near 1 as ``1 + 2.2e-16``."""
+    return f"1 + {ratio - 1:.2g}" if 1 < ratio < 1 + 1e-5 else "1 + less than 2e-16" if ratio == 1 else f"{ratio:.6g}"

@@ -1,0 +1,362 @@
+"""Search for the adversary of an interactive mechanism that leaks most.
+
+An adversary fixes which queries are asked, and which query follows after which answer. The local
+search starts from single queries and random strategies and changes one element at a time.
+
+A candidate's score is the certificate that an event, learned on summaries of transcripts, is
+expected to give. A summary holds how often each kind of answer comes, when the first unusual
+answer comes, and sums of numbers. Summaries are cheaper than full transcripts, and steadier on
+few runs. The finalists are ranked by full transcripts on more runs. All these runs are separate
+from the runs that certify: only a fresh audit proves anything.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.auditors.events.learning import expected_certificate
+from dpwitness.auditors.events.outputs import Outputs, WrongShape, encode
+from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.workers.engine import stream
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_positive, short_repr
+from dpwitness.mechanisms.wrappers.adversaries import Adversary, answer_kind
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.sessions import Interactive, require_queries
+
+_KIND_RUNS = 64  # transcripts from which the kinds of answers are collected
+_SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist
+_FINALISTS, _PARENTS, _MAX_PAIRS = 5, 4, 6
+_SINGLE_QUERIES = 24  # queries of a list that are first each tried alone
+_MAX_STAGES = 12
+EVALUATIONS = 300  # default number of evaluations
+_AUDIT_ROUNDS = 200_000  # rounds of the later audit, for the expected certificate
+_STREAM_KEY = 0xAD  # first word of the keys of random streams; no audit uses this key
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAdversary:
+    """Result of a search for adversaries.
+
+    Attributes
+    ----------
+    mechanism : callable
+        The session with this adversary, ready to be audited.
+    adversary : Adversary
+        The best adversary.
+    pair : Pair
+        The pair, among those tried, on which the adversary scores best.
+    expected : float
+        The parameter that an audit of 200,000 rounds is expected to certify. It ranks adversaries
+        and certifies nothing.
+    tried : int
+        Number of adversaries that were scored.
+    """
+
+    mechanism: Any
+    adversary: Adversary
+    pair: Pair
+    expected: float
+    tried: int
+
+    def describe(self) -> str:
+        """Return a one-line description for the notes of a report."""
+        return f"adversary found by a search of {self.tried} candidates on separate runs: {self.adversary.to_dict()}"
+
+
+def find_adversary(
+    mechanism: Any,
+    pair: Pair | Sequence[Pair] | None = None,
+    claim: Claim | str | None = None,
+    *,
+    queries: Any = None,
+    rounds: int | None = None,
+    evaluations: int = EVALUATIONS,
+    seconds: float = 60.0,
+    seed: int = 0,
+) -> FoundAdversary:
+    """Search for the adversary and the pair on which an interactive mechanism leaks most.
+
+    Parameters
+    ----------
+    mechanism : Interactive or Target
+        The result of `interactive`, or a target that is an interactive mechanism.
+    pair : Pair or list of Pair, optional
+        Pairs to search over. Default: the first pairs of the catalog of the mechanism's domain.
+    claim : Claim or str, optional
+        Default: the mechanism's own claim.
+    queries, rounds : optional
+        Queries that may be asked, and their maximum number. Default: those declared by the
+        mechanism.
+    evaluations, seconds : int, float
+        Limits on the number of evaluations and on the duration in seconds; the first one ends the
+        search. A search that ends by `evaluations` is reproducible from `seed`.
+    seed : int
+        Root seed of the search.
+
+    Returns
+    -------
+    FoundAdversary
+        The best adversary, its pair, and the certificate that an audit is expected to give.
+
+    Raises
+    ------
+    InvalidArgument
+        If the mechanism is not interactive, or no queries are given or declared.
+    """
+    owner = "find_adversary"
+    claim = promised(mechanism, claim, owner)
+    manifest = mechanism.describe() if isinstance(mechanism, Target) else {}
+    if not isinstance(mechanism, Interactive) and manifest.get("rounds") is None:
+        raise InvalidArgument(f"{owner}: mechanism must be interactive, got {short_repr(mechanism)}")
+    queries = manifest.get("queries", getattr(mechanism, "queries", None)) if queries is None else queries
+    if queries is None:
+        raise InvalidArgument(f"{owner}: queries must be given, or declared by the mechanism, got None")
+    require_queries(queries)
+    rounds = manifest.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds
+    rounds = require_integer("rounds", rounds, owner, most=10**6)
+    require_positive("seconds", seconds, owner)
+    evaluations, seed = require_integer("evaluations", evaluations, owner), require_integer("seed", seed, owner, least=0)
+    search = _Search(mechanism, claim, _pairs_to_search(mechanism, pair, owner), QuerySet(queries), rounds, seed)
+    return search.run(evaluations, time.monotonic() + seconds)
+
+
+def _pairs_to_search(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: str) -> list[Pair]:
+    """Return the given pairs, or else the first pairs of the catalog of the mechanism's domain."""
+    if pair is not None:
+        found = [pair] if isinstance(pair, Pair) else list(pair)
+        if not found or not all(isinstance(p, Pair) for p in found):
+            raise InvalidArgument(f"{owner}: pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}")
+        return found
+    domain = getattr(mechanism, "domain", None)
+    if not isinstance(domain, Domain):
+        raise InvalidArgument(f"{owner}: pair must be given, or a domain declared by the mechanism, got neither")
+    require_domain(domain, owner)
+    return pairs_for(domain)[:_MAX_PAIRS]
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySet:
+    """Queries that an adversary may ask: a list, or a convex set of vectors (a box or a ball)."""
+
+    queries: Any
+
+    @property
+    def listed(self) -> list[Any]:
+        """Return the queries of a list, or an empty list for a set of vectors."""
+        return [] if isinstance(self.queries, dict) else list(self.queries)
+
+    def draw(self, rng: Generator) -> Any:
+        """Return a random query. In a ball, half of the draws lie on the surface."""
+        if not isinstance(self.queries, dict):
+            return self.listed[int(rng.integers(len(self.listed)))]
+        if "low" in self.queries:
+            return np.asarray(rng.uniform(self.queries["low"], self.queries["high"])).tolist()
+        dimension = int(self.queries["dimension"])
+        length = 1.0 if rng.random() < 0.5 else rng.random() ** (1 / dimension)
+        drawn = rng.standard_normal(dimension)
+        found = np.asarray(float(self.queries["ball"]) * (1 - 1e-12) * length * drawn / np.linalg.norm(drawn))
+        return found.tolist()
+
+    def near(self, query: Any, rng: Generator) -> Any:
+        """Return a point between `query` and a random query, which stays inside a convex set."""
+        other = self.draw(rng)
+        if not isinstance(self.queries, dict) or rng.random() < 0.2:
+            return other
+        step = 10.0 ** rng.uniform(-3, 0)
+        return [float((1 - step) * a + step * b) for a, b in zip(query, other, strict=True)]
+
+
+@dataclass(slots=True)
+class _Scored:
+    """Adversary with the index of its pair and its score."""
+
+    adversary: Adversary
+    pair: int
+    value: float
+
+
+@dataclass(slots=True)
+class _Search:
+    """State of one search: what is searched, how many adversaries were scored, and the kinds of answers seen."""
+
+    mechanism: Any
+    claim: Claim
+    pairs: list[Pair]
+    queries: QuerySet
+    rounds: int
+    seed: int
+    tried: int = 0
+    kinds: tuple[str, ...] = ("",)
+
+    def run(self, evaluations: int, deadline: float) -> FoundAdversary:
+        """Search until a limit is hit, rank the finalists by full transcripts, and return the winner."""
+        rng = stream(self.seed, _STREAM_KEY)
+        self.kinds = self.answer_kinds(rng)
+        best: list[_Scored] = []
+        for adversary, pair in self.candidates(best, rng):
+            best.append(_Scored(adversary, pair, self.promise(adversary, pair)))
+            best.sort(key=lambda scored: -scored.value)
+            del best[4 * _FINALISTS :]
+            self.tried += 1
+            if self.tried >= evaluations or time.monotonic() > deadline:
+                break
+        finalists = [replace(scored, value=self.expected(scored.adversary, scored.pair)) for scored in best[:_FINALISTS]]
+        winner = max(finalists, key=lambda scored: scored.value)
+        mechanism = against(self.mechanism, winner.adversary)
+        return FoundAdversary(mechanism, winner.adversary, self.pairs[winner.pair], winner.value, self.tried)
+
+    def answer_kinds(self, rng: Generator) -> tuple[str, ...]:
+        """Return the kinds of answers to random queries, most frequent first.
+
+        The empty kind comes before all others: an adversary whose usual answer is empty never
+        moves to its next stage.
+        """
+        random_adversary = Adversary([[self.queries.draw(rng) for _ in range(self.rounds)]], self.rounds)
+        run, kind_counts = _runner(against(self.mechanism, random_adversary)), Counter[str]()
+        for i, dataset in enumerate((self.pairs[0].d0, self.pairs[0].d1)):
+            try:
+                found = run(dataset, _KIND_RUNS, stream(self.seed, _STREAM_KEY, i))
+            except Exception:  # the mechanism's own error: this dataset contributes no kinds
+                continue
+            kind_counts.update(answer_kind(answer) for answers in found if isinstance(answers, list) for answer in answers)
+        return ("", *(kind for kind, _ in kind_counts.most_common(4)))
+
+    def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
+        """Yield adversaries to score, each with the index of its pair, without end.
+
+        First come single queries of a list, then the full list in order, then random strategies.
+        After that most candidates are changes of the best adversaries so far.
+        """
+        listed, count = self.queries.listed, len(self.pairs)
+        for number, query in enumerate(listed[:_SINGLE_QUERIES]):
+            yield Adversary([[query]], self.rounds), number % count
+        if listed:
+            yield Adversary([listed], max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds), 0
+        for pair in range(count):
+            yield self.random_adversary(rng), pair
+        while True:
+            if not best or rng.random() < (0.5 if self.tried < _SINGLE_QUERIES else 0.1):
+                yield self.random_adversary(rng), int(rng.integers(count))
+                continue
+            parent = best[int(rng.integers(min(_PARENTS, len(best))))]
+            pair = int(rng.integers(count)) if count > 1 and rng.random() < 0.15 else parent.pair
+            yield self.changed(parent.adversary, rng), pair
+
+    def kind(self, rng: Generator) -> str:
+        """Return a random kind of answer among those seen."""
+        return self.kinds[int(rng.integers(min(1, len(self.kinds) - 1), len(self.kinds)))]
+
+    def random_adversary(self, rng: Generator) -> Adversary:
+        """Return a random adversary of one or two stages."""
+        stages = [[self.queries.draw(rng) for _ in range(1 + int(rng.random() < 0.3))] for _ in range(1 + int(rng.random() < 0.3))]
+        return Adversary(stages, self.rounds, self.kind(rng))
+
+    def changed(self, parent: Adversary, rng: Generator) -> Adversary:
+        """Return a copy of `parent` with one random change.
+
+        The change replaces, inserts or removes a query, adds or removes a stage, or draws another
+        usual answer or number of rounds.
+        """
+        stages, usual = [list(stage) for stage in parent.stages], parent.usual
+        rounds = parent.rounds
+        selected = int(rng.integers(len(stages)))
+        stage, choice = stages[selected], rng.random()
+        if choice < 0.4:
+            at = int(rng.integers(len(stage)))
+            stage[at] = self.queries.near(stage[at], rng)
+        elif choice < 0.7 and len(stages) < _MAX_STAGES:
+            if len(stages) == 1:
+                usual = self.kind(rng)
+            last = stages[-1][-1]
+            stages.append([self.queries.near(last, rng) if rng.random() < 0.5 else self.queries.draw(rng)])
+        elif choice < 0.77 and len(stages) > 1:
+            del stages[selected]
+        elif choice < 0.85:
+            stage.insert(int(rng.integers(len(stage) + 1)), self.queries.draw(rng))
+        elif choice < 0.92 and len(stage) > 1:
+            del stage[int(rng.integers(len(stage)))]
+        elif choice < 0.96:
+            usual = self.kind(rng)
+        else:
+            rounds = max(1, min(self.rounds, int(rng.integers(1, self.rounds + 1))))
+        return Adversary(stages, rounds, usual)
+
+    def promise(self, adversary: Adversary, pair: int) -> float:
+        """Return the certificate expected from an event learned on summaries of transcripts.
+
+        All adversaries get the same randomness, so that scores differ by the adversary alone.
+        """
+        found = [np.array([self.summary(answers) for answers in side]) for side in self.sides(adversary, pair, _SCORE_RUNS, 1)]
+        return self.certified(encode(found[0], _SCORE_RUNS), encode(found[1], _SCORE_RUNS))
+
+    def summary(self, answers: Any) -> list[float]:
+        """Return a summary of a transcript as a list of numbers.
+
+        The numbers are the length, the count of each kind, and the index of the first unusual
+        answer. Then come the sum of all numbers in the answers, and the sum over unusual answers.
+        """
+        if not isinstance(answers, list):
+            return [0.0] * (len(self.kinds) + 3)
+        kinds = [answer_kind(answer) for answer in answers]
+        usual = self.kinds[min(1, len(self.kinds) - 1)]
+        first = next((i for i, kind in enumerate(kinds) if kind != usual), len(kinds))
+        numbers = [_number(answer) for answer in answers]
+        unusual_sum = sum(number for number, kind in zip(numbers, kinds, strict=True) if kind != usual)
+        return [float(len(kinds)), *(float(kinds.count(kind)) for kind in self.kinds[1:]), float(first), sum(numbers), unusual_sum]
+
+    def sides(self, adversary: Adversary, pair: int, runs: int, part: int) -> Iterator[list[Any]]:
+        """Yield the transcripts on D1, then those on D0. If a side raises, its transcripts are replaced by the exception."""
+        run, selected = _runner(against(self.mechanism, adversary)), self.pairs[pair]
+        for i, dataset in enumerate((selected.d1, selected.d0)):
+            rng = stream(self.seed, _STREAM_KEY, part, i)
+            try:
+                yield list(run(dataset, runs, rng))
+            except MechanismFailed:
+                raise
+            except Exception as error:
+                yield [error] * runs
+
+    def expected(self, adversary: Adversary, pair: int) -> float:
+        """Return the certificate expected from an event learned on full transcripts."""
+        try:
+            one, zero = (encode(found, _FINALIST_RUNS) for found in self.sides(adversary, pair, _FINALIST_RUNS, 2))
+        except WrongShape as error:
+            raise InvalidArgument(f"find_adversary: {error}") from None
+        return self.certified(one, zero)
+
+    def certified(self, one: Outputs, zero: Outputs) -> float:
+        """Return the certificate expected from an event learned on encoded outputs; minus infinity if undefined."""
+        found = expected_certificate(one, zero, self.claim, alpha=0.01, rounds=_AUDIT_ROUNDS)
+        return -math.inf if math.isnan(found) else found
+
+
+def _number(answer: Any) -> float:
+    """Return the sum of the finite numbers in an answer."""
+    if isinstance(answer, list | tuple):
+        return sum(map(_number, answer))
+    real = isinstance(answer, int | float | np.integer | np.floating) and not isinstance(answer, bool)
+    return float(answer) if real and math.isfinite(answer) else 0.0
+
+
+def against(mechanism: Any, adversary: Adversary) -> Any:
+    """Return the mechanism combined with this adversary."""
+    if isinstance(mechanism, Target):
+        return replace(mechanism, kwargs={**mechanism.kwargs, "adversary": adversary.to_dict()})
+    return mechanism.against(adversary)
+
+
+def _runner(mechanism: Any) -> Any:
+    """Return the function that runs the mechanism."""
+    return getattr(mechanism, "sample", mechanism)

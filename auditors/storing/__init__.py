@@ -1,1 +1,0 @@
-"""Stores: files with the plans and counts of audits, from which interrupted audits resume."""

@@ -1,0 +1,186 @@
+"""Ledger of one audit in a store: its settled facts, its counts, and its interim looks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from dpwitness.auditors.witnesses.audit_identity import Identity
+from dpwitness.auditors.witnesses.rows import insert_statement
+from dpwitness.auditors.witnesses.serialization import ARCHIVE, pack, unpack
+from dpwitness.auditors.witnesses.store import Entry, Store, stage_number
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
+from dpwitness.auditors.workers.chunks import Span
+from dpwitness.auditors.workers.source_locations import place_of
+from dpwitness.auditors.workers.stage import Stage
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument
+
+T = TypeVar("T")
+
+_WAIT = 0.5  # seconds between two transactions
+_RETRY = 5.0  # seconds after a failed transaction
+
+
+class AuditLedger:
+    """Ledger that writes to a store, as `dpwitness.auditors.workers.engine.Ledger` requires.
+
+    A failed write, as on a full disk, does not stop the audit. The rows are kept in memory and written again later; `trouble` holds the
+    error.
+    """
+
+    def __init__(self, store: Store, identity: Identity, name: str, planned: int) -> None:
+        found = store.find(identity, name)
+        self.store, self.resumed = store, found is not None
+        self.entry: Entry = found or store.begin(identity, name, planned)
+        self.trouble = ""
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._due = 0.0
+        self._stages: dict[tuple[int, int, bool], int] = {}
+
+    def describe(self, *, sequential: bool = False) -> str:
+        """Return the progress of the audit in the store, in one line; a sequential audit is never finished."""
+        entry = self.entry
+        if not self.resumed:
+            return f"{self.store.path}: {entry.name} begins"
+        if sequential:
+            return f"{self.store.path}: {entry.name} goes on, {entry.done:,} runs are done"
+        if entry.verdict is not None:
+            return f"{self.store.path}: {entry.name} is finished, there is nothing left to run"
+        return f"{self.store.path}: {entry.name} goes on, {entry.done:,} of {entry.planned:,} runs are done"
+
+    def fact(self, key: str, find: Callable[[], T]) -> T:
+        """Return the value under a key. If it is missing, compute it with `find` and store it."""
+        missing = object()
+        found: Any = self.value(key, missing)
+        if found is missing:
+            found = find()
+            self.put(key, found)
+        settled: T = found
+        return settled
+
+    def value(self, key: str, missing: Any) -> Any:
+        """Return the stored value under a key, or `missing`."""
+        found = self.store.rows("facts", "audit = ? AND key = ?", self.entry.id, key)
+        return json.loads(found[0][2]) if found else missing
+
+    def values(self, prefix: str) -> dict[str, Any]:
+        """Return all stored values whose keys begin with a prefix, by key."""
+        rows = self.store.rows("facts", "audit = ?", self.entry.id)
+        return {key: json.loads(value) for _, key, value in rows if key.startswith(prefix)}
+
+    def end(self, number: int, outcome: Any) -> None:
+        """Store the end of the plan, or of an extension, and delete the stored outputs: only counts are needed afterwards."""
+        self.flush()
+        self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(outcome)))
+        spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
+        self._put(spans, (self.entry.id, ARCHIVE))
+        self.flush()
+        with suppress(sqlite3.Error):
+            self.store.connection.executescript("PRAGMA incremental_vacuum")
+
+    def put(self, key: str, value: Any) -> None:
+        """Store a JSON value under a key, at once."""
+        self._put(*insert_statement("facts", self.entry.id, key, json.dumps(value)))
+        self.flush()
+
+    def spans(self, stage: Stage) -> dict[int, int]:
+        """Return the last chunk of each stored span of a stage, by the first chunk."""
+        return dict(self.store.query("SELECT first, last FROM spans WHERE stage = ?", self._stage(stage)))
+
+    def read(self, stage: Stage, first: int) -> Span:
+        """Return the span that begins at this chunk. Raises InvalidArgument if the span cannot be read."""
+        rows = self.store.rows("spans", "stage = ? AND first = ?", self._stage(stage), first)
+        try:
+            return unpack(first, rows[0][4])
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            text = f"the chunks from {first} on of phase {stage.key[2]} cannot be read ({error})"
+            raise InvalidArgument(f"store must be whole, got {self.store.path}: {text}") from None
+
+    def write(self, stage: Stage, span: Span) -> None:
+        """Add a span; the next transaction writes it."""
+        rounds = sum(part.rounds for _, part in span.parts)
+        self._put(*insert_statement("spans", self._stage(stage), span.first, span.last, rounds, pack(span), how="OR IGNORE"))
+
+    def look(self, runs: int, bound: float) -> None:
+        """Record an interim look: the number of runs made before it, and the certified bound."""
+        self._put(*insert_statement("looks", self.entry.id, runs, float(min(bound, 1e308))))
+
+    def progress(self, done: int, planned: int) -> None:
+        """Record the number of runs done and planned."""
+        self._put("UPDATE audits SET done = max(done, ?), planned = ? WHERE id = ?", (done, planned, self.entry.id))
+
+    def reopen(self, planned: int) -> None:
+        """Mark an ended audit as unfinished, with a new number of planned runs."""
+        self._put("UPDATE audits SET verdict = NULL, ended = NULL, planned = ? WHERE id = ?", (planned, self.entry.id))
+        self.flush()
+        self.entry = replace(self.entry, verdict=None, planned=planned)
+
+    def finish(self, result: Result, done: int, planned: int) -> None:
+        """Record the end of the audit, with its result if it has a verdict or has made every run."""
+        self.progress(done, planned)
+        unexercised = getattr(result, "exercised", None) is False  # every run was made, but no pair exercises the mechanism
+        if unexercised or result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+            mechanism, target = getattr(result, "mechanism", None), result.to_json().get("target")
+            content = result.to_json() | {"witness": getattr(result, "witness", None), "source": place_of(mechanism, target)}
+            text = json.dumps(strict(content), allow_nan=False)
+            values = (time.time(), result.verdict.value, text, self.entry.id)
+            self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
+        self.flush()
+
+    def changed_outputs(self, rounds: int) -> InvalidArgument:
+        """Return the exception for a stage whose first outputs differ from the stored digest."""
+        return self.changed_mechanism(
+            f"the first {rounds:,} rounds of a stored stage give other outputs under the same seed now: "
+            "the target, or something that it uses, has changed"
+        )
+
+    def changed_mechanism(self, evidence: str) -> InvalidArgument:
+        """Return the exception for a mechanism that did not make the stored counts."""
+        return InvalidArgument(
+            f"store was made by another version of this mechanism: {evidence}; "
+            f"use another store, or remove the audit with `dpwitness store gc {self.store.path} {self.entry.name}`"
+        )
+
+    def flush(self) -> None:
+        """Write all pending statements in one transaction."""
+        if not self._pending:
+            return
+        try:
+            with self.store.transaction() as connection:
+                for statement, values in self._pending:
+                    connection.execute(statement, values)
+                self.store.reseal(self.entry.id)
+            self._pending, self.trouble, wait = [], "", _WAIT
+        except (sqlite3.Error, InvalidArgument) as error:
+            self.trouble, wait = str(error.__cause__ or error), _RETRY
+        self._due = time.monotonic() + wait
+
+    def _put(self, statement: str, values: tuple[Any, ...]) -> None:
+        """Add a pending statement, and write all pending statements if a transaction is due."""
+        self._pending.append((statement, values))
+        if time.monotonic() >= self._due:
+            self.flush()
+
+    def _stage(self, stage: Stage) -> int:
+        """Return the row number of a stage, and add the row if it is missing. Raise MechanismFailed if the stored plan differs."""
+        _, pair, phase = stage.key
+        key = (phase, pair, stage.single)
+        if key not in self._stages:
+            number = stage_number(self.entry.id, *key)
+            rows = self.store.rows("stages", "id = ?", number)
+            row = rows[0][5:] if rows else (stage.rounds, stage.chunk)
+            if not rows:
+                self._put(*insert_statement("stages", number, self.entry.id, *key, stage.rounds, stage.chunk, how="OR IGNORE"))
+            elif row != (stage.rounds, stage.chunk):
+                raise MechanismFailed(
+                    f"the plan of this run is not that of {self.store.path}: phase {phase} had {row[0]} rounds in chunks of {row[1]}, "
+                    f"and has {stage.rounds} in chunks of {stage.chunk}"
+                )
+            self._stages[key] = number
+        return self._stages[key]

@@ -1,0 +1,287 @@
+"""Result of a black-box audit: a verdict, its certified bound and confidence, and a witness of a violation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.histogram import EventHistogram
+from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certified_point
+from dpwitness.auditors.witnesses.causes import Cause
+from dpwitness.auditors.witnesses.recompute import Basis
+from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, claim_document, strict
+from dpwitness.auditors.witnesses.witness import build_witness, certifies
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.capabilities import has_capability
+from dpwitness.core.protocols.mechanism import WhiteBox
+from dpwitness.core.values.json_reader import Json
+
+
+@dataclass(frozen=True, slots=True)
+class BitLevel:
+    """Verdict on the low bits of floating-point outputs, separate from the verdict on their values."""
+
+    verdict: Verdict
+    epsilon_lower: float
+    pair: Pair | None = None
+    event: Event | None = None
+    tally: Tally | None = None
+    alpha: float = 0.0  # error probability at which the tally was tested
+    lost: int = 0  # wrong guesses that are rounds whose output was lost
+
+    def to_json(self) -> Json:
+        return {
+            "verdict": self.verdict.value,
+            "pair": self.pair.to_json() if self.pair else None,
+            "epsilon_lower": strict(self.epsilon_lower),
+            "event": self.event.to_json() if self.event else None,
+            "description": self.event.describe() if self.event else None,
+            "tally": _tally_json(self.tally),
+        } | ({"alpha": self.alpha, "lost": self.lost} if self.alpha else {})
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """Pair that the pilot tried, with the parameter that an audit on it is expected to certify."""
+
+    pair: Pair
+    expected: float
+    confirmed: bool
+
+    def to_json(self) -> Json:
+        return {"why": self.pair.why, "expected": strict(self.expected), "confirmed": self.confirmed}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AuditResult(Result):
+    """Result of a black-box audit.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        Verdict at the level of values: VIOLATED, SUSPECT (violated, if what a scan has guessed is
+        right), NOT_REFUTED, INCONCLUSIVE (interrupted, or no pair exercises the mechanism) or ERROR.
+    exercised : bool or None
+        True where outputs on D0 and D1 differ. False where outputs look the same on every pair,
+        although a tenth of the claim would have shown a difference: the audit then gives no
+        evidence about the claim. None where there were too few runs to decide, the audit was
+        interrupted or failed, or a given event was tested.
+    epsilon_lower : float
+        Certified lower bound on epsilon at the claim's delta (at delta = 0 for GDP, zCDP and
+        RDP).
+    parameter_lower : float
+        Certified lower bound on the claim's own parameter: epsilon, mu or rho.
+    detectable : float
+        Smallest parameter at which a mechanism *with this kind of event* would have been refuted
+        with probability 0.9, with its event learned again. Such a mechanism has the same kind of
+        difference in its outputs, only larger. Other kinds, such as a raw value in one of 1e4
+        runs, are not covered.
+    bit_level : BitLevel or None
+        Verdict on the low bits; None where outputs are not floating-point numbers.
+    picture : Picture or None
+        Histogram of the test's outputs on each dataset, with the event's guesses: an illustration
+        that certifies nothing.
+    p_value : float
+        Smallest error at which the claim is refuted, corrected for all interim looks and all
+        pairs.
+    claim, confidence, seed, name, target : Claim, float, int, str, dict
+        Arguments of `dpwitness.audit`; `target` is the location of the mechanism for the witness.
+    requested, trials : int
+        Requested number of runs, and number of runs made, both datasets together.
+    pair, event : Pair, Event
+        The audited pair and the tested event; None if the audit ended before the test.
+    pairs : tuple of PairScore
+        Candidate pairs with the scores of the pilot.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds, cpu_seconds : float
+        Duration, and CPU time of this process and all workers, in seconds. The CPU time is 0 if it is unknown: on systems without /proc,
+        and for workers that this process has not started.
+    trace : TraceEvidence or None
+        What a few traced runs show: the noise, by how much its input moves, and the loss to which the calls compose. A loss above the
+        claim makes a verdict that would be NOT_REFUTED INCONCLUSIVE.
+    causes : tuple of Cause
+        What exceptions, repeated values and all other outputs show by themselves, if exceptions or repeated values suffice to violate the
+        claim. All these statements together hold with the audit's confidence, separately from the verdict.
+    guessed : str
+        What a scan has guessed about claim, relation or domain; empty for a stated claim.
+    tally, stages, basis, alpha, looks, method, scores, mechanism, unstored
+        Counts and records from which witness and report are computed.
+    """
+
+    name: str
+    claim: Claim
+    verdict: Verdict
+    confidence: float
+    seed: int
+    trials: int  # runs of the mechanism in all phases
+    requested: int
+    epsilon_lower: float = 0.0
+    parameter_lower: float = 0.0
+    p_value: float = 1.0
+    detectable: float = math.inf
+    pair: Pair | None = None
+    event: Event | None = None
+    tally: Tally | None = None
+    stages: tuple[Part, ...] = ()  # counts of all events, if several were tested in turn; the last is `tally`
+    alpha: float = 0.0  # error of the last interim look at the tally, after the correction for looks and pairs
+    basis: Basis | None = None  # counts that certified the bounds, at the interim look that certified most
+    method: str = ""
+    looks: tuple[tuple[int, float], ...] = ()  # runs made before each interim look, and the bound certified by then
+    picture: EventHistogram | None = None
+    exercised: bool | None = None
+    bit_level: BitLevel | None = None
+    pairs: tuple[PairScore, ...] = ()
+    notes: tuple[str, ...] = ()
+    target: Json | None = None
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    scores: tuple[Score, ...] = ()  # scores whose columns precede those of the outputs
+    mechanism: Any = field(default=None, repr=False)
+    guessed: str = ""
+    trace: TraceEvidence | None = None
+    causes: tuple[Cause, ...] = ()
+    unstored: str = ""  # why writing to the store failed, if it failed
+
+    @property
+    def evidence(self) -> str:
+        """Return ``statistical`` for counts and an exact binomial limit; ``assumed`` where a trace alone raises the doubt."""
+        return "assumed" if self.verdict is Verdict.INCONCLUSIVE and self.trace is not None and self.trace.contradicts else "statistical"
+
+    @property
+    def limit(self) -> float | None:
+        """Return the median bound that the best possible test certifies at this number of trials.
+
+        None without a law of the privacy loss, or if its computation fails: the counts do not
+        depend on it.
+        """
+        from dpwitness.auditors.density.limit import limit
+
+        if self.pair is None or not has_capability(self.mechanism, WhiteBox):
+            return None
+        try:
+            return limit(self.mechanism, self.pair, self.claim, self.requested, self.confidence)
+        except Exception:
+            return None
+
+    @property
+    def point(self) -> CertifiedPoint | None:
+        """Return the point under the pair's trade-off curve that the tally proves; None if there were no guesses."""
+        tally = self.tally
+        return certified_point(tally, self.alpha) if tally and tally.correct + tally.wrong and self.alpha > 0 else None
+
+    @property
+    def witness(self) -> Json | None:
+        """Return the JSON from which `dpwitness.replay` can test the violation again.
+
+        None unless the claim is violated, or SUSPECT, at the level of values or of bits.
+        """
+        broken = (Verdict.VIOLATED, Verdict.SUSPECT)
+        value, level = self.verdict in broken, self.bit_level
+        if value:
+            pair, event, tally, bound = self.pair, self.event, self.tally, self.parameter_lower
+        elif level is not None and level.verdict in broken:
+            pair, event, tally, bound = level.pair, level.event, level.tally, level.epsilon_lower
+        else:
+            return None
+        if pair is None or not pair.writable or event is None or tally is None:
+            return None
+        parts = (self.stages if value else ()) or (Part(tally, lost=0 if value else level.lost),)  # type: ignore[union-attr]
+        alpha = self.alpha if value else level.alpha or 1 - self.confidence  # type: ignore[union-attr]
+        claim, tested = self.claim if value else self.claim.at_delta, sum(part.tally.rounds for part in parts)
+        if value and self.basis and not self.basis.cells:  # an earlier look may have certified more than the last
+            parts, alpha, tally = self.basis.parts, self.basis.alpha, self.basis.parts[-1].tally
+        stage_fields: Json = {}
+        if len(parts) > 1:
+            stage_fields = {"stages": [part.to_json() for part in parts[:-1]], "combination": "conditional error"}
+        if len(parts) > 1 or parts[-1].lost:
+            stage_fields["lost"] = parts[-1].lost
+        if parts[-1].prior is not None:
+            stage_fields["prior"] = parts[-1].to_json()["prior"]
+        if sum(part.tally.rounds for part in parts) < tested:
+            stage_fields["tested"] = tested  # a replay makes the same number of rounds as the audit
+        alpha_field: Json = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
+        if value and self.basis and self.basis.cells:
+            alpha_field = {"cells": [list(side) for side in self.basis.cells], "cells_alpha": self.basis.cells_alpha}
+        more = {
+            "event": event.to_json(),
+            "description": str(self.description) if value else event.describe(),
+            "counts": (_tally_json(tally) or {}) | stage_fields | alpha_field,
+            "trials": self.requested,
+        } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
+        return build_witness(self, "value" if value else "bit", pair, bound, more)
+
+    @property
+    def description(self) -> str | None:
+        """Return a one-line description of the event, with the meaning of its score columns."""
+        if self.event is None:
+            return None
+        labels = [label for score in self.scores for label in score.labels]
+        score_columns = "; ".join(f"output {i} is the score {label}" for i, label in enumerate(labels))
+        return self.event.describe() + (f" ({score_columns}; the output's own numbers follow)" if labels else "")
+
+    def headline(self) -> str:
+        """Return the verdict, the bound and the confidence in one line."""
+        first = self.notes[0] if self.notes else ""
+        return headline_of(self.claim, self.verdict, self.parameter_lower, self.confidence, self.detectable, first)
+
+    def to_json(self) -> Json:
+        fields = {
+            "confidence": self.confidence,
+            "epsilon_lower": strict(self.epsilon_lower),
+            "parameter": self.claim.symbol,
+            "parameter_lower": strict(self.parameter_lower),
+            "p_value": self.p_value,
+            "limit": strict(self.limit),
+            "detectable": strict(self.detectable),
+            "exercised": self.exercised,
+            "pair": self.pair.to_json() if self.pair else None,
+            "event": self.event.to_json() if self.event else None,
+            "description": self.description,
+            "method": self.method,
+            "tally": _tally_json(self.tally),
+            "stages": [part.to_json() for part in self.stages],
+            "alpha": self.alpha,
+            **({"basis": self.basis.to_json()} if self.basis else {}),
+            "looks": [[runs, strict(lower)] for runs, lower in self.looks],
+            "picture": self.picture.to_json() if self.picture else None,
+            "certified_point": asdict(self.point) if self.point else None,
+            "bit_level": self.bit_level.to_json() if self.bit_level else None,
+            "pairs": [score.to_json() for score in self.pairs],
+            "trials": self.trials,
+            "requested": self.requested,
+            "seed": self.seed,
+        } | ({"guessed": self.guessed} if self.guessed else {})
+        fields |= {"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}
+        fields |= {"trace": self.trace.to_json()} if self.trace else {}
+        fields |= {"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}
+        return claim_document(self, "black box", fields) | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
+
+
+def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float, detectable: float, note: str) -> str:
+    """Return the headline of an audit from its numbers; `note` is the first of its notes."""
+    symbol, confidence_text = claim.symbol, f"confidence {confidence:.12g}"
+    if verdict is Verdict.VIOLATED:
+        if math.isinf(lower):
+            return f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} ({confidence_text})"
+        return f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} ({confidence_text})"
+    if verdict is Verdict.SUSPECT:
+        bound = f"no finite {symbol} holds" if math.isinf(lower) else f"{symbol} > {lower:.4g}"
+        return f"SUSPECT: {bound} certified; the claim {claim} is violated if it is what the library promises ({confidence_text})"
+    if verdict is Verdict.NOT_REFUTED:
+        found = f"; a violation of {detectable:.4g} or more, of the same shape, would have been found 9 times in 10"
+        found = found if math.isfinite(detectable) else ""
+        return f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified ({confidence_text}){found}"
+    return f"{verdict.value}: {note or 'no verdict'}"
+
+
+def _tally_json(tally: Tally | None) -> dict[str, int] | None:
+    if tally is None:
+        return None
+    return {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}

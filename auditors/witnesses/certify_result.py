@@ -1,0 +1,176 @@
+"""Result of a white-box audit: bounds on the privacy profile of a pair, and a verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpwitness.auditors.density.mismatch import Mismatch
+from dpwitness.auditors.density.search import WorstOutput
+from dpwitness.auditors.witnesses.enclosure_bounds import grade_of
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, claim_document, strict
+from dpwitness.auditors.witnesses.witness import build_witness
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_reader import Json
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CertifyResult(Result):
+    """Result of a white-box audit of one pair. Every number is the larger of the numbers for both orders of the pair.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED if the lower bound of the density exceeds the claim and is proved or statistical.
+        CERTIFIED (for this pair) if the upper bound is within the claim and is proved or
+        statistical, also for the sampler: see `declared`. SUPPORTED if the upper bound is within
+        the claim but is numerical or assumed. INCONCLUSIVE otherwise. ERROR if log-density and
+        sampler contradict each other.
+    evidence : {"proved", "statistical", "numerical", "assumed"}
+        Grade of the bound that decided the verdict.
+    route : str
+        How the law of the privacy loss was computed.
+    lower_end, upper_end : str
+        Evidence of the two bounds: ``proved``, ``statistical(alpha)``, ``numerical`` (sums and
+        quadrature in floating point, up to estimated errors), or ``assumed: ...``.
+    epsilon_lower, epsilon_upper : float
+        Bounds on epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
+    parameter_lower, parameter_upper : float
+        Bounds on the claim's own parameter: epsilon, mu or rho.
+    epsilons, delta_lower, delta_upper : array
+        The privacy profile.
+    fpr, tpr_lower, tpr_upper : array
+        The best attacker's true-positive rate at each false-positive rate. Empty where outputs
+        were sampled.
+    mismatch : Mismatch or None
+        Smallest mismatch of sampler and density that the runs would have noticed with probability
+        0.9.
+    declared : bool
+        Whether sampler and density follow from one declared law of this package. If not,
+        CERTIFIED needs `mismatch.scale` of at most 0.02 and a claim with room for a noise scale
+        that differs by this amount.
+    worst : WorstOutput or None
+        For pure DP, the output with the largest loss found.
+    claim, pair, trials, confidence, seed, name, target, mechanism
+        Arguments of `dpwitness.certify`; `trials` is the number of runs that check the sampler.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds : float
+        Duration, in seconds.
+    """
+
+    name: str
+    claim: Claim
+    pair: Pair
+    verdict: Verdict
+    route: str
+    upper_end: str
+    epsilon_lower: float
+    epsilon_upper: float
+    parameter_lower: float
+    parameter_upper: float
+    epsilons: FloatArray
+    delta_lower: FloatArray
+    delta_upper: FloatArray
+    fpr: FloatArray
+    tpr_lower: FloatArray
+    tpr_upper: FloatArray
+    confidence: float
+    seed: int
+    trials: int
+    worst: WorstOutput | None = None
+    lower_end: str = "numerical"
+    mismatch: Mismatch | None = None
+    declared: bool = False
+    notes: tuple[str, ...] = ()
+    target: Json | None = None
+    seconds: float = 0.0
+    mechanism: Any = None
+
+    @property
+    def evidence(self) -> str:
+        """Return the grade of the bound that decided the verdict."""
+        if self.verdict is Verdict.ERROR:
+            return "statistical"
+        return grade_of(self.lower_end if self.verdict is Verdict.VIOLATED else self.upper_end)
+
+    @property
+    def witness(self) -> Json | None:
+        """Return pair, event and output as JSON, from which `dpwitness.replay` encloses the loss again.
+
+        None unless the claim is violated. The event is {L > `above`}: P(L > t) - e^t P'(L > t)
+        exceeds delta at every t below the lower bound.
+        """
+        if self.verdict is not Verdict.VIOLATED:
+            return None
+        worst, output = self.worst, None
+        if worst is not None:
+            output = {"output": strict(worst.output), "ray": strict(worst.ray), "kind": worst.kind, "loss": strict(worst.loss)}
+        event = {"kind": "loss", "above": strict(self.epsilon_lower), "output": output}
+        more = {"event": event, "description": self.event, "route": self.route, "trials": self.trials}
+        return build_witness(self, "white box", self.pair, self.parameter_lower, more)
+
+    @property
+    def event(self) -> str:
+        """Return a description of the event that shows the lower bound."""
+        if self.worst is not None:
+            return self.worst.describe()
+        return f"outputs whose privacy loss exceeds {self.epsilon_lower:.6g}"
+
+    @property
+    def about(self) -> str:
+        """Return what the verdict is about, and which mismatch of sampler and density would have been noticed."""
+        return self._with_mismatch("sampler and density follow from one declared law" if self.declared else "from the density")
+
+    def _with_mismatch(self, subject: str) -> str:
+        """Return `subject`, and which mismatch of sampler and density would have been noticed."""
+        return subject if self.mismatch is None else f"{subject}; {self.mismatch.describe()}"
+
+    def headline(self) -> str:
+        """Return the verdict, the bounds and their evidence in one line."""
+        symbol, bounds_text = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
+        evidence_text = f"{self.about}; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
+        if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
+            return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({evidence_text})"
+        if self.verdict is Verdict.VIOLATED:
+            return (
+                f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({evidence_text})"
+            )
+        low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
+        named = self.pair.why not in ("", "given")
+        scope = f"for the pair '{self.pair.why}' only" if named else "for this pair only"
+        if self.verdict is Verdict.CERTIFIED and low == high and self.lower_end == self.upper_end == "proved":
+            proof = f"proved; {self.about}" if self.declared else self._with_mismatch("proved from its density")
+            return f"CERTIFIED: {symbol} is {low} {scope}, within the claim {self.claim} ({proof})"
+        if self.verdict is Verdict.CERTIFIED:
+            return f"CERTIFIED {scope}: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
+        if self.verdict is Verdict.SUPPORTED:
+            return f"SUPPORTED {scope}, not proved: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
+        if self.verdict is Verdict.INCONCLUSIVE and self.route == "none":
+            return f"INCONCLUSIVE: {self.notes[0]}"
+        if self.verdict is Verdict.INCONCLUSIVE:
+            return f"INCONCLUSIVE: {symbol} lies in {bounds_text} on this pair, the claim is {self.claim} ({evidence_text})"
+        return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
+
+    def to_json(self) -> Json:
+        fields = {
+            "route": self.route,
+            "lower_end": self.lower_end,
+            "upper_end": self.upper_end,
+            "parameter": self.claim.symbol,
+            **{key: strict(getattr(self, key)) for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")},
+            "profile": {key: strict(getattr(self, key)) for key in ("epsilons", "delta_lower", "delta_upper")},
+            "tradeoff": {key: strict(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")},
+            "pair": self.pair.to_json(),
+            "description": self.event,
+            "confidence": self.confidence,
+            "seed": self.seed,
+            "trials": self.trials,
+            "mismatch": self.mismatch.describe() if self.mismatch else "",
+            "noticed": self.mismatch.to_json() if self.mismatch else None,
+            "declared": self.declared,
+        }
+        return claim_document(self, "white box", fields)

@@ -1,0 +1,383 @@
+"""Replay of a witness: the same pair, event and claim are tested with fresh randomness."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.audit.audit import Progress, confirm
+from dpwitness.auditors.canaries.replay import recompute_witness
+from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.events.scores import Score, collect_scores, suggested_score
+from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
+from dpwitness.auditors.functions.bounds.utility import UtilityResult
+from dpwitness.auditors.traces.trace import trace
+from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.canary_result import CanaryResult
+from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.witnesses.rerun_witnesses import RERUN, RerunResult, read_measurement_witness, remeasure, rerun
+from dpwitness.auditors.witnesses.trace_result import TraceResult
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.witnesses.witness_reader import Witness, check_seal, load_json, read_checked_witness, read_pair
+from dpwitness.auditors.witnesses.witness_schemas import KINDS
+from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative
+from dpwitness.auditors.workers.source_search import sha256_of
+from dpwitness.auditors.workers.streams import fresh_seed
+from dpwitness.auditors.workers.trust import PlannedTarget, Trust
+from dpwitness.core.claims import Claim, exact_claim
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.json_codec import unregistered_classes
+from dpwitness.core.values.json_reader import Json, short_json
+from dpwitness.core.values.validation import InvalidArgument, require_integer, require_probability, require_run_options, require_type
+from dpwitness.mechanisms.wrappers.recording.primitive_tables import validate_primitives
+
+LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
+AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | RerunResult | TraceResult | CanaryResult
+
+
+def replay(
+    witness: str | Path | Json,
+    *,
+    mechanism: Any = None,
+    allow: Sequence[str] = (),
+    scores: Sequence[Any] | None = None,
+    trials: int | None = None,
+    confidence: float | None = None,
+    seed: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> AnyResult:
+    """Test the violation recorded in a witness again.
+
+    The event is tested with fresh randomness. For a white-box witness, the privacy loss is
+    enclosed again. For a sensitivity or stability witness, its pair is evaluated again; for a utility
+    witness, the error is measured again; for an accountant, the figure is computed again; for a metamorphic
+    relation, its case is run again. A canary witness runs nothing: its bound is recomputed from the counts
+    in the file.
+
+    If the mechanism satisfies the claim of the witness, the replay returns VIOLATED with
+    probability at most 1 - `confidence`, whoever wrote the witness. If the mechanism breaks the
+    claim by a margin that is large for the number of runs, the replay returns VIOLATED with high
+    probability. If the bound that these runs certify just equals the claim, the probability is
+    about one half.
+
+    A witness is untrusted data. Reading a witness imports nothing that it names. Its target runs
+    if the target is one of this project's mechanisms, lies under the current folder, or is named
+    in `allow`. Built-in callables and those of the standard library never run. See SECURITY.md.
+
+    Parameters
+    ----------
+    witness : path or dict
+        A ``witness-*.json`` file, or its content.
+    mechanism : Mechanism or callable, optional
+        Replaces the recorded target, for instance if the target cannot be imported or is not
+        trusted.
+    allow : sequence of str
+        Targets that may run wherever they lie, as the witness names them (``MODULE:NAME``,
+        ``FILE.py:NAME``), and paths of interpreters.
+    scores : list, optional
+        Replace the recorded scores of the same names, in the form that `audit` accepts.
+    trials : int, optional
+        Runs of the mechanism. Default: the number that certified the witness.
+    confidence : float, optional
+        Confidence of the verdict. Default: the recorded confidence, but at least .99 (canaries:
+        .95), since the author of the witness chose the recorded one.
+    seed : int, optional
+        Root seed, to repeat an earlier replay exactly. Default: entropy of the operating system.
+        If the witness fixed the seed, its author could try seeds until a private mechanism seems
+        to violate its claim. The result records the seed.
+    executor, progress
+        As in `audit`.
+
+    Returns
+    -------
+    AuditResult, CertifyResult, TraceResult, CanaryResult, SensitivityResult, UtilityResult, StabilityResult, AccountantResult or
+    MetamorphicResult
+        Result for the target that ran. For a bit-level witness, verdict and bounds are those of
+        the bit level.
+
+    Raises
+    ------
+    InvalidArgument
+        If the witness cannot be read or is inconsistent, or its target does not exist or may not
+        run.
+    """
+    prepared = prepare_replay(witness, mechanism=mechanism, allow=allow, scores=scores)
+    return prepared.run(prepared.load(), trials=trials, confidence=confidence, seed=seed, executor=executor, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Witness that was read, with its target, which passed the trust rules but is not imported yet."""
+
+    raw: Json
+    file: str
+    trust: Trust
+    given: Any
+    plan: PlannedTarget | None
+    called: str = ""  # the user's name for the given mechanism
+    scores: tuple[Score | PlannedTarget, ...] = ()  # given scores, or trusted ones not yet imported; without the mechanism's own
+
+    def describe(self) -> str:
+        """Return a one-line description of what will run."""
+        return "; score ".join([self._describe_target(), *(score.describe() for score in self.scores if isinstance(score, PlannedTarget))])
+
+    def _describe_target(self) -> str:
+        """Return a one-line description of the target, without its scores."""
+        if self.raw.get("kind") == "canaries":
+            return "the counts of the file: no training is run"
+        if self.plan is not None:
+            return self.plan.describe()
+        found = describe_target(self.given)
+        return self.called or (found["target"] if found else name_of(self.given))
+
+    def load(self) -> Any:
+        """Return the given mechanism, or import the one that the witness names."""
+        if self.plan is None:
+            return self.given
+        try:
+            with _naming_file(self.file):
+                return self.plan.load()
+        except InvalidArgument:
+            raise
+        except (Exception, SystemExit) as error:  # the user's module or class may raise anything
+            raise InvalidArgument(
+                f"replay: target {short_json(self.plan.target)} could not be loaded: {type(error).__name__}: {str(error)[:300]}"
+            ) from error
+
+    def run(
+        self,
+        mechanism: Any,
+        *,
+        trials: int | None = None,
+        confidence: float | None = None,
+        seed: int | None = None,
+        executor: Executor | None = None,
+        progress: Progress | None = None,
+    ) -> AnyResult:
+        """Replay the witness on `mechanism`, the result of `load`. The other arguments are those of `replay`."""
+        drawn = seed is None
+        seed = fresh_seed() if seed is None else require_integer("seed", seed, "replay", least=0)
+        if confidence is not None:
+            require_probability("confidence", confidence, "replay")
+        require_run_options(executor, progress, None, "replay")
+        notes = check_seal(self.raw, self.file)
+        if self.raw.get("kind") == "canaries":
+            with _naming_file(self.file):
+                counted = recompute_witness(self.raw, confidence)
+            text = "replay of a canary witness: its bound, recomputed from the counts in the file; nothing was run"
+            return replace(counted, notes=(text, *self._confidence_notes(counted.confidence, None), *notes, *counted.notes))
+        used_confidence = max(self.raw.get("confidence", LEAST), LEAST) if confidence is None else confidence
+        result, text, claims = self._run_kind(mechanism, trials, used_confidence, seed, executor, progress)
+        notes = (*claims, *notes)
+        more = (
+            text,
+            self._run_note(result),
+            *self._confidence_notes(used_confidence, seed if drawn else None),
+            *([self.source_changed] if self.source_changed else []),
+            *notes,
+        )
+        # the first note of an error or an interrupted run is its cause, so these notes follow it
+        cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
+        return replace(result, notes=(*result.notes, *more) if cause_first else (*more, *result.notes))
+
+    def _run_kind(
+        self, mechanism: Any, trials: int | None, confidence: float, seed: int, executor: Executor | None, progress: Progress | None
+    ) -> tuple[AnyResult, str, tuple[str, ...]]:
+        """Replay by the kind of the witness; return the result, a note on the witness, and notes on its claim."""
+        kind, name = self.raw.get("kind"), self._mechanism_name(mechanism)
+        if kind in KINDS:
+            with _naming_file(self.file):
+                measured = read_measurement_witness(self.raw, self.trust)
+            return remeasure(measured, mechanism, confidence, seed, name), f"replay of a {kind} witness", ()
+        with _naming_file(self.file):
+            if kind in RERUN:
+                return *rerun(self.raw, mechanism, self.trust, seed, name), ()
+            if kind == "trace":
+                found = "; ".join(f["kind"] for f in self.raw["findings"])
+                return self._trace_again(mechanism, confidence, seed), f"replay of a trace with the recorded findings {found}", ()
+            witness = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
+            claims = _claim_notes(witness, mechanism)
+        text = f"replay of a witness at the {witness.level} level that certified {witness.claim.symbol} > {witness.bound:.4g}"
+        return self._test_again(witness, mechanism, trials, confidence, seed, executor, progress), text, claims
+
+    def _trace_again(self, mechanism: Any, confidence: float, seed: int) -> TraceResult:
+        """Trace the pair of a trace witness again. Nothing that its primitives name is imported."""
+        pair, claim = read_pair(self.raw["pair"], self.trust.resolve_class), exact_claim(self.raw["claim"], self.raw["claim_numbers"])
+        primitives = validate_primitives(self.raw["primitives"], "replay", required=False)
+        names: Json = {"name": self._mechanism_name(mechanism), "target": self._target_record(mechanism)}
+        return trace(mechanism, pair, claim, primitives, confidence=confidence, seed=seed, confirm=False, **names)
+
+    def _test_again(
+        self,
+        found: Witness,
+        mechanism: Any,
+        trials: int | None,
+        confidence: float,
+        seed: int,
+        executor: Executor | None,
+        progress: Progress | None,
+    ) -> AuditResult | CertifyResult:
+        """Test the event of an audit witness again, or certify the pair of a white-box witness again."""
+        trials = require_integer("trials", max(found.rounds, 1000) if trials is None else trials, "replay", least=1000, most=10**12)
+        common: dict[str, Any] = {
+            "claim": found.claim,
+            "confidence": confidence,
+            "seed": seed,
+            "name": self._mechanism_name(mechanism),
+            "target": self._target_record(mechanism),
+        }
+        if found.event is None:
+            return certify(mechanism, found.pair, trials=max(trials, 10_000), **common)
+        scores = self._recorded_scores(mechanism)
+        return confirm(
+            mechanism, found.event, pair=found.pair, trials=trials, executor=executor, progress=progress, scores=scores, **common
+        )
+
+    def _recorded_scores(self, mechanism: Any) -> tuple[Score, ...]:
+        """Return the recorded scores, whose columns the event refers to."""
+        found, remaining_scores = [], list(self.scores)
+        for recorded in self.raw.get("scores", []):
+            keys = tuple(recorded["keys"])
+            if recorded["suggested"]:
+                own = suggested_score(mechanism)
+                if own is None:
+                    raise InvalidArgument(
+                        f"replay: mechanism must have features(outputs), which the event of the witness uses; {name_of(mechanism)} has none"
+                    )
+                found.append(replace(own, keys=keys))
+                continue
+            score = remaining_scores.pop(0)
+            if isinstance(score, PlannedTarget):
+                score = Score(recorded["name"], score.load(), recorded["target"])
+            found.append(replace(score, keys=keys))
+        return tuple(found)
+
+    def _mechanism_name(self, mechanism: Any) -> str:
+        """Return the name of the mechanism that runs. The name in the file is not trusted."""
+        return self.plan.name if self.plan is not None and isinstance(mechanism, functools.partial) else name_of(mechanism)
+
+    def _target_record(self, mechanism: Any) -> Json | None:
+        """Return the target record of the mechanism that runs."""
+        if self.plan is None:
+            return describe_target(mechanism)
+        if self.plan.place.endswith(".py") and self.plan.file is not None:
+            return {"target": f"{relative(self.plan.file)}:{self.plan.name}", **_target_kwargs(self.plan)}
+        return {"target": self.raw["target"]["target"], **_target_kwargs(self.plan)}
+
+    def _run_note(self, result: AnyResult) -> str:
+        """Return a note on what ran, and on the recorded name if the two names differ."""
+        text = f"ran {self.describe()}"
+        recorded = self.raw["name"]
+        return text if recorded == result.name else f"{text}; the witness calls it {short_json(recorded)}"
+
+    def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
+        """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
+        if self.raw.get("kind") in ("sensitivity", *RERUN):
+            return ()
+        notes = []
+        if drawn is not None:
+            notes.append(f"seed {drawn}, drawn for this replay from the operating system's entropy: the same seed repeats it")
+        recorded = self.raw["confidence"]
+        if confidence != recorded:
+            notes.append(f"the replay has confidence {confidence:.12g}; the witness was recorded at {recorded:.12g}")
+        return tuple(notes)
+
+    @property
+    def source_changed(self) -> str:
+        """Return a note if the source of the recorded target has changed since the witness was written; empty otherwise."""
+        recorded, file = self.raw.get("source"), None if self.plan is None else self.plan.file
+        if not recorded or file is None or file.suffix != ".py" or sha256_of(file) == recorded["sha256"]:
+            return ""
+        return f"the source of the target, {file.name}, has changed since the witness was written"
+
+
+@contextlib.contextmanager
+def _naming_file(file: str) -> Iterator[None]:
+    """Add the file name to the message of an InvalidArgument raised in the context."""
+    try:
+        yield
+    except InvalidArgument as error:
+        text = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
+        raise InvalidArgument(f"replay: {file}: {text}") from None
+
+
+def _target_kwargs(plan: PlannedTarget) -> Json:
+    """Return the keywords of a target as a record; empty if there are none."""
+    return {"kwargs": plan.kwargs} if plan.kwargs else {}
+
+
+def target_arguments(target: Json | None) -> Json:
+    """Return the arguments of a recorded target.
+
+    For a target that ran in a separate interpreter, return those of its function.
+    """
+    kwargs: Json = (target or {}).get("kwargs") or {}
+    return kwargs.get("kwargs") or {} if target is not None and target["target"] == FOREIGN else kwargs
+
+
+def prepare_replay(
+    witness: str | Path | Json, *, mechanism: Any = None, allow: Sequence[str] = (), called: str = "", scores: Sequence[Any] | None = None
+) -> Replay:
+    """Read a witness and check its target against the trust rules. Nothing is imported or run."""
+    require_type("witness", witness, (str, os.PathLike, dict), "be a path or what a witness file holds", "replay")
+    require_type("allow", allow, (str, list, tuple, set, frozenset), "be a list of names", "replay")
+    raw, file = load_json(witness)
+    if raw.get("kind") == "claim":
+        raise InvalidArgument(f"replay: {file} is the witness of a claim: dpwitness replay {file}")
+    trust = Trust(tuple(allow) if not isinstance(allow, str) else allow, None if isinstance(witness, dict) else Path(witness).parent)
+    with _naming_file(file):
+        return _build_replay(raw, file, trust, mechanism, called, collect_scores(scores, None, "replay"))
+
+
+def _build_replay(raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
+    """Build a Replay from a document: check its classes, its target and its scores."""
+    dataset_classes = unregistered_classes(raw)
+    if raw.get("kind") not in (*KINDS, *RERUN, "trace", "canaries") and not dataset_classes:
+        read_checked_witness(raw, file)  # report errors of the file before errors of its target
+    for name in dataset_classes:
+        trust.plan({"target": name}, "class")
+    plan = None
+    if mechanism is None and raw.get("kind") != "canaries":
+        if raw["target"] is None:
+            raise InvalidArgument("mechanism must be given, the witness names no importable target")
+        plan = trust.plan(raw["target"])
+    scores = tuple(
+        _resolve_score(recorded, i, trust, given) for i, recorded in enumerate(raw.get("scores", [])) if not recorded["suggested"]
+    )
+    return Replay(raw, file, trust, mechanism, plan, called, scores)
+
+
+def _resolve_score(recorded: Json, i: int, trust: Trust, given: tuple[Score, ...]) -> Score | PlannedTarget:
+    """Return the given score of the recorded name, or else the recorded score, checked by the trust rules."""
+    for key in recorded["keys"]:
+        if not (key is None or isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 256)):
+            raise InvalidArgument(f"scores[{i}].keys must be texts, numbers of columns or null, got {short_json(key)}")
+    for score in given:
+        if score.name == recorded["name"]:
+            return score
+    if recorded["target"] is None:
+        raise InvalidArgument(f"scores must be given: {short_json(recorded['name'])} has no importable target in the witness")
+    return trust.plan(recorded["target"], f"scores[{i}].target")
+
+
+def _claim_notes(found: Witness, mechanism: Any) -> tuple[str, ...]:
+    """Return a note if the claim of the witness differs from the mechanism's own.
+
+    Raises InvalidArgument if the witness records that its claim is the mechanism's own, but the claims differ.
+    """
+    own = getattr(mechanism, "claim", None)
+    if not isinstance(own, Claim) or own.on(found.pair) == found.claim:
+        return ()
+    if found.raw.get("own_claim"):
+        raise InvalidArgument(
+            f"claim must be {own}, the mechanism's own claim as recorded in the witness, got {found.claim}; "
+            "the witness or the mechanism was edited"
+        )
+    return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)

@@ -1,0 +1,337 @@
+"""Store of audits in an SQLite file, with one writer at a time and any number of readers.
+
+A writer holds an advisory lock on the file, which the operating system releases when the process ends for any reason. Committed
+transactions survive any such end; chunks that were not committed are run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from dpwitness.auditors.witnesses.audit_identity import Identity, differences, identity_hash
+from dpwitness.auditors.witnesses.recompute import recompute_bounds
+from dpwitness.auditors.witnesses.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insert_statement
+from dpwitness.core.values.json_reader import file_kind
+from dpwitness.core.values.validation import InvalidArgument
+
+_MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An audit in a store, with `done` of `planned` runs. `result` is its result as JSON, or None until the audit ends."""
+
+    id: int
+    hash: str
+    name: str
+    identity: Identity
+    begun: float
+    planned: int
+    done: int
+    ended: float | None
+    verdict: str | None
+    result: Any
+
+    def require_consistent(self) -> None:
+        """Raise InvalidArgument unless bounds and verdict of the result follow from its counts."""
+        if self.result is None:
+            return
+        try:
+            found = recompute_bounds(self.result).verdict.value
+        except InvalidArgument as error:
+            raise InvalidArgument(f"store is damaged or edited at audit {self.name}: {error}") from None
+        if found != self.verdict:
+            raise InvalidArgument(f"store is damaged or edited at audit {self.name}: its result is {found}, its row says {self.verdict}")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A row whose checksum is wrong."""
+
+    audit: Any  # number of the audit in the row, which may be damaged itself
+    name: str | None  # the audit's name, if the row holds it
+    row: str  # table and key of the row
+
+
+class Store:
+    """An open store. `open_store` opens a store to write, `read_store` to read only."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
+        self.path, self.connection, self._lock = path, connection, lock
+        self.renewed = False  # whether an audit replaces a stored audit of its name, as in a suite that is run again with other settings
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and release its lock."""
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.close()
+        if self._lock is not None:  # after SQLite has closed its descriptor, since closing one descriptor releases all locks of the process
+            os.close(self._lock)
+            self._lock = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Run the statements of a `with` block as one transaction: all of them take effect, or none."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield self.connection
+            self.connection.execute("COMMIT")
+        except BaseException as error:
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise self._write_error(error) from error
+            raise
+
+    def _write_error(self, error: sqlite3.Error) -> InvalidArgument:
+        return InvalidArgument(f"store is damaged or cannot be written, got {self.path}: {error}")
+
+    def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return all rows of a query. Raise InvalidArgument if the file is damaged."""
+        try:
+            return self.connection.execute(statement, values).fetchall()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise InvalidArgument(f"store is damaged, got {self.path}: {error}") from None
+
+    def rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a table that a condition selects. Raise InvalidArgument if a row has a wrong checksum."""
+        found = self._checked_rows(table, where, *values)
+        for row, intact in found:
+            if not intact:
+                raise InvalidArgument(f"store is damaged, got {self.path}: the checksum of a row is wrong ({described(table, row)})")
+        return [row for row, _ in found]
+
+    def _checked_rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[tuple[Any, ...], bool]]:
+        """Return the selected rows, each with a flag that is true if its checksum is right."""
+        query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} WHERE {where}"
+        return [(row[:-1], row[-1] == checksum(row[:-1])) for row in self.query(query, *values)]
+
+    def write(self, table: str, *values: Any) -> None:
+        """Insert a row, or replace the row with the same key, at once. Raise InvalidArgument if the file cannot be written."""
+        try:
+            self.connection.execute(*insert_statement(table, *values))
+        except sqlite3.Error as error:
+            raise self._write_error(error) from error
+
+    def reseal(self, audit: int) -> None:
+        """Compute the checksum of an audit's row again after an update."""
+        for row in self.query(f"SELECT {', '.join(COLUMNS['audits'])} FROM audits WHERE id = ?", audit):
+            self.connection.execute("UPDATE audits SET checksum = ? WHERE id = ?", (checksum(row), audit))
+
+    def entries(self) -> list[Entry]:
+        """Return the audits in the order in which they began, except audits whose row is damaged."""
+        rows = sorted((row for row, intact in self._checked_rows("audits") if intact), key=lambda row: (row[4], row[0]))
+        content = [(*row[:3], self._parse_json(row[3]), *row[4:9], None if row[9] is None else self._parse_json(row[9])) for row in rows]
+        return [Entry(*row) for row in content]
+
+    def _parse_json(self, text: str) -> Any:
+        """Return the value of a JSON text. Raise InvalidArgument if the text is damaged."""
+        try:
+            return json.loads(text)
+        except ValueError as error:  # possible in a store of version 1, whose rows had no checksums
+            raise InvalidArgument(f"store is damaged, got {self.path}: a text of table audits is not JSON ({error})") from None
+
+    def damage(self, *, spans: bool = False) -> list[Damage]:
+        """Return the rows whose checksum is wrong. Rows of spans take long to read and are included only with `spans`."""
+        found = []
+        for table in ("audits", "facts", "looks", "stages", *(["spans"] if spans else [])):
+            for row, intact in self._checked_rows(table):
+                if not intact:
+                    place = {"audits": row[0], "stages": row[1], "spans": row[0]}.get(table, row[0])
+                    if table == "spans" and isinstance(place, int):
+                        place = place // 2**29
+                    found.append(Damage(place, row[2] if table == "audits" else None, described(table, row)))
+        return found
+
+    def require_intact(self, entry: Entry) -> None:
+        """Raise InvalidArgument if a row of this audit is damaged."""
+        for damage in self.damage():
+            if damage.audit == entry.id:
+                raise self._damage_error(entry.name, damage)
+
+    def _damage_error(self, name: str, damage: Damage) -> InvalidArgument:
+        """Return the error for a damaged audit, which names the remedy."""
+        return InvalidArgument(
+            f"store is damaged at audit {name} ({damage.row}), got {self.path}: "
+            f"use another store, or remove the damaged rows with `dpwitness store gc {self.path}`; other audits of this store can be used"
+        )
+
+    def find(self, identity: Identity, name: str) -> Entry | None:
+        """Return the entry of this audit, or None. If the store is `renewed`, drop an audit of this name with other content.
+
+        Raises
+        ------
+        InvalidArgument
+            If the entry is damaged, or if the store holds another audit of this name; the message lists the differences.
+        """
+        entries, wanted = self.entries(), identity_hash(identity)
+        for entry in entries:
+            if entry.hash == wanted:
+                self.require_intact(entry)
+                return entry
+        for row, intact in self._checked_rows("audits"):
+            if not intact and (row[1] == wanted or row[2] == name):
+                raise self._damage_error(name, Damage(row[0], row[2], described("audits", row)))
+        for entry in entries:
+            if entry.name == name and self.renewed:
+                self.drop(entry.id)
+            elif entry.name == name:
+                content = differences(entry.identity, identity)
+                raise InvalidArgument(
+                    f"store must hold this audit or none of its name, got {self.path}, where {name} has other content: {content}"
+                )
+        return None
+
+    def begin(self, identity: Identity, name: str, planned: int) -> Entry:
+        """Add an audit and return its entry."""
+        with self.transaction() as connection:
+            values = (identity_hash(identity), name, json.dumps(identity), time.time(), planned, 0, None, None, None)
+            number = 1 + max((row[0] for row, _ in self._checked_rows("audits") if row[0] < _MAX_AUDIT_NUMBER), default=0)
+            connection.execute(*insert_statement("audits", number, *values, how=""))
+        found = self.find(identity, name)
+        assert found is not None
+        return found
+
+    def drop(self, audit: int, *, only_chunks: bool = False) -> None:
+        """Remove an audit. With `only_chunks`, keep its plan and its result."""
+        with self.transaction() as connection:
+            ends = (stage_number(audit, 0, 0, False), stage_number(audit + 1, 0, 0, False))
+            connection.execute("DELETE FROM spans WHERE stage >= ? AND stage < ?", ends)
+            for table in ("stages", "facts", "looks")[: 1 if only_chunks else 3]:
+                connection.execute(f"DELETE FROM {table} WHERE audit = ?", (audit,))
+            if not only_chunks:
+                connection.execute("DELETE FROM audits WHERE id = ?", (audit,))
+
+    def clear_damage(self) -> int:
+        """Remove every audit with a damaged row, and damaged rows without an audit. Return the number of removed audits."""
+        damaged = {damage.audit for damage in self.damage(spans=True)}
+        known = {row[0] for row, _ in self._checked_rows("audits")}
+        for audit in damaged & known:
+            self.drop(audit)
+        with self.transaction() as connection:
+            for table in COLUMNS:
+                rows = self._checked_rows(table)
+                if all(intact for _, intact in rows):
+                    continue
+                connection.execute(f"DELETE FROM {table}")  # a damaged row cannot always be selected by its key
+                for row in (row for row, intact in rows if intact):
+                    self.write(table, *row)
+        return len(damaged & known)
+
+
+def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
+    """Return the row number of a stage.
+
+    The number is a formula of the key, so that a row can be written together with the spans that refer to it.
+    """
+    return ((audit * 2**8 + phase) * 2**20 + pair) * 2 + int(single)
+
+
+def open_store(path: str | os.PathLike[str]) -> Store:
+    """Open a store to write; create the file if it is missing.
+
+    Raise InvalidArgument if the file is not an intact store of a known version that can be written, or if another process writes to it.
+    """
+    path = Path(path)
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666)
+    except OSError as error:
+        raise InvalidArgument(f"store must be a file that can be written, got {path}: {(error.strerror or str(error)).lower()}") from None
+    try:
+        if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
+            raise InvalidArgument(f"store must be a regular file, got {path}: is a {file_kind(mode)}")
+        _acquire_lock(lock, path)
+        store = Store(path, _connect(path, "rw"), lock)
+    except BaseException:
+        os.close(lock)
+        raise
+    try:
+        _with_path_in_errors(path, lambda: _prepare(store))
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def read_store(path: str | os.PathLike[str]) -> Store:
+    """Open a store to read only, also while another process writes. Raises InvalidArgument if the file is not a store."""
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidArgument(f"store must be an existing file, got {path}")
+    store = Store(path, _connect(path, "ro"), None)
+    try:
+        _with_path_in_errors(path, lambda: _require_version(store))
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Return a connection to the file, in SQLite's mode ``rw`` or ``ro``."""
+    place = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False)
+    connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")  # a damaged text is found by its checksum
+    return connection
+
+
+def _acquire_lock(lock: int, path: Path) -> None:
+    """Take the lock of the file. Raise InvalidArgument with the holder if another process holds the lock."""
+    try:
+        import fcntl
+    except ImportError:  # missing on this system, where SQLite's locks still separate the transactions of two writers
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        who = "another process"
+        with contextlib.suppress(Exception), contextlib.closing(_connect(path, "ro")) as connection:
+            who = "process {} on {}".format(*connection.execute("SELECT process, host FROM writer").fetchone())
+        raise InvalidArgument(f"store must be free, got {path}: {who} is at work on it") from None
+
+
+def _prepare(store: Store) -> None:
+    """Create the tables of a store that is opened to write, and record this process as its writer."""
+    store.connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may undo the last transaction, but cannot leave a part of one
+    empty = store.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    if empty and not store.connection.execute("PRAGMA application_id").fetchone()[0]:
+        create(store.connection)
+    _require_version(store)
+    with store.transaction() as connection:  # also fails here if the file cannot be written
+        connection.execute("DELETE FROM writer")
+        connection.execute("INSERT INTO writer VALUES (?, ?, ?)", (os.getpid(), os.uname().nodename, time.time()))
+
+
+def _require_version(store: Store) -> None:
+    """Raise InvalidArgument if the file is not a store, or its structure is damaged."""
+    application, version = (store.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if application != APPLICATION:
+        raise InvalidArgument(f"store must be a store of dpwitness, got {store.path}: a database of something else")
+    if version != VERSION:
+        raise InvalidArgument(f"store must be of version {VERSION}, got {store.path} of version {version}")
+    found = store.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise InvalidArgument(f"store must be whole, got {store.path}: {' '.join(str(found).split())}")
+
+
+def _with_path_in_errors(path: Path, work: Callable[[], None]) -> None:
+    """Call `work`, and raise InvalidArgument with the path for an error of SQLite."""
+    try:
+        work()
+    except (sqlite3.Error, UnicodeError) as error:
+        raise InvalidArgument(f"store must be an intact file that can be written, got {path}: {error}") from None

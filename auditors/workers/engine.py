@@ -1,0 +1,355 @@
+"""Execution of a stage on any executor: tasks run concurrently and are answered in any order; segments are returned in order.
+
+Test rounds are returned as counts. Only training outputs, and a few outputs for pictures, are
+returned as outputs. A `Ledger` stores the answers, and stored answers are not computed again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator as Generated
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, field, replace
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Protocol
+
+from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.outputs import WrongShape
+from dpwitness.auditors.workers.chunks import Segment, Span, require_complete_counts, run_span
+from dpwitness.auditors.workers.generator_locks import reset_generator_lock
+from dpwitness.auditors.workers.pair_files import pickle_reduction
+from dpwitness.auditors.workers.rounds import run_side
+from dpwitness.auditors.workers.stage import Phase, Sides, Stage
+from dpwitness.auditors.workers.statefulness import Unfit
+from dpwitness.auditors.workers.streams import audit_key, stream
+from dpwitness.auditors.workers.worker_failures import explained
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument
+
+__all__ = [
+    "Inline",
+    "Ledger",
+    "MechanismFailed",
+    "Pace",
+    "Phase",
+    "Segment",
+    "Sides",
+    "Stage",
+    "audit_key",
+    "collect",
+    "counts",
+    "is_remote",
+    "outputs",
+    "run_side",
+    "stream",
+]
+
+_SpanArguments = tuple[Stage, Sequence[Event], int, bool]  # the first arguments of `run_span`
+
+_MAX_WAITING = 16  # answers that may wait for an earlier answer, per task in flight
+_TICK = 0.25  # seconds between checks for late tasks
+
+ForkingPickler.register(Pair, pickle_reduction)  # for all process pools, also the user's
+
+
+class Ledger(Protocol):
+    """Protocol of a store of answers: see `dpwitness.auditors.witnesses.audit_records`."""
+
+    def spans(self, stage: Stage) -> dict[int, int]:
+        """Return the stored spans of a stage: first chunk -> end chunk."""
+
+    def read(self, stage: Stage, first: int) -> Span:
+        """Return the stored span that begins at this chunk."""
+
+    def write(self, stage: Stage, span: Span) -> None:
+        """Store a span. Errors of the file must not be raised."""
+
+
+def counts(
+    stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None, *, keep: int = 0, ledger: Ledger | None = None
+) -> Iterator[Segment]:
+    """Yield the cell counts of each event for the stage's segments, in order. After a lost batch, rounds run one at a time.
+
+    The outputs of the first `keep` rounds are also returned, for events that later rounds will
+    test, and for pictures.
+    """
+    return _segments_in_order(stage, events, keep, False, executor, pace or Pace(), ledger)
+
+
+def outputs(stage: Stage, executor: Executor, pace: Pace | None = None, *, ledger: Ledger | None = None) -> Iterator[Segment]:
+    """Yield the encoded outputs of the stage's segments, in order, for training.
+
+    No rounds are lost: from the first batch that raises, rounds run one at a time.
+    """
+    return _segments_in_order(stage, [], stage.rounds, True, executor, pace or Pace(), ledger)
+
+
+def _segments_in_order(
+    stage: Stage, events: Sequence[Event], keep: int, rerun_lost: bool, executor: Executor, pace: Pace, ledger: Ledger | None
+) -> Iterator[Segment]:
+    """Yield the stage's segments in order.
+
+    With `rerun_lost` a chunk that lost rounds is run again one round at a time, which is allowed
+    only for outputs that do not certify.
+    """
+    done, segment = 0, Segment()
+    while done < stage.chunks:
+        spans = _Scheduler((stage, events, keep, rerun_lost), executor, pace, ledger, done).spans()
+        for span in spans:
+            done = span.last
+            for segment_index, part in span.parts:
+                segment.add(part)
+                if segment_index != span.parts[-1][0] or stage.end(segment_index) == done:
+                    yield segment
+                    segment = Segment()
+            if span.raised:
+                break
+        spans.close()
+        stage = replace(stage, single=True)  # used only if the loop was left early
+
+
+@dataclass(slots=True)
+class _Task:
+    """Chunks first, ..., last - 1, and whether a second run has been started."""
+
+    first: int
+    last: int
+    copied: bool = False
+
+
+class _Scheduler:
+    """Scheduler of the tasks of a stage, from chunk `at` on."""
+
+    def __init__(self, asked: _SpanArguments, executor: Executor, pace: Pace, ledger: Ledger | None, at: int) -> None:
+        self.asked, self.stage, self.executor, self.pace, self.ledger = asked, asked[0], executor, pace, ledger
+        self.held = {} if ledger is None else {first: last for first, last in ledger.spans(self.stage).items() if first >= at}
+        self.borders = sorted(self.held)
+        self.at = self.next = at  # the next chunk to yield, and the first chunk that is in no task
+        self.flying: dict[Future[Span], _Task] = {}
+        self.copies: dict[Future[Span], Span] = {}  # second runs whose answer is already known
+        self.answered: queue.SimpleQueue[Future[Span]] = queue.SimpleQueue()
+        self.ready: dict[int, Span] = {}
+        self.since = time.monotonic()  # when the next task to yield became due
+
+    @property
+    def workers(self) -> int:
+        """Number of tasks that run at once; a cluster may grow."""
+        return worker_count(self.executor)
+
+    @property
+    def window(self) -> int:
+        """Maximum number of tasks in flight."""
+        return self.pace.window or 2 * self.workers + 1
+
+    def spans(self) -> Generated[Span, None, None]:
+        """Yield spans in order, without gaps, until one has raised."""
+        try:
+            while self.at < self.stage.chunks:
+                self._submit_tasks()
+                while (span := self._next_span()) is None:
+                    self._receive()
+                    self._submit_tasks()
+                yield span
+        except GeneratorExit:  # no task is cancelled, because a process pool may hang (CPython 3.11.2)
+            if self.pace.stopped:
+                wait(self.flying, timeout=self.stage.time_limit)
+            self.pace.under_way = [future for future in (*self.flying, *self.copies) if not future.done()]
+            raise
+        except BaseException:
+            self.pace.under_way = [future for future in (*self.flying, *self.copies) if not future.cancel()]
+            raise
+        finally:
+            self.pace.copies.update(self.copies)
+
+    def _next_span(self) -> Span | None:
+        """Return the next span in order if it is available."""
+        span = self.ready.pop(self.at, None)
+        if span is None and self.at in self.held and self.ledger is not None:
+            span = self.ledger.read(self.stage, self.at)
+        if span is not None:
+            self.at, self.since = span.last, time.monotonic()
+        return span
+
+    def _submit_tasks(self) -> None:
+        """Submit tasks until enough are in flight, or too many answers wait for an earlier answer."""
+        while len(self.flying) < self.window and len(self.ready) < _MAX_WAITING * self.window:
+            while self.next in self.held:
+                self.next = self.held[self.next]
+            if self.next >= self.stage.chunks:
+                return
+            border = bisect_right(self.borders, self.next)
+            end = self.borders[border] if border < len(self.borders) else self.stage.chunks
+            last = min(end, self.next + self.pace.chunks(self.stage, self.stage.chunks - self.next, self.workers))
+            self._submit(_Task(self.next, last))
+            self.next = last
+
+    def _submit(self, task: _Task) -> None:
+        """Submit a task to the executor."""
+        future = self.executor.submit(run_span, *self.asked, task.first, task.last)
+        self.flying[future] = task
+        future.add_done_callback(self.answered.put)
+
+    def _receive(self) -> None:
+        """Wait for the next answer; if none arrives, check whether the next task is late."""
+        try:
+            future = self.answered.get(timeout=_TICK)
+        except queue.Empty:
+            self._handle_late(next(task for task in self.flying.values() if task.first == self.at))
+            return
+        if future in self.copies:
+            require_equal_runs(future, self.copies.pop(future))
+            return
+        task = self.flying.pop(future)
+        span = collect(future, self.stage)
+        require_complete_counts(self.stage, span)
+        self.pace.took(span.seconds, self.stage.size(task.first, task.last))
+        for other in [other for other, same in self.flying.items() if same.first == task.first]:
+            del self.flying[other]
+            self.copies[other] = span
+        self.ready[task.first] = span
+        if self.ledger is not None:
+            self.ledger.write(self.stage, span)
+
+    def _handle_late(self, task: _Task) -> None:
+        """Handle a late task: start a second run if a worker is free; raise MechanismFailed after the time limit."""
+        waited, rounds = time.monotonic() - self.since, self.stage.size(task.first, task.last)
+        limit = self.pace.limit(self.stage, rounds)
+        if waited > limit:
+            reset_generator_lock()  # the chunk that hangs may hold the lock of the global generators
+            raise MechanismFailed(_timeout_message(self.stage, limit))
+        free = len(self.flying) + len(self.copies) < self.workers
+        if free and self.stage.repeatable and not task.copied and self.pace.straggles(rounds, waited):
+            task.copied = True
+            self._submit(_Task(task.first, task.last, True))
+
+
+def require_equal_runs(future: Future[Span], span: Span) -> None:
+    """Raise Unfit if the second run of a span gave another result than the first, which is the one that counts."""
+    if future.cancelled() or future.exception() is not None:
+        return
+    if not future.result().agrees(span):
+        raise Unfit(
+            f"chunks {span.first} to {span.last - 1} gave different counts in two runs: the mechanism is not a function of its seed"
+        )
+
+
+def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> Any:
+    """Return the future's result.
+
+    Raise MechanismFailed if the run takes too long, its worker dies, or the mechanism cannot
+    continue; InvalidArgument if the mechanism cannot be pickled.
+    """
+    limit = stage.time_limit if limit is None else limit
+    try:
+        return future.result(timeout=limit)
+    except MechanismFailed:
+        raise
+    except TimeoutError:
+        if future.done():  # this error is not from the mechanism, whose TimeoutError would be an output
+            raise
+        reset_generator_lock()
+        raise MechanismFailed(_timeout_message(stage, limit)) from None
+    except WrongShape as error:
+        raise MechanismFailed(str(error)) from None
+    except (SystemExit, GeneratorExit, MemoryError) as error:
+        raise MechanismFailed(f"the mechanism ended its run with {type(error).__name__}: {error}") from None
+    except BaseException as error:
+        if (explanation := explained(error)) is not None:
+            raise MechanismFailed(explanation) from None
+        if "pickle" in f"{type(error).__name__} {error}".lower():
+            raise InvalidArgument(f"mechanism must be importable from a module to run in processes: {error}") from None
+        raise
+
+
+def _timeout_message(stage: Stage, limit: float) -> str:
+    """Return the message for a chunk that exceeds its time limit."""
+    allowed = f"time_limit = {stage.time_limit:g} s" + (f" and than {limit:.3g} s" if limit > stage.time_limit else "")
+    return f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower trials"
+
+
+TASK_SECONDS = 0.25  # target duration of a task, in seconds
+_MAX_SERVED = 64  # workers that one coordinator can serve with tasks of this duration; with more workers, tasks are longer
+_HUNG_FACTOR = 10  # multiple of the expected duration after which a task counts as hung
+_LATE_AFTER = (1.0, 4.0)  # seconds, and multiple of the expected duration: beyond both, a task is started a second time
+_DEFAULT_WORKERS = 8  # assumed number of workers if the executor does not report it
+
+
+@dataclass(slots=True)
+class Pace:
+    """Duration of the rounds so far, weighted toward recent ones, and the tasks that are still running after their stage."""
+
+    window: int | None = None  # maximum number of tasks in flight; None: 2 * workers + 1
+    seconds: float = 0.0
+    rounds: int = 0
+    stopped: bool = False  # stopped early by an interim look: tasks in flight may finish
+    under_way: list[Future[Any]] = field(default_factory=list)  # tasks that could not be cancelled when the stage ended
+    copies: dict[Future[Span], Span] = field(default_factory=dict)  # second runs of tasks that another worker has already answered
+
+    def took(self, seconds: float, rounds: int) -> None:
+        """Add the duration of these rounds to the weighted totals."""
+        self.seconds, self.rounds = 0.9 * self.seconds + seconds, int(0.9 * self.rounds) + rounds
+
+    def expected(self, rounds: int) -> float:
+        """Return the expected number of seconds for `rounds` rounds on one worker."""
+        return self.seconds / max(self.rounds, 1) * rounds
+
+    def chunks(self, stage: Stage, left: int, workers: int) -> int:
+        """Return the number of chunks for the next task."""
+        chunk_seconds = self.expected(stage.chunk)
+        wanted_chunks = int(TASK_SECONDS * max(1.0, workers / _MAX_SERVED) / chunk_seconds) if chunk_seconds > 0 else 1
+        return max(1, min(wanted_chunks, left // (2 * workers), 4096))
+
+    def limit(self, stage: Stage, rounds: int) -> float:
+        """Return the time limit of `rounds` rounds, in seconds."""
+        return max(stage.time_limit, _HUNG_FACTOR * self.expected(rounds))
+
+    def straggles(self, rounds: int, seconds: float) -> bool:
+        """Return whether a task of `rounds` rounds is so late that a second run is worthwhile."""
+        return seconds > _LATE_AFTER[0] and seconds > _LATE_AFTER[1] * self.expected(rounds)
+
+
+def worker_count(executor: Executor) -> int:
+    """Return how many tasks an executor runs at once."""
+    return max(1, int(getattr(executor, "_max_workers", None) or _DEFAULT_WORKERS))
+
+
+def is_remote(executor: Executor) -> bool:
+    """Return whether an executor's workers are not processes that this process has started, so that it cannot read their CPU time."""
+    return bool(getattr(executor, "remote", False))
+
+
+class Inline(Executor):
+    """Executor with one daemon thread: the default.
+
+    The audit can abandon a mechanism that hangs, and Ctrl-C reaches the caller while a kernel runs.
+    """
+
+    _max_workers = 1
+
+    def __init__(self) -> None:
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True, name="dpwitness").start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._tasks.put((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._tasks.put(None)
+
+    def _work(self) -> None:
+        """Run the tasks of the queue until None arrives."""
+        while (task := self._tasks.get()) is not None:
+            future, call = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)

@@ -1,0 +1,161 @@
+"""Stage: the rounds of one phase on one pair, in chunks with independent random streams.
+
+The results of a chunk are a function of (seed, audit, pair, phase, chunk) only. So the counts of a
+run do not depend on the number of workers, on the order or speed of their answers, or on
+interruptions. The plan is a formula: chunk i holds rounds i c, ..., (i + 1) c - 1, and segment k of
+S begins with chunk floor(k n / S). Within a segment counts are only added; interim looks are
+between segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.workers.generator_locks import current_lock
+from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism, singles
+from dpwitness.auditors.workers.streams import streams
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.target import Target
+
+Sides = tuple[Outputs | None, Outputs | None]
+T = TypeVar("T")
+
+SEGMENTS = 1024  # maximum number of segments of a stage
+_MAX_MARKS = 2**15  # approximate maximum number of marks of a stage (see `repeats`)
+
+
+class Phase:
+    """Phase numbers in the keys of the random streams; extensions of a test use numbers after the last."""
+
+    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES, SECOND_BIT_TRAIN, FIRST_TEST, EXTENSION = range(12)
+    MORE_CALLS, FRESH = 251, 252  # no store holds them
+    THIRD_BIT_TRAIN, THIRD_PILOT, CAUSES = 253, 254, 255  # the largest numbers that a store holds
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Rounds of one phase on one pair, divided into chunks and segments."""
+
+    run: Callable[[Any, int, Generator], Any]  # ``run(dataset, size, rng)``; must be picklable if the executor uses processes
+    pair: Pair
+    seed: int  # root seed
+    key: tuple[int, int, int]  # (audit, pair, phase)
+    rounds: int  # number of all rounds
+    chunk: int  # rounds per chunk; the last chunk may be shorter
+    time_limit: float  # of one chunk, in seconds; ten times the expected duration if that is longer
+    single: bool = False  # whether rounds run one at a time, because a batch raised in an earlier stage (see `rounds`)
+    # whether the mechanism drew from a global generator in an earlier stage. If so, it runs in one thread at a time. In other stages, a
+    # chunk that draws from a global generator is run again in this way, with the same streams. The decision does not depend on its
+    # outputs.
+    shared: bool = False
+    # whether equal streams give equal outputs. Only then may a chunk be run twice: of two different answers the faster would be chosen,
+    # and speed may depend on the outputs.
+    repeatable: bool = True
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return -(-self.rounds // self.chunk)
+
+    @property
+    def segments(self) -> int:
+        """Number of segments."""
+        return min(self.chunks, SEGMENTS)
+
+    def segment(self, index: int) -> int:
+        """Return the segment that contains a chunk."""
+        return ((index + 1) * self.segments - 1) // self.chunks
+
+    def end(self, segment: int) -> int:
+        """Return the first chunk after a segment."""
+        return (segment + 1) * self.chunks // self.segments
+
+    @property
+    def marked(self) -> int:
+        """Divisor of the marks that are stored (see `repeats`), so that their number is bounded for long stages."""
+        return int(2 ** max(0, (2 * self.chunks // _MAX_MARKS).bit_length()))
+
+    def size(self, first: int, last: int | None = None) -> int:
+        """Return the number of rounds in chunk `first`, or in chunks first, ..., last - 1."""
+        last = first + 1 if last is None else last
+        return min(last * self.chunk, self.rounds) - first * self.chunk
+
+    def sample(self, index: int) -> Sides:
+        """Run a chunk and return its outputs on D1 and on D0; None for a batch that raised.
+
+        A fair coin flip for each round chooses the dataset.
+        """
+        return self.run_seeded(index, lambda: self.flip(index)[0])
+
+    def run_seeded(self, index: int, work: Callable[[], T]) -> T:
+        """Return `work()` for a chunk, after seeding the global generators if `work` draws from them.
+
+        If `work` turns out to draw from unseeded global generators, `work` is run again after
+        seeding.
+        """
+        if is_builtin_mechanism(self.run):
+            return work()
+        if not self.shared:
+            with current_lock().watching():
+                before = global_generators.fingerprint()
+                result = work()
+                untouched = global_generators.fingerprint() == before
+            if untouched:
+                return result
+        with self.globally_seeded(index):
+            return work()
+
+    @contextmanager
+    def globally_seeded(self, index: int) -> Iterator[None]:
+        """Seed the global generators for a chunk and lock them for this thread."""
+        _, words = self.streams(index)
+        with current_lock().seeding(), global_generators.seeded(words):
+            yield
+
+    def streams(self, index: int) -> tuple[list[Generator], list[int]]:
+        """Return the chunk's generators (coin flips, rounds on D1, rounds on D0), and words that seed the global generators."""
+        return streams(self.seed, (*self.key, index), 3)
+
+    def sides(self, index: int) -> tuple[tuple[int, int], tuple[int, ...], list[Generator], Generator]:
+        """Return the plan of a chunk.
+
+        The plan consists of the numbers of rounds on (D1, D0), the order of the datasets (0 is D1),
+        the generators of both, and the generator of the coin flips. The order is random, so that
+        state kept from call to call does not distinguish the datasets.
+        """
+        (coins, *rngs), _ = self.streams(index)
+        size = self.size(index)
+        ones = int(coins.binomial(size, 0.5))
+        return (ones, size - ones), (0, 1) if coins.random() < 0.5 else (1, 0), rngs, coins
+
+    def ahead(self, first: int, last: int) -> AbstractContextManager[None]:
+        """Let a worker process receive the batches of chunks first, ..., last - 1 before `sample` needs their outputs."""
+        target = getattr(self.run, "__self__", None)
+        if self.single or last - first < 2 or not isinstance(target, Target):
+            return nullcontext()
+        datasets = (self.pair.d1, self.pair.d0)
+        plans = (self.sides(index) for index in range(first, last))
+        return target.pipelined(
+            ((datasets[side], sizes[side], rngs[side]) for sizes, order, rngs, _ in plans for side in order if sizes[side]), self.chunk
+        )
+
+    def flip(self, index: int) -> tuple[Sides, list[Generator]]:
+        """Run a chunk and return its outputs (see `sample`), and the generators of its rounds in their final state."""
+        sizes, order, rngs, coins = self.sides(index)
+        datasets = (self.pair.d1, self.pair.d0)
+        if self.single:
+            first, second = singles(self.run, datasets, coins.permutation(np.repeat([0, 1], sizes)), rngs)
+            return (first, second), rngs
+        result: list[Outputs | None] = [None, None]
+        for side in order:
+            global_generators.seed_batch(rngs[side])
+            result[side] = batch(self.run, datasets[side], sizes[side], rngs[side])
+        return (result[0], result[1]), rngs
